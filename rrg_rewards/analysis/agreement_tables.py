@@ -1,7 +1,7 @@
 """Agreement of scores with human judgements in a table, read in batches, and in annotated data sets."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from rrg_rewards.analysis.agreement import (
 from rrg_rewards.analysis.batch_scoring import BatchScorer, Texts, scored_parts
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
+from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.pairs import PairReader
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, DatasetChoice, PairColumns
 from rrg_rewards.data.records.annotated_sets import (
@@ -48,10 +49,14 @@ class TableAgreement:
     Args:
         result: The agreement.
         rows: Scores and judgements.
+        errors: What is wrong with each metric that has scored no pair because its judge failed.
+        usage: What the judges of the metrics have used, by metric and by what they do.
     """
 
     result: AgreementResult
     rows: RatedRows
+    errors: tuple[str, ...] = ()
+    usage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def agreement_of_table(
@@ -198,23 +203,29 @@ def _measured(
 ) -> TableAgreement:
     """Return the agreement in the table that is read, scored by metrics."""
     work = _Work(made, reading.pairs.best)
+    counts, usage = {name: PairCounts() for name in made}, RunUsage({name: one.judges() for name, one in made.items()})
     with optional_pool(work, settings.workers, name="a metric") as pool:
         rows = reading.rows(with_text).turned(settings.lower_is_better)
         if made:
-            rows = replace(rows, scores={**rows.scores, **reading.scores(made, work, pool)})
+            try:
+                rows = replace(rows, scores={**rows.scores, **reading.scores(made, work, pool, counts)})
+            finally:
+                usage.note(reading.log)
+            warn_of_failures(counts, reading.log)
         if not len(rows):
             raise ValueError(f"{reading.source}: has no rows")
         signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
         candidates = reading.columns.candidates
         result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log, pool=pool)
-    return TableAgreement(result, rows)
+    used = {name: own for name in made if (own := usage.to_dict(name))}
+    return TableAgreement(result, rows, all_errors(counts), used)
 
 
 class _Work:
     """What workers do: first they score report pairs, then they compare scores with judgements."""
 
     def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
-        self._score = BatchScorer(metrics, best, warns=True)
+        self._score = BatchScorer(metrics, best)
 
     def __call__(self, task: Texts | Comparison) -> Any:
         return compare_scores(task) if len(task) == 2 else self._score(task)
@@ -266,9 +277,16 @@ class _Reading:
         )
 
     def scores(
-        self, metrics: Mapping[str, ReportMetric], scorer: "_Work", pool: WorkerPool[Any, Any] | None
+        self,
+        metrics: Mapping[str, ReportMetric],
+        scorer: "_Work",
+        pool: WorkerPool[Any, Any] | None,
+        counts: Mapping[str, PairCounts],
     ) -> dict[str, Tensor]:
-        """Return the scores of the reports by each metric, or the difference between both candidates of each row."""
+        """Return the scores of the reports by each metric, or the difference between both candidates of each row.
+
+        Adds the outcomes to ``counts``.
+        """
         readers = []
         for column in self._prediction_columns:
             columns = replace(self.pairs, prediction_column=column)
@@ -278,7 +296,7 @@ class _Reading:
         scores = {}
         with self.log.progress("scoring") as progress:
             progress(0, len(metrics) * len(readers))
-            each = [_scored(reader, metrics, progress, scorer, pool) for reader in readers]
+            each = [_scored(reader, metrics, progress, scorer, pool, counts) for reader in readers]
             for name, metric in metrics.items():
                 sides = [values[name] for values in each]
                 values = sides[0] if len(sides) == 1 else sides[0] - sides[1]
@@ -319,6 +337,7 @@ def _scored(
     progress: Progress,
     scorer: _Work,
     pool: WorkerPool[Any, Any] | None,
+    counts: Mapping[str, PairCounts],
 ) -> dict[str, Tensor]:
     """Return the scores of all pairs of a reader by metric, NaN if unscorable."""
     found: dict[str, list[Tensor]] = {name: [] for name in metrics}
@@ -326,5 +345,6 @@ def _scored(
         context = {key: column[part.rows] for key, column in part.batch.context[part.name].items()}
         metrics[part.name].note_scored(context, scores)
         found[part.name].append(scores.value.double())
+        counts[part.name].add(scores)
         progress(int(part.is_last), 0)
     return {name: torch.cat(values).cpu() for name, values in found.items()}

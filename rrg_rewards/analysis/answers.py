@@ -22,8 +22,8 @@ from rrg_rewards.analysis.judge_settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result, in_request_order
-from rrg_rewards.judges.server.client import Usage, token_cost
 from rrg_rewards.judges.server.rate_limit import CHARACTERS_PER_TOKEN, estimated_tokens
+from rrg_rewards.judges.server.usage import judge_usage, money, token_cost
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
@@ -62,7 +62,7 @@ class Estimate:
     def __str__(self) -> str:
         cost = "cost: unknown without a price, in the settings of the judge or as --price-in and --price-out"
         if self.cost is not None:
-            cost = f"estimated cost: {_money(self.cost)}, without repeated requests"
+            cost = f"estimated cost: {money(self.cost)}, without repeated requests"
         time = "time: unknown without a rate limit"
         if self.minutes is not None:
             duration = f"{self.minutes:.1f} minutes" if self.minutes < 120 else f"{self.minutes / 60:.1f} hours"
@@ -74,20 +74,16 @@ class Estimate:
             time,
         ]
         if self.most_completion_tokens is not None:
-            most = "" if self.most_cost is None else f", cost {_money(self.most_cost)}"
+            most = "" if self.most_cost is None else f", cost {money(self.most_cost)}"
             lines.append(
                 f"if all answers use up the limit, as reasoning may: {self.most_completion_tokens:,} tokens{most}"
             )
         if self.cacheable_tokens:
-            least = "" if self.cached_cost is None else f", cost then {_money(self.cached_cost)}"
+            least = "" if self.cached_cost is None else f", cost then {money(self.cached_cost)}"
             lines.append(
                 f"if the server has a prefix cache: up to {self.cacheable_tokens:,} prompt tokens come from it{least}"
             )
         return "\n".join(lines)
-
-
-def _money(amount: float) -> str:
-    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.4f}"
 
 
 def estimate_requests(
@@ -384,7 +380,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
     @property
     def usage(self) -> dict[str, Any] | None:
         """The calls, tokens and cost of a judge with a server; ``None`` for others."""
-        usage = getattr(self.judge, "usage", None)
+        usage = judge_usage(self.judge)
         return None if usage is None else asdict(usage)
 
     def _outcome(self) -> dict[str, Any]:
@@ -398,8 +394,8 @@ class AnswerRun(ABC, Generic[Item, Result]):
 
     def log_outcome(self, log: RunLog) -> None:
         """Note the usage of the judge and the number of missing answers, and warn of the failures."""
-        if (usage := getattr(self.judge, "usage", None)) is not None:
-            log.note(usage_line(usage))
+        if (usage := judge_usage(self.judge)) is not None:
+            log.note(str(usage))
         for kind, count in self.failures.items():
             log.warn(f"{count} failed with {kind}; the first: {self.reasons[kind]}")
         if unanswered := self.failures.total() + self.not_asked:
@@ -448,23 +444,6 @@ class _Keeper(Generic[Item, Result]):
         result = self._parse(item, answer)
         self.keep(item, result)
         return result
-
-
-def usage_line(usage: Usage) -> str:
-    """Return the calls, tokens and cost of a judge as a line of text.
-
-    Example:
-        >>> print(usage_line(Usage(calls=2, prompt_tokens=4_000, cached_prompt_tokens=3_000, cost=0.25)))
-        2 calls (0 retries), 0 answers from the cache, 4,000 prompt tokens (3,000 from the server's prefix cache), 0
-        completion tokens, cost 0.2500
-    """
-    cached = usage.cached_prompt_tokens
-    prefix = "" if cached is None else f" ({cached:,} from the server's prefix cache)"
-    cost = "" if usage.cost is None else f", cost {_money(usage.cost)}"
-    return (
-        f"{usage.calls} calls ({usage.retries} retries), {usage.cached} answers from the cache, "
-        f"{usage.prompt_tokens:,} prompt tokens{prefix}, {usage.completion_tokens:,} completion tokens{cost}"
-    )
 
 
 def choose_model(judge: JudgeSetting, limits: JudgeLimits, lacks: str) -> Judge:

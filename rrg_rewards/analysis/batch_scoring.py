@@ -1,13 +1,12 @@
 """Scores of batches of report pairs, in this process or in several."""
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from rrg_rewards.analysis.outcomes import failures_counted
 from rrg_rewards.analysis.pairs import PairBatch, located
-from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
@@ -32,20 +31,16 @@ class BatchScorer:
     Args:
         metrics: The metrics by name.
         best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
-        warns: Whether to warn of failures of judges; otherwise the caller counts them.
     """
 
-    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None, warns: bool = False) -> None:
+    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
         self._metrics = dict(metrics)
         self._best = best
-        self._warns = warns
 
     def __call__(self, texts: Texts) -> dict[str, Scores]:
         """Return the scores by metric."""
         predictions, references, context = texts
-        with warnings.catch_warnings():
-            if not self._warns:
-                warnings.simplefilter("ignore", JudgeWarning)
+        with failures_counted():
             return {
                 name: score_batch(self._metrics[name], predictions, references, self._best, own)
                 for name, own in context.items()

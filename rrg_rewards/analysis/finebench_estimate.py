@@ -67,8 +67,7 @@ def finebench_judges(metric: CTFineBench) -> dict[str, Judge]:
         >>> list(finebench_judges(CTFineBench(answerer={"name": "openai", "model": "m"})))
         ['answers']
     """
-    judges = {role: getattr(metric.examiner, argument) for role, argument in _ROLES.items()}
-    return {role: judge for role, judge in judges.items() if judge is not None and not judge.is_immediate}
+    return {role: judge for role, judge in metric.judges().items() if not judge.is_immediate}
 
 
 def estimate_finebench(metric: CTFineBench, batches: Iterable[Batch]) -> dict[str, RoleEstimate]:

@@ -11,11 +11,12 @@ import torch
 
 from rrg_rewards.analysis.input_tables import with_new_columns
 from rrg_rewards.analysis.judge_choice import choose_labeler
+from rrg_rewards.analysis.outcomes import RunUsage
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import JudgeFailure
-from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports
+from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports, labeler_judge
 from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.run_log import RunLog
@@ -36,6 +37,8 @@ class LabelledTable:
         failed: Number of reports on which a judge failed, by kind of failure.
         positives: Number of reports with each label.
         left_out: Rows of the input that are not in the table, by reason.
+        errors: What is wrong if no report has labels because the judge failed.
+        usage: What the judge of the labeler has used.
     """
 
     table: Table
@@ -45,6 +48,8 @@ class LabelledTable:
     failed: Mapping[str, int]
     positives: Mapping[str, int]
     left_out: Mapping[str, int] = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+    usage: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain data."""
@@ -59,6 +64,7 @@ class LabelledTable:
             **({"failed": dict(self.failed)} if self.failed else {}),
             **({"left_out": dict(self.left_out)} if self.left_out else {}),
             "positives": dict(self.positives),
+            **({"usage": dict(self.usage)} if self.usage else {}),
         }
 
 
@@ -85,27 +91,29 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
         ([1, 0], 1)
     """
     log = log or RunLog()
-    left_out: dict[str, int] = {}
-    if settings.key is not None and (settings.one_per_scan or settings.no_chest):
-        table, counts = ct_rate_scans(table, settings.key, settings.no_chest, settings.one_per_scan)
-        left_out = {
-            "other_reconstructions": counts.other_reconstructions,
-            "without_chest": counts.without_chest,
-        }
-        log.note(str(counts))
-    texts = table.texts(settings.text_column)
-    reports = {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
+    table, left_out = _without_left_out(table, settings, log)
+    reports = _reports(table, settings)
     labeler = _labeler(settings)
-    found = label_in_batches(labeler, list(reports.values()), settings.batch_size, log, settings.workers)
+    judge = labeler_judge(labeler)
+    usage = RunUsage({"labels": {} if judge is None else {"judge": judge}})
+    try:
+        found = label_in_batches(labeler, list(reports.values()), settings.batch_size, log, settings.workers)
+    finally:
+        usage.note(log)
     failures = found.failures or ()
     failed = Counter(failure.kind for failure in failures if failure is not None)
     if blank := len(table) - len(reports):
         log.warn(f"{blank} of {len(table)} reports are missing or blank: their label cells are empty")
+    errors: tuple[str, ...] = ()
     if failed:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
+        first = next(f"{failure.kind}: {failure.reason}" for failure in failures if failure is not None)
         log.warn(
-            f"the judge failed on {failed.total()} of {len(reports)} reports ({kinds}): their label cells are empty"
+            f"the judge failed on {failed.total()} of {len(reports)} reports ({kinds}): their label cells are empty; "
+            f"the first: {first}"
         )
+        if failed.total() == len(reports):
+            errors = (f"no report has labels, because the judge failed on all {len(reports)}; the first: {first}",)
     columns: dict[str, list[int | None]] = {label: [None] * len(table) for label in labeler.labels}
     for row, failure, cells in zip(reports, failures, found.labels.int().tolist(), strict=True):
         if failure is None:
@@ -119,7 +127,27 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
         dict(sorted(failed.items())),
         dict(zip(labeler.labels, found.labels.sum(0).tolist(), strict=True)),
         left_out,
+        errors,
+        usage.to_dict("labels"),
     )
+
+
+def _without_left_out(table: Table, settings: LabelSettings, log: RunLog) -> tuple[Table, dict[str, int]]:
+    """Return the rows of the table that are labelled, and the numbers of the others by reason."""
+    if settings.key is None or not (settings.one_per_scan or settings.no_chest):
+        return table, {}
+    table, counts = ct_rate_scans(table, settings.key, settings.no_chest, settings.one_per_scan)
+    log.note(str(counts))
+    return table, {
+        "other_reconstructions": counts.other_reconstructions,
+        "without_chest": counts.without_chest,
+    }
+
+
+def _reports(table: Table, settings: LabelSettings) -> dict[int, str]:
+    """Return the reports with text by their rows."""
+    texts = table.texts(settings.text_column)
+    return {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
 
 
 def _labeler(settings: LabelSettings) -> Labeler:

@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch import Tensor
 from rrg_rewards.analysis.batch_scoring import Scorer, local_scorer, score_batches
 from rrg_rewards.analysis.input_tables import with_new_columns
 from rrg_rewards.analysis.metric_choice import metrics_by_name
+from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.pairs import PairBatch, PairReader, join_references
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.readers import BatchedTable
@@ -65,8 +66,9 @@ def score_table(
 
     Returns:
         The summary: ``rows``, and in ``metrics``, for each metric, ``value``, ``interval`` (95 %),
-        ``higher_is_better``, ``scored``, ``unscorable``, the ``means`` of the parts, and the ``signature``; for metrics
-        of labels also ``counts``, ``statistics``, ``labels`` and ``best_constant``. Undefined numbers are ``None``.
+        ``higher_is_better``, ``scored``, ``unscorable``, the ``means`` of the parts, and the ``signature``; with a
+        judge that counts it, its ``usage`` (:class:`~rrg_rewards.judges.server.usage.Usage`); for metrics of labels
+        also ``counts``, ``statistics``, ``labels`` and ``best_constant``. Undefined numbers are ``None``.
 
     Raises:
         SettingError: If a setting is wrong or contradicts another.
@@ -106,6 +108,7 @@ class TableScoring:
         settings: Bootstrap, seed and prefix of new columns.
         scorer: Scores batches.
         keep: Receives each batch with its scores.
+        counts_usage: Whether the judges are in this process, so that their usage is known.
         log: Receives notes, warnings and progress.
     """
 
@@ -116,6 +119,7 @@ class TableScoring:
         *,
         scorer: Scorer = score_batches,
         keep: Callable[[PairBatch, Mapping[str, Scores]], None] | None = None,
+        counts_usage: bool = True,
         log: RunLog | None = None,
     ) -> None:
         self._pairs = pairs
@@ -124,6 +128,8 @@ class TableScoring:
         self._keep = keep
         self._log = log or RunLog()
         self._totals = {name: MetricTotals(metric) for name, metric in pairs.metrics.items()}
+        self._counts = {name: totals.counts for name, totals in self._totals.items()}
+        self._usage = RunUsage({name: metric.judges() for name, metric in pairs.metrics.items()}, counts_usage)
         self.is_complete = False
         """Whether all pairs are scored."""
 
@@ -138,6 +144,13 @@ class TableScoring:
             format: Format of the table, if its ending does not say it.
             overwrite: Whether to replace a file that exists.
         """
+        try:
+            self._run(output, format, overwrite)
+        finally:
+            # What a judge has cost is of interest also if the run fails.
+            self._usage.note(self._log)
+
+    def _run(self, output: str | None, format_: str | None, overwrite: bool) -> None:
         with self._log.progress("scoring") as progress:
             progress(0, self._pairs.rows * len(self._totals))
             if output is None:
@@ -145,7 +158,7 @@ class TableScoring:
                 return
             tables = self._tables_at_end(output, progress) if self._relative else self._tables(progress)
             try:
-                self._write(tables, output, format, overwrite)
+                self._write(tables, output, format_, overwrite)
             except BrokenPipeError:
                 raise
             except Exception:
@@ -155,14 +168,7 @@ class TableScoring:
 
     def summary(self) -> dict[str, Any]:
         """Return the summary that :func:`score_table` describes; warn of failures of judges."""
-        for name, totals in self._totals.items():
-            failed = {kind: count for kind, count in totals.failed.items() if count}
-            if failed:
-                kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
-                self._log.warn(
-                    f"the judge of {name} failed on {sum(failed.values())} of {totals.pairs} report pairs ({kinds}); "
-                    f"the first: {totals.first_failure}; the column {name}_failure of --output gives all reasons"
-                )
+        warn_of_failures(self._counts, self._log, "; the column {name}_failure of --output gives all reasons")
         bootstrap, seed = self._settings.bootstrap, self._settings.seed
         columns = self._pairs.reference_columns
         return {
@@ -175,11 +181,16 @@ class TableScoring:
             "metrics": {
                 name: {
                     **totals.summary(bootstrap, seed),
+                    **({"usage": usage} if (usage := self._usage.to_dict(name)) else {}),
                     "signature": signature_with_references(self._pairs.metrics[name], self._pairs.columns.best),
                 }
                 for name, totals in self._totals.items()
             },
         }
+
+    def errors(self) -> tuple[str, ...]:
+        """Return what is wrong with each metric that has scored no pair because its judge failed."""
+        return all_errors(self._counts)
 
     def rescaling(self) -> dict[str, Callable[[Scores], Scores]]:
         """Return, for each metric whose scores depend on all pairs, the function that computes the final scores."""
@@ -335,19 +346,11 @@ class MetricTotals:
         self._last: Scores | None = None
         self._means: dict[str, tuple[float, int]] = {}
         self._labels: LabelCounts | None = None
-        self.pairs = 0
-        self.scored = 0
-        self.failed: Counter[str] = Counter()
-        self.first_failure = ""
+        self.counts = PairCounts()
 
     def add(self, scores: Scores) -> None:
         """Add the scores of a batch."""
-        self.pairs += len(scores)
-        self.scored += int(scores.scored.sum())
-        # `update` also adds 0, so that every kind of failure has a count.
-        self.failed.update({kind: int(rows.sum()) for kind, rows in scores.failures.items()})
-        if not self.first_failure and any(self.failed.values()):
-            self.first_failure = next(filter(None, scores.explanations.get("failure", ())), "")
+        self.counts.add(scores)
         for name, values in scores.details.items():
             total, count = self._means.get(name, (0.0, 0))
             self._means[name] = total + float(values.double().nansum()), count + int((~values.isnan()).sum())
@@ -377,7 +380,7 @@ class MetricTotals:
         assert self._last is not None
         value = low = high = float("nan")
         parts: dict[str, Tensor] = {}
-        if self.scored:
+        if self.counts.scored:
             statistics = self.statistics
             parts = self._last.corpus_parts(*statistics)
             value = float(self._last.aggregate(*statistics))
@@ -387,15 +390,15 @@ class MetricTotals:
             "value": _number(value),
             "interval": [_number(low), _number(high)],
             "higher_is_better": self._metric.higher_is_better,
-            "scored": self.scored,
-            "unscorable": self.pairs - self.scored,
+            "scored": self.counts.scored,
+            "unscorable": self.counts.pairs - self.counts.scored,
             "means": {name: total / count if count else None for name, (total, count) in self._means.items()},
             "signature": self._metric.signature,
         }
         if parts:
             summary["corpus"] = {name: float(part) for name, part in parts.items()}
-        if self.failed:
-            summary["failed"] = dict(self.failed)
+        if self.counts.failed:
+            summary["failed"] = dict(self.counts.failed)
         if self._labels is not None and isinstance(self._last, LabelScores):
             summary.update(_label_summary(self._last, self._labels))
         return summary

@@ -12,6 +12,7 @@ import torch
 from rrg_rewards.analysis.comparison import MetricRuns, SystemComparison, compare_runs
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
+from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, failures_counted, warn_of_failures
 from rrg_rewards.analysis.pairs import PairReader, located
 from rrg_rewards.analysis.settings import CompareSettings, PairColumns
 from rrg_rewards.data.tables.readers import read_table
@@ -51,12 +52,16 @@ class TableComparison:
         studies: Columns of the first table or of the table of references, and the predictions of each run.
         runs: The runs of all systems.
         scored: Their scores by each metric.
+        errors: What is wrong with each metric that has scored no report of a system because its judge failed.
+        usage: What the judges of the metrics have used, by metric and by what they do.
     """
 
     result: SystemComparison
     studies: Table
     runs: Sequence[SystemRun]
     scored: Sequence[MetricRuns]
+    errors: tuple[str, ...] = ()
+    usage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def report_columns(self) -> dict[str, list[Any]]:
         """Return the score of each study by each metric and system, ``None`` for studies that are left out."""
@@ -120,7 +125,13 @@ def compare_tables(
     if settings.baseline is not None and settings.baseline not in systems:
         raise SettingError("baseline", f"{settings.baseline!r} is not among {', '.join(systems)}")
     by = _groups(studies, settings.by, log)
-    scored = _scored_runs(studies, runs, made, columns, settings, log)
+    counts: dict[str, PairCounts] = {}
+    usage = RunUsage({name: metric.judges() for name, metric in made.items()})
+    try:
+        scored = _scored_runs(studies, runs, made, columns, settings, counts, log)
+    finally:
+        usage.note(log)
+    warn_of_failures(counts, log)
     with log.progress("comparing") as progress:
         result = compare_runs(
             scored,
@@ -131,7 +142,8 @@ def compare_tables(
             seed=settings.seed,
             progress=progress,
         )
-    return TableComparison(result, studies, runs, scored)
+    used = {name: own for name in made if (own := usage.to_dict(name))}
+    return TableComparison(result, studies, runs, scored, all_errors(counts), used)
 
 
 def _groups(studies: Table, by: Sequence[str], log: RunLog) -> dict[str, list[str | None]]:
@@ -168,9 +180,10 @@ def _scored_runs(
     metrics: Mapping[str, ReportMetric],
     columns: PairColumns,
     settings: CompareSettings,
+    counts: dict[str, PairCounts],
     log: RunLog,
 ) -> list[MetricRuns]:
-    """Return the scores of all runs by each metric, and the columns of scores."""
+    """Return the scores of all runs by each metric, and the columns of scores; add the outcomes to ``counts``."""
     given = _given_scores(runs, settings, metrics)
     once = _Once(log)
     readers = []
@@ -183,6 +196,8 @@ def _scored_runs(
         progress(0, len(metrics) * len(readers))
         for name, metric in metrics.items():
             scores = [_scored(reader, name, metric, columns.best, progress) for reader in readers]
+            for run, own in zip(runs, scores, strict=True):
+                counts.setdefault(f"{name} of {run.system}", PairCounts()).add(own)
             signature = signature_with_references(metric, columns.best)
             scored.append(MetricRuns(name, _by_system(runs, scores), metric.higher_is_better, signature, metric))
     return [*scored, *given]
@@ -190,7 +205,7 @@ def _scored_runs(
 
 def _scored(reader: PairReader, name: str, metric: ReportMetric, best: bool | None, progress: Progress) -> Scores:
     (batch,) = reader
-    with located(batch.table):
+    with located(batch.table), failures_counted():
         scores = score_batch(metric, batch.predictions, batch.references, best, batch.context[name])
     progress(1, 0)
     return scores

@@ -76,6 +76,9 @@ examples:
   rrg-rewards agreement rated.csv --scores crg,rouge --human rating --latex table.tex --html agreement.html
   rrg-rewards agreement gold_pairs.parquet --dataset chest2error --metrics crimson,rouge
   rrg-rewards agreement rexval_folder --dataset rexval --metrics crimson --human errors,significant
+
+exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if a metric has no
+score of any report because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
 """
 
 
@@ -118,13 +121,14 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     found = _measure(args, choice, columns, page.with_text, terminal)
     dataset = {} if args.dataset is None else {"dataset": args.dataset}
-    result = {"version": __version__, "table": args.table, **dataset, **found.result.to_dict()}
+    usage = {"usage": found.usage} if found.usage else {}
+    result = {"version": __version__, "table": args.table, **dataset, **found.result.to_dict(), **usage}
     terminal.show(*agreement_grids(result), stderr=outputs.hides_results)
     _write_files(result, args.latex, args.png, outputs.overwrite)
     if page.html is not None:
         page.write(table_agreement_page(result, found.rows), outputs.overwrite)
     outputs.write(Table.from_records(agreement_rows(result)), result)
-    return 0
+    return terminal.exit_code(found.errors)
 
 
 def _measure(

@@ -57,6 +57,9 @@ examples:
   rrg-rewards compare a.csv b.csv --scores radgraph,green --markdown table.md --latex table.tex
   rrg-rewards compare a.csv b.csv --metrics crg,crimson --key study --html comparison.html --with-text
   rrg-rewards compare pairs.csv --prediction-column a --prediction-column b --scores "{column}_green"
+
+exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if a metric has no
+score of any report because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
 """
 
 
@@ -127,9 +130,10 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     _write_texts(result, args.markdown, args.latex, outputs.overwrite)
     if page.html is not None:
         page.write(table_comparison_page(compared, columns, page.with_text), outputs.overwrite)
-    summary = {"version": __version__, "tables": args.tables, "key": args.key, **result.to_dict()}
+    usage = {"usage": compared.usage} if compared.usage else {}
+    summary = {"version": __version__, "tables": args.tables, "key": args.key, **result.to_dict(), **usage}
     outputs.write(compared.studies.with_columns(compared.report_columns()), summary)
-    return 0
+    return terminal.exit_code(compared.errors)
 
 
 def _write_texts(result: "SystemComparison", markdown: str | None, latex: str | None, overwrite: bool) -> None:

@@ -35,6 +35,9 @@ examples:
       --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --output labels.csv \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
+
+exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if it failed on all
+of them (the outputs are written before); 2 wrong command line, 130 interrupted
 """
 
 
@@ -59,4 +62,4 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     result = label_table(read_input(args, terminal), settings, terminal)
     outputs.write(result.table, {**result.to_dict(), "table": args.table})
     terminal.note(f"labelled {result.labelled} of {len(result.table)} reports with {result.labeler}")
-    return 0
+    return terminal.exit_code(result.errors)

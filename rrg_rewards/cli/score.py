@@ -39,7 +39,8 @@ crg score of a pair is its contribution; if the mean contribution is m, the corp
 For crimson, a judge decides which findings a report misses, invents or misdescribes, and how much each error matters.
 The judge uses rules, or a language model (--judge). It also uses the columns age, sex and indication that --context
 names, as in --context age=COLUMN. A pair on which the judge fails is unscorable; the column crimson_failure of --output
-contains the reason.
+contains the reason. At the end the calls, tokens and cost of each judge that is asked over a server are printed; the
+cost needs a price in the settings of the judge. --json has them as "usage".
 
 A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is counted
 and left out of the corpus value. An empty CSV cell is missing; see --missing-prediction.
@@ -83,6 +84,9 @@ examples:
   rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
 
 --list shows the metrics and their options.
+
+exit codes: 0 success, also if a judge failed on some pairs, which a warning counts; 1 error, also if a metric has no
+score of any pair because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
 """
 
 
@@ -235,7 +239,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             return _show_estimates(pairs, metrics, outputs, terminal)
         rows = None if page.html is None else _page_rows(page.with_text, pairs.rows)
         keep = None if rows is None else _keeper(rows, columns.id_column)
-        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, log=terminal)
+        counts_usage = engine.engine == "local"
+        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, counts_usage=counts_usage, log=terminal)
         try:
             scoring.run(outputs.output, outputs.format, outputs.overwrite)
         finally:
@@ -251,7 +256,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                     for name, rescale in scoring.rescaling().items():
                         rows.rescale(name, rescale)
                     page.write(score_page(summary, rows), outputs.overwrite)
-    return 0
+    return terminal.exit_code(scoring.errors())
 
 
 def _page_rows(with_text: bool, pairs: int) -> "ScoreRows":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,14 @@ class Terminal(RunLog):
     def error(self, text: str) -> None:
         """Print an error message."""
         self._print(f"error: {text}")
+
+    def exit_code(self, errors: Iterable[str]) -> int:
+        """Print errors of a run whose outputs are written, and return the exit code: 1 if there are any."""
+        code = 0
+        for text in errors:
+            self.error(text)
+            code = 1
+        return code
 
     def warn(self, text: str) -> None:
         """Print a warning, unless quiet."""

@@ -154,11 +154,15 @@ class Examiner(Backend):
             over_specified
         )
 
+    def judges(self) -> dict[str, Judge]:
+        """Return the judges by what they make: ``questions``, ``answers``, ``grades``."""
+        steps = {"questions": self.builder, "answers": self.answerer, "grades": self.comparer}
+        return {made: judge for made, judge in steps.items() if judge is not None}
+
     @property
     def worker_refusal(self) -> str | None:
         """Why worker processes must not have a copy each: that of its judges."""
-        judges = (self.builder, self.answerer, self.comparer)
-        return next((judge.worker_refusal for judge in judges if judge is not None and judge.worker_refusal), None)
+        return next((judge.worker_refusal for judge in self.judges().values() if judge.worker_refusal), None)
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this examiner."""
@@ -182,14 +186,12 @@ class Examiner(Backend):
     @property
     def is_immediate(self) -> bool:
         """Whether all steps are immediate, as :attr:`rrg_rewards.judges.Judge.is_immediate` defines it."""
-        return all(judge is None or judge.is_immediate for judge in (self.builder, self.answerer, self.comparer))
+        return all(judge.is_immediate for judge in self.judges().values())
 
     @property
     def has_independent_rows(self) -> bool:
         """Whether all steps have independent rows, as :attr:`rrg_rewards.judges.Judge.has_independent_rows` says."""
-        return all(
-            judge is None or judge.has_independent_rows for judge in (self.builder, self.answerer, self.comparer)
-        )
+        return all(judge.has_independent_rows for judge in self.judges().values())
 
     @property
     def signature(self) -> dict[str, str]:

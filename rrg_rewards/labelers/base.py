@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rrg_rewards.judges.base import JudgeFailure
+from rrg_rewards.judges.base import Judge, JudgeFailure
 from rrg_rewards.utilities.backend import Backend
 
 
@@ -77,6 +77,18 @@ class FallibleLabeler(Backend, ABC):
     @abstractmethod
     def __call__(self, reports: Sequence[str]) -> Tensor:
         """Return the label matrix ``(N, L)`` of reports: float32, NaN in the rows of reports without labels."""
+
+
+def labeler_judge(labeler: Labeler) -> Judge | None:
+    """Return the judge that a labeler asks; ``None`` if it asks none.
+
+    Example:
+        >>> from rrg_rewards.labelers import RuleLabeler
+        >>> labeler_judge(RuleLabeler("ct_rate")) is None
+        True
+    """
+    judge = getattr(labeler, "judge", None)
+    return judge if isinstance(judge, Judge) else None
 
 
 def label_reports(labeler: Labeler, reports: Sequence[str]) -> LabelledReports:

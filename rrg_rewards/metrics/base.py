@@ -14,6 +14,7 @@ from torchmetrics import Metric
 from torchmetrics.utilities import rank_zero_warn
 
 from rrg_rewards.findings.reading.modality import Modality, ModalityCheck
+from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.utilities.checks import check_reports, check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
@@ -204,6 +205,10 @@ class ReportMetric(ScalarMetric, ABC):
         Args:
             reads_references: Whether the reward has a column of reference reports.
         """
+        return {}
+
+    def judges(self) -> Mapping[str, Judge]:
+        """Return the judges that the metric asks, by what they do, such as ``"judge"``; by default, none."""
         return {}
 
     @property

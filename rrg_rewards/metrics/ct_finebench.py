@@ -14,7 +14,7 @@ from torch import Tensor
 from rrg_rewards.data.records.question_items import check_question_items
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.functional.ct_finebench import ct_finebench_score
-from rrg_rewards.judges.base import JudgeFailure, JudgeWarning
+from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeWarning
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.judged import AsyncReportMetric, JudgedScores
@@ -328,6 +328,10 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     def reward_defaults(cls, reads_references: bool) -> Mapping[str, Any]:
         """Mode ``f1``, because ``recall`` does not penalise inventions; it needs the reference reports."""
         return {"mode": "f1"} if reads_references else {}
+
+    def judges(self) -> Mapping[str, Judge]:
+        """Return the judges that make ``"questions"``, ``"answers"`` and ``"grades"``; the finding engine is none."""
+        return self.examiner.judges()
 
     @property
     def index(self) -> Mapping[tuple[str, str], int]:

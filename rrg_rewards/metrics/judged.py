@@ -194,6 +194,10 @@ class JudgedMetric(AsyncReportMetric[Item, Result]):
         """Whether the judge answers without waiting."""
         return self.judge.is_immediate
 
+    def judges(self) -> Mapping[str, Judge]:
+        """Return the judge, as ``"judge"``."""
+        return {"judge": self.judge}
+
     def queries(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> list[Item]:
         """Return what the judge would be asked about each scorable pair, without asking it."""
         _, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)

@@ -12,8 +12,8 @@ from typing_extensions import Self
 
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
-from rrg_rewards.judges.base import JudgeFailure
-from rrg_rewards.labelers.base import FallibleLabeler, Labeler, label_reports
+from rrg_rewards.judges.base import Judge, JudgeFailure
+from rrg_rewards.labelers.base import FallibleLabeler, Labeler, label_reports, labeler_judge
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.metrics.base import ReportMetric, ScalarMetric
 from rrg_rewards.metrics.judged import FAILURE_KINDS, failed_by_kind, failure_texts, place_results, warn_of_failures
@@ -156,6 +156,11 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
     def has_independent_labels(self) -> bool:
         """Whether the labels of a report are the same in any batch: those of rules and of judges."""
         return bool(getattr(self.labeler, "has_independent_rows", False))
+
+    def judges(self) -> Mapping[str, Judge]:
+        """Return the judge of the labeler, as ``"labels"``, if it has one."""
+        judge = labeler_judge(self.labeler)
+        return {} if judge is None else {"labels": judge}
 
     @property
     def has_independent_rows(self) -> bool:

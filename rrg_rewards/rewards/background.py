@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import AsyncReward, Completion, Reward, is_asynchronous
 from rrg_rewards.rewards.overlap import RewardClock
@@ -193,6 +194,10 @@ class BackgroundReward(AsyncReward):
     def has_independent_rows(self) -> bool:
         """Whether the given reward has independent rows, which is always true."""
         return self.reward.has_independent_rows
+
+    def judges(self) -> Mapping[str, Judge]:
+        """Return the judges of the given reward."""
+        return self.reward.judges()
 
     def fit(self, **columns: Sequence[Any]) -> "BackgroundReward":
         """Fit the given reward; processes that have started before are ended."""

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from rrg_rewards.judges.base import Judge
+from rrg_rewards.judges.server.usage import Usage, UsageMeter
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
@@ -198,6 +200,10 @@ class Reward(ABC):
         """
         return False
 
+    def judges(self) -> Mapping[str, Judge]:
+        """Return the judges that the reward asks, by what they do, such as ``"judge"``; by default, none."""
+        return {}
+
     def fitted_options(self) -> dict[str, Any]:
         """Return the options of :func:`rrg_rewards.rewards.make_reward` that :meth:`fit` has estimated, as numbers."""
         return {}
@@ -328,7 +334,10 @@ class MetricReward(Reward):
 
     - ``{name}/unscorable``, the fraction of unscorable completions in the batch;
     - ``{name}/{sub-score}``, the mean over the scored rows of each sub-score in ``ReportMetric.main_details``;
-    - ``{name}/failed``, the fraction of the batch for which the judge failed, if the metric has a judge.
+    - ``{name}/failed``, the fraction of the batch for which the judge failed, if the metric has a judge;
+    - ``{name}/judge_calls``, ``judge_retries``, ``judge_prompt_tokens``, ``judge_cached_prompt_tokens`` (if the server
+      says them), ``judge_completion_tokens`` and ``judge_cost`` (with a price): what the judges of the metric have
+      used in this process since the last batch that was logged, if they are asked over a server.
 
     With ``log_details``, it logs all sub-scores, and ``{name}/failed_{kind}`` for each kind of failure. A mean over no
     rows is not logged.
@@ -379,6 +388,7 @@ class MetricReward(Reward):
         self.metric = metric
         self.reference_column = reference_column
         self.context_columns = named_columns(context_columns)
+        self._meter = UsageMeter(metric.judges())
 
     @property
     def sign(self) -> int:
@@ -410,8 +420,19 @@ class MetricReward(Reward):
         preds, references, context = self._metric_inputs(completions, columns)
         return self.metric.score(preds, references, **context)
 
+    def judges(self) -> Mapping[str, Judge]:
+        """Return the judges of the metric, by what they do."""
+        return self.metric.judges()
+
     def _reward(self, value: float) -> float:
         return self.sign * value
+
+    def _sub_scores(self, scores: Scores) -> dict[str, float]:
+        used = sum(self._meter.take().values(), Usage())
+        total = sum(self._meter.usage().values(), Usage())
+        # Judges that only other processes ask count nothing here.
+        numbers = used.numbers() if total.calls or total.cached else {}
+        return {**super()._sub_scores(scores), **{f"judge_{name}": float(value) for name, value in numbers.items()}}
 
     def _logged_details(self, scores: Scores) -> Iterable[str]:
         main = self.metric.main_details

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from typing_extensions import Self
 
+from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, Reward, is_asynchronous, score_tensor
 from rrg_rewards.rewards.registry import make_reward, name_and_options
@@ -299,6 +300,14 @@ class ComposedReward(Reward):
     def columns(self) -> tuple[str, ...]:
         """Columns of the data set that the parts read."""
         return tuple(dict.fromkeys(column for part in self.parts for column in part.reward.columns))
+
+    def judges(self) -> Mapping[str, Judge]:
+        """Return the judges of the parts, by the name of the part, with what the judge does if a part has several."""
+        return {
+            part.name if role == "judge" else f"{part.name}.{role}": judge
+            for part in self.parts
+            for role, judge in part.reward.judges().items()
+        }
 
     def fit(self, **columns: Sequence[Any]) -> Self:
         """Fit each part on the training set."""

@@ -15,12 +15,11 @@ from run_notes import RunNotes
 from scripted_judge import ScriptedJudge
 
 from rrg_rewards.analysis import CountingRun, CountingSettings, Estimate, JudgeLimits, count_errors, stop_at_interrupt
-from rrg_rewards.analysis.answers import BatchedJudge, choose_model, estimate_requests, shared_length, usage_line
+from rrg_rewards.analysis.answers import BatchedJudge, choose_model, estimate_requests, shared_length
 from rrg_rewards.data.tables.appending import AppendedLines
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.judges.base import Judge
-from rrg_rewards.judges.server.client import Usage
 from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
@@ -152,21 +151,6 @@ def test_shared_length_is_that_of_the_common_prefix(first, second):
     length = shared_length(first, second)
     assert first[:length] == second[:length]
     assert first[length : length + 1] != second[length : length + 1] or length == len(first) == len(second)
-
-
-@pytest.mark.parametrize(
-    ("usage", "line"),
-    [
-        (Usage(calls=3, retries=1, cached=2, prompt_tokens=1000), "1,000 prompt tokens, 0 completion tokens"),
-        (
-            Usage(prompt_tokens=1000, cached_prompt_tokens=0),
-            "1,000 prompt tokens (0 from the server's prefix cache), 0",
-        ),
-        (Usage(completion_tokens=7, cost=12.5), "0 prompt tokens, 7 completion tokens, cost 12.50"),
-    ],
-)
-def test_usage_line_says_what_the_server_reported(usage, line):
-    assert line in usage_line(usage)
 
 
 def test_an_estimate_in_words_with_a_prefix_cache():

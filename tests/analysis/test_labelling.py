@@ -43,7 +43,8 @@ def test_label_table_counts_the_failures_of_a_judge():
     assert labelled.to_dict()["failed"] == {"inconsistent": 1}
     assert log.warnings == [
         "2 of 5 reports are missing or blank: their label cells are empty",
-        "the judge failed on 1 of 3 reports (inconsistent 1): their label cells are empty",
+        "the judge failed on 1 of 3 reports (inconsistent 1): their label cells are empty; the first: "
+        "inconsistent: told to",
     ]
 
 

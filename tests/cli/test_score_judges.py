@@ -59,14 +59,17 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run_all(run, lines, server):
-    """Run commands of rrg-rewards; settings that they copy get the address of the server and short pauses."""
+def run_all(run, lines, server, codes=()):
+    """Run commands of rrg-rewards; settings that they copy get the address of the server and short pauses.
+
+    ``codes`` are the exit codes, 0 by default.
+    """
     results = []
-    for line in lines:
+    for line, code in zip(lines, codes or [0] * len(lines), strict=True):
         program, *arguments = shlex.split(line)
         assert program == "rrg-rewards"
         result = run(*arguments)
-        assert result.code == 0, result.err
+        assert result.code == code, result.err
         results.append(result)
         if arguments[:2] == ["recipes", "cp"]:
             path = Path(arguments[2]).name + ".yaml"
@@ -194,7 +197,7 @@ def test_score_estimates_the_longest_answers(run):
 def test_score_names_the_limit_that_reasoning_used_up(run):
     lines = commands("Models that refuse `temperature` and `max_tokens`")
     with crimson_server(PAIRS, gpt5(20_000)) as server:
-        scored = run_all(run, [lines[0], lines[2]], server)[1]
+        scored = run_all(run, [lines[0], lines[2]], server, codes=[0, 1])[1]
         assert len(server.requests) == 5 * len(ROWS), "a rejected answer is not requested again"
     assert all(row["crimson"] == "" for row in rows("scores_gpt5.csv"))
     failure = rows("scores_gpt5.csv")[0]["crimson_failure"]
@@ -232,7 +235,7 @@ def test_score_with_medgemma_behind_vllm(run):
 def test_score_needs_the_context_that_the_page_gives_vllm(run):
     lines = [line for line in commands("The fine-tuned model behind vLLM") if line.startswith("rrg-rewards")]
     with crimson_server(PAIRS, vllm(MEDGEMMA, 8192)) as server:
-        run_all(run, lines[:2], server)
+        run_all(run, lines[:2], server, codes=[0, 1])
     assert "HTTP 400" in rows("scores_medgemma.csv")[0]["crimson_failure"]
 
 

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from crimson_servers import crimson_server
+from fault_server import completion
 from scripted_judge import ScriptedJudge
 from torch import Tensor
 from words import WordLabeler
 
+from rrg_rewards.judges import ReportPair
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.metrics import CRIMSON, ReportCRG, ReportMetric, Scores
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward, Reward, make_reward
@@ -313,6 +316,35 @@ def test_async_metric_reward_crimson_logs_the_few_numbers_that_a_user_reads(wait
     main = ("credit", "reference_weight", "false_findings", "missing_findings", "attribute_errors")
     assert logged.keys() == {f"crimson/{name}" for name in (*main, "failed", "unscorable")}
     assert logged["crimson/failed"] == 0.2
+
+
+def test_async_metric_reward_logs_what_the_judge_has_used_since_the_batch_before() -> None:
+    pair = ReportPair("Small left effusion.", "Clear lungs.")
+    other = ReportPair("Small left effusion.", "Large right effusion.")
+    with crimson_server([pair, other], lambda body, answer: (200, completion(answer))) as server:
+        settings = {"name": "openai", "model": "m", "base_url": server.url, "price": (1.0, 4.0)}
+        reward = make_reward("crimson", judge=settings)
+        assert list(reward.judges()) == ["judge"]
+        expected = {"calls": 1, "retries": 0, "prompt_tokens": 100, "completion_tokens": 10, "cost": 140e-6}
+        for batch in ([pair], [other], [pair, other]):
+            logged: dict[str, float] = {}
+            texts, references = [one.candidate for one in batch], [one.reference for one in batch]
+            asyncio.run(reward(texts, reference=references, log_metric=logged.__setitem__))
+            found = {name.removeprefix("crimson/judge_"): value for name, value in logged.items() if "judge_" in name}
+            assert found == {name: pytest.approx(len(batch) * value) for name, value in expected.items()}
+        copied: dict[str, float] = {}
+        again = pickle.loads(pickle.dumps(reward))
+        asyncio.run(again(texts, reference=references, log_metric=copied.__setitem__))
+        assert copied["crimson/judge_calls"] == 2
+        composed = make_reward("composed", parts=[{"name": "crimson", "judge": settings}, {"name": "rouge"}])
+        assert list(composed.judges()) == ["crimson"]
+
+
+def test_metric_reward_logs_no_usage_of_rules() -> None:
+    logged: dict[str, float] = {}
+    make_reward("crimson")(["Clear."], reference=["Edema."], log_metric=logged.__setitem__)
+    assert logged
+    assert not any("judge" in name for name in logged)
 
 
 def test_async_metric_reward_context_columns_reach_the_judge_and_the_signature() -> None:

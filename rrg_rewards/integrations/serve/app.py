@@ -32,6 +32,7 @@ from rrg_rewards.integrations.serve.requests import (
 )
 from rrg_rewards.integrations.serve.scorer import Scorer
 from rrg_rewards.integrations.serve.settings import ServerOptions
+from rrg_rewards.judges.server.usage import Usage, UsageMeter
 from rrg_rewards.utilities.concurrency import within
 from rrg_rewards.version import __version__
 
@@ -43,6 +44,16 @@ _log = logging.getLogger(__name__)
 # The status that nginx logs for a client that left before the reply.
 _CLIENT_LEFT = 499
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+# Numbers of `Usage`, for their description.
+_JUDGE_COUNTS = {
+    "calls": "Requests, including repeated ones,",
+    "retries": "Repeated requests",
+    "prompt_tokens": "Tokens of prompts",
+    "cached_prompt_tokens": "Tokens of prompts from the prefix cache of the server",
+    "completion_tokens": "Tokens of answers",
+    "cost": "Cost, in the currency of the price,",
+}
 
 T = TypeVar("T")
 
@@ -75,6 +86,8 @@ class _Server:
         self._options = options
         self._metrics = _ServerMetrics()
         self._bodies = _Bodies(options)
+        # Before the first evaluation, which the start of the scorer makes.
+        self._judges = UsageMeter(options.reward.judges())
         self._scorer = Scorer(options, self._count_batch)
         self._scorer.start()
 
@@ -85,6 +98,7 @@ class _Server:
 
     def _count_batch(self, scored: Sequence[ScoredSample]) -> None:
         self._metrics.count_batch(scored)
+        self._metrics.count_usage(self._judges.take())
         self._metrics.waiting.set(self._scorer.num_waiting)
 
     def endpoint(
@@ -137,6 +151,7 @@ class _Server:
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002 (Starlette's)
         self._metrics.waiting.set(self._scorer.num_waiting)
+        self._metrics.count_usage(self._judges.take())
         return Response(self._metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -283,6 +298,17 @@ class _ServerMetrics:
             registry=registry,
             multiprocess_mode="livesum",
         )
+
+        self.judges = {
+            name: Counter(f"rrg_rewards_judge_{name}", f"{what} of judges.", ["judge"], registry=registry)
+            for name, what in _JUDGE_COUNTS.items()
+        }
+
+    def count_usage(self, used: Mapping[str, Usage]) -> None:
+        """Add what judges have used, by what they do."""
+        for judge, usage in used.items():
+            for name, number in usage.numbers().items():
+                self.judges[name].labels(judge).inc(number)
 
     def count_batch(self, scored: Sequence[ScoredSample]) -> None:
         """Count the completions of a batch by outcome."""

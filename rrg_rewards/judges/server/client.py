@@ -4,21 +4,20 @@ import asyncio
 import os
 import re
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from copy import copy
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from rrg_rewards.judges.base import STOPPED, FailureKind, Item, JudgeTask
+from rrg_rewards.judges.base import STOPPED, Item, JudgeTask
 from rrg_rewards.judges.server.http_client import Hook, ReplyRefusedError, make_http_client
 from rrg_rewards.judges.server.rate_limit import RateLimiter, RateStoppedError, expected_tokens
 from rrg_rewards.judges.server.requests import FormatChoice, is_format_refusal, reply_text, reply_tokens, request_body
 from rrg_rewards.judges.server.retries import CallError, Retries, ServerHealth, retry_after_seconds
 from rrg_rewards.judges.server.settings import ServerSettings
+from rrg_rewards.judges.server.usage import UsageCounter
 from rrg_rewards.utilities.concurrency import within
 from rrg_rewards.utilities.imports import require
 
@@ -28,99 +27,6 @@ _MOST_BYTES = 8 * 2**20
 _PASSING_STATUSES = frozenset({408, 409, 425, 429})
 # An error code such as model_not_found. Other text of the server may repeat the report.
 _ERROR_CODE = re.compile(r"[a-z0-9_.-]{1,40}", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Counts since a judge was made.
-
-    Args:
-        calls: Requests sent, including retries.
-        cached: Items answered by the cache or by another evaluation's request.
-        retries: Requests repeated after an error or after a rejected answer.
-        failures: Items without a result, by kind of failure.
-        prompt_tokens: Tokens of prompts, as counted by the server.
-        cached_prompt_tokens: Those of them that the server took from its prefix cache; ``None`` if no reply has said.
-        completion_tokens: Tokens of answers, as counted by the server, including those of rejected answers.
-        cost: Cost of the tokens; ``None`` without a price.
-    """
-
-    calls: int = 0
-    cached: int = 0
-    retries: int = 0
-    failures: Mapping[FailureKind, int] = field(default_factory=dict)
-    prompt_tokens: int = 0
-    cached_prompt_tokens: int | None = None
-    completion_tokens: int = 0
-    cost: float | None = None
-
-
-def token_cost(
-    prompt: int, completion: int, cached: int, price: tuple[float, float], price_cached: float | None = None
-) -> float:
-    """Return the cost of tokens.
-
-    Args:
-        prompt: Number of prompt tokens, with the cached ones.
-        completion: Number of completion tokens.
-        cached: Number of prompt tokens from the server's prefix cache.
-        price: Price of a million prompt tokens and of a million completion tokens.
-        price_cached: Price of a million cached prompt tokens; ``None`` for that of the other prompt tokens.
-
-    Example:
-        >>> token_cost(1_000_000, 250_000, 800_000, price=(1.0, 4.0), price_cached=0.25)
-        1.4
-    """
-    price_cached = price[0] if price_cached is None else price_cached
-    return (price[0] * (prompt - cached) + price_cached * cached + price[1] * completion) / 1e6
-
-
-class UsageCounter:
-    """Counts calls, tokens and failures; may be used from several threads.
-
-    Args:
-        price: Price of a million prompt tokens and of a million completion tokens, in any currency.
-        price_cached: Price of a million prompt tokens from the server's prefix cache; ``None`` for that of the others.
-
-    Example:
-        >>> counter = UsageCounter(price=(1.0, 4.0))
-        >>> counter.add(calls=1, prompt_tokens=500_000, completion_tokens=250_000)
-        >>> counter.fail("deadline")
-        >>> counter.usage().cost, counter.usage().failures
-        (1.5, {'deadline': 1})
-    """
-
-    def __init__(self, price: tuple[float, float] | None = None, price_cached: float | None = None) -> None:
-        self._price = price
-        self._price_cached = price_cached
-        self._counts: Counter[str] = Counter()
-        self._failures: Counter[FailureKind] = Counter()
-        self._lock = threading.Lock()
-
-    def add(self, **counts: int) -> None:
-        """Add to the counts, which are named as in :class:`Usage`."""
-        with self._lock:
-            self._counts.update(counts)
-
-    def fail(self, kind: FailureKind) -> None:
-        """Count a failed item."""
-        with self._lock:
-            self._failures[kind] += 1
-
-    def usage(self) -> Usage:
-        """Return the current counts."""
-        with self._lock:
-            counts, failures = dict(self._counts), dict(self._failures)
-        cost = None
-        if self._price is not None:
-            cost = token_cost(
-                counts.get("prompt_tokens", 0),
-                counts.get("completion_tokens", 0),
-                counts.get("cached_prompt_tokens", 0),
-                self._price,
-                self._price_cached,
-            )
-        return Usage(**counts, failures=failures, cost=cost)
 
 
 class Session:

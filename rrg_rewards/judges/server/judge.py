@@ -11,10 +11,11 @@ from typing import Any, Generic
 
 from rrg_rewards.judges.base import AnswerError, Item, Judge, JudgeFailure, JudgeTask, Result, in_request_order
 from rrg_rewards.judges.server.cache import LOCK_SECONDS, AnswerCache
-from rrg_rewards.judges.server.client import ChatClient, Session, Usage
+from rrg_rewards.judges.server.client import ChatClient, Session
 from rrg_rewards.judges.server.requests import answer_key, hash_json
 from rrg_rewards.judges.server.retries import CallError, ServerHealth
 from rrg_rewards.judges.server.settings import ServerSettings
+from rrg_rewards.judges.server.usage import Usage
 from rrg_rewards.utilities.concurrency import for_each
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.signature import format_signature

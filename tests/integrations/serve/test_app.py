@@ -5,10 +5,13 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from crimson_servers import crimson_server
+from fault_server import completion
 from scripted_judge import ScriptedJudge
 from served import LengthReward, Served
 from tiny_crepe import random_pairs, save_tiny_crepe
 
+from rrg_rewards.judges import OpenAIJudge, ReportPair
 from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.rewards import AsyncMetricReward, make_reward
 
@@ -138,6 +141,26 @@ def test_app_counts_requests_and_outcomes():
     assert 'rrg_rewards_request_seconds_count{path="/rewards"} 2.0' in lines
     assert "rrg_rewards_batch_completions_sum 3.0" in lines
     assert "rrg_rewards_waiting_completions 0.0" in lines
+
+
+def test_app_counts_what_the_judge_of_the_reward_has_used():
+    # The first pair is the one that the server scores when it starts.
+    pairs = [ReportPair("Clear lungs.", "Clear lungs."), ReportPair("Small left effusion.", "Large right effusion.")]
+    with crimson_server(pairs, lambda body, answer: (200, completion(answer))) as model:
+        judge = OpenAIJudge("m", base_url=model.url, price=(1.0, 4.0))
+        with Served(AsyncMetricReward(CRIMSON(judge=judge))) as served:
+            body = {"completions": [pairs[1].candidate], "reference": [pairs[1].reference]}
+            for _ in range(2):
+                assert served.post("/rewards", body)[1]["failures"] == [None]
+            lines = served.get("/metrics")[1].splitlines()
+            assert served.get("/metrics")[1].splitlines()[-1] == lines[-1]
+        calls = len(model.requests)
+    assert calls == 3
+    assert f'rrg_rewards_judge_calls_total{{judge="judge"}} {calls}.0' in lines
+    assert f'rrg_rewards_judge_prompt_tokens_total{{judge="judge"}} {calls * 100}.0' in lines
+    assert f'rrg_rewards_judge_completion_tokens_total{{judge="judge"}} {calls * 10}.0' in lines
+    cost = next(line for line in lines if line.startswith("rrg_rewards_judge_cost_total{"))
+    assert float(cost.split()[-1]) == pytest.approx(calls * 140e-6)
 
 
 @pytest.mark.filterwarnings("ignore::rrg_rewards.judges.base.JudgeWarning")

@@ -4,88 +4,20 @@ import asyncio
 import threading
 import time
 
-import pytest
 from fault_server import (
     GOOD,
     ITEMS,
     FaultServer,
-    completion,
     evaluate,
     make_judge,
-    raw,
-    reply_bytes,
     reset,
     says,
     status,
 )
-from tiny_task import good_answer
 
 from rrg_rewards.judges.base import STOPPED
-from rrg_rewards.judges.server.client import Session, Usage, UsageCounter
+from rrg_rewards.judges.server.client import Session
 from rrg_rewards.judges.server.rate_limit import RateLimiter
-
-
-def test_usage_counter_counts_from_many_threads():
-    counter = UsageCounter(price=(2.0, 8.0))
-
-    def work():
-        for _ in range(500):
-            counter.add(calls=1, prompt_tokens=10, completion_tokens=5)
-            counter.add(cached=2, retries=1)
-            counter.fail("deadline")
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert counter.usage() == Usage(
-        calls=4000,
-        cached=8000,
-        retries=4000,
-        failures={"deadline": 4000},
-        prompt_tokens=40_000,
-        completion_tokens=20_000,
-        cost=0.08 + 0.16,
-    )
-
-
-@pytest.mark.parametrize(
-    ("price_cached", "cost"), [(None, 1.0 + 2.0), (0.25, 0.2 + 0.8 * 0.25 + 2.0), (0.0, 0.2 + 2.0)]
-)
-def test_usage_counter_prices_cached_prompt_tokens_separately(price_cached, cost):
-    counter = UsageCounter(price=(1.0, 8.0), price_cached=price_cached)
-    counter.add(prompt_tokens=600_000, completion_tokens=250_000, cached_prompt_tokens=500_000)
-    counter.add(prompt_tokens=400_000, cached_prompt_tokens=300_000)
-    assert counter.usage().cached_prompt_tokens == 800_000
-    assert counter.usage().cost == pytest.approx(cost, rel=1e-12)
-
-
-def test_judge_usage_sums_the_cached_tokens_that_replies_report():
-    replies = [{"cached_tokens": 64}, None, {"cached_tokens": 0}, {"cached_tokens": 96}]
-    behaviours = {item: [cached_reply(item, details)] for item, details in zip(ITEMS, replies, strict=True)}
-    with FaultServer(behaviours) as server:
-        judge = make_judge(server, price=(1.0, 0.0), price_cached=0.5)
-        assert evaluate(judge, ITEMS[1:2]) == GOOD[1:2]
-        assert judge.usage.cached_prompt_tokens is None
-        assert evaluate(judge, ITEMS) == GOOD
-    assert judge.usage.cached_prompt_tokens == 160
-    assert judge.usage.prompt_tokens == 500
-    assert judge.usage.cost == pytest.approx((340 + 0.5 * 160) / 1e6)
-
-
-def cached_reply(item, details):
-    reply = completion(good_answer(item))
-    reply["usage"]["prompt_tokens_details"] = details
-    return raw(reply_bytes(reply))
-
-
-def test_a_usage_does_not_change():
-    counter = UsageCounter()
-    before = counter.usage()
-    counter.fail("status")
-    assert before == Usage()
-    assert counter.usage().cost is None
 
 
 def test_session_starts_a_call_when_the_request_of_the_call_before_is_ready():

@@ -1,0 +1,146 @@
+"""Outcomes of a run: how many report pairs have a score, on how many a judge failed, and what the judges have used."""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rrg_rewards.judges.base import Judge, JudgeWarning
+from rrg_rewards.judges.server.usage import UsageMeter
+from rrg_rewards.utilities.run_log import RunLog
+
+if TYPE_CHECKING:
+    # Labelling uses this module, but no metric.
+    from rrg_rewards.metrics.scores import Scores
+
+
+class PairCounts:
+    """Counts the scored pairs of a metric, and the failures of its judge.
+
+    Example:
+        >>> import torch
+        >>> from rrg_rewards.metrics.scores import Scores
+        >>> counts = PairCounts()
+        >>> counts.add(Scores(torch.tensor([0.5, float("nan")])))
+        >>> counts.pairs, counts.scored, counts.error("crg")
+        (2, 1, None)
+    """
+
+    def __init__(self) -> None:
+        self.pairs = 0
+        self.scored = 0
+        self.failed: Counter[str] = Counter()
+        """Number of failures by kind, with those that did not occur; empty for a metric without a judge."""
+        self.first_failure = ""
+        """Kind and reason of the first failure."""
+
+    def add(self, scores: "Scores") -> None:
+        """Add the scores of a batch."""
+        self.pairs += len(scores)
+        self.scored += int(scores.scored.sum())
+        # `update` also adds 0, so that every kind of failure has a count.
+        self.failed.update({kind: int(rows.sum()) for kind, rows in scores.failures.items()})
+        if not self.first_failure and any(self.failed.values()):
+            self.first_failure = next(filter(None, scores.explanations.get("failure", ())), "")
+
+    def warning(self, name: str) -> str | None:
+        """Return a warning of the failures, by kind, or that no pair is scorable; ``None`` if there is no reason.
+
+        Args:
+            name: Name of the metric.
+        """
+        if failed := {kind: count for kind, count in self.failed.items() if count}:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+            return (
+                f"the judge of {name} failed on {self.failed.total()} of {self.pairs} report pairs ({kinds}); the "
+                f"first: {self.first_failure}"
+            )
+        if self.pairs and not self.scored:
+            return f"{name} has no value: all {self.pairs} report pairs are unscorable"
+        return None
+
+    def error(self, name: str) -> str | None:
+        """Return what is wrong if no pair has a score because a judge failed; else ``None``.
+
+        Args:
+            name: Name of the metric.
+        """
+        failed = self.failed.total()
+        if self.scored or not failed:
+            return None
+        return (
+            f"{name}: no report pair has a score, because the judge failed on {failed} of {self.pairs}; the first: "
+            f"{self.first_failure}"
+        )
+
+
+def all_errors(counts: Mapping[str, PairCounts]) -> tuple[str, ...]:
+    """Return the errors of the metrics whose judge failed so that no pair has a score; see :meth:`PairCounts.error`."""
+    return tuple(error for name, one in counts.items() if (error := one.error(name)) is not None)
+
+
+class RunUsage:
+    """Counts what the judges of several users, such as metrics, use from now on.
+
+    Args:
+        judges: For each user, its judges by what they do.
+        is_known: Whether the judges are asked in this process. Those of other processes count for themselves.
+
+    Example:
+        >>> from rrg_rewards.judges import OpenAIJudge
+        >>> RunUsage({"crimson": {"judge": OpenAIJudge("m")}}).to_dict("crimson")["judge"]["calls"]
+        0
+    """
+
+    def __init__(self, judges: Mapping[str, Mapping[str, Judge]], is_known: bool = True) -> None:
+        self._meters = {name: UsageMeter(own) for name, own in judges.items()}
+        self._is_known = is_known
+
+    def to_dict(self, name: str) -> dict[str, Any]:
+        """Return the usage of the judges of a user by what they do; empty if they count nothing here."""
+        if not self._is_known:
+            return {}
+        return {role: asdict(usage) for role, usage in self._meters[name].usage().items()}
+
+    def note(self, log: RunLog) -> None:
+        """Note the usage of each judge."""
+        if not self._is_known:
+            if unknown := [name for name, meter in self._meters.items() if meter.usage()]:
+                log.note(f"calls and tokens of the judges of {', '.join(unknown)} on other machines are not counted")
+            return
+        for name, meter in self._meters.items():
+            for role, usage in meter.usage().items():
+                log.note(f"{judge_name(name, role)}: {usage}")
+
+
+def judge_name(user: str, role: str) -> str:
+    """Return the name of a judge in messages.
+
+    Example:
+        >>> judge_name("crimson", "judge"), judge_name("ct_finebench", "answers")
+        ('crimson', 'ct_finebench, answers')
+    """
+    return user if role == "judge" else f"{user}, {role}"
+
+
+@contextmanager
+def failures_counted() -> Iterator[None]:
+    """Ignore the warnings of judges' failures in the block, because the run counts them and warns once, at its end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JudgeWarning)
+        yield
+
+
+def warn_of_failures(counts: Mapping[str, PairCounts], log: RunLog, hint: str = "") -> None:
+    """Warn of the failures of judges, and of metrics without a scorable pair.
+
+    Args:
+        counts: Counts by metric.
+        log: Receives the warnings.
+        hint: Where the reasons of all failures are; ``{name}`` stands for the metric.
+    """
+    for name, one in counts.items():
+        if (warning := one.warning(name)) is not None:
+            log.warn(warning + (hint.format(name=name) if one.first_failure else ""))
