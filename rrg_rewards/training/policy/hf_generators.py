@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from transformers import DynamicCache, GenerationConfig, ProcessorMixin
 
 from rrg_rewards.training.policy.adapters import adapters_merged
+from rrg_rewards.training.policy.attention import continued_attention
 from rrg_rewards.training.policy.generators import Batch, Completions, OnFinished, TokenScores
 from rrg_rewards.training.policy.shared_prompts import (
     Prompts,
@@ -162,7 +163,8 @@ class CausalLMGenerator(_Generator):
         cache = None if is_sharded(self.model) else new_cache(self.model)
         if cache is None:
             return self._generate(inputs, inputs["input_ids"].shape[1], greedy)
-        with torch.no_grad(), adapters_merged(self.model) if self.merge_adapters else nullcontext():
+        merged = adapters_merged(self.model) if self.merge_adapters else nullcontext()
+        with torch.no_grad(), merged, continued_attention(self.model):
             prompts = Prompts(inputs)
             logits = prompts.read(self.model, cache).index_select(0, prompts.index)
             completions = sample_completions(

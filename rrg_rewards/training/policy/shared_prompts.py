@@ -16,11 +16,12 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
+from rrg_rewards.training.policy.attention import continued_attention
 from rrg_rewards.training.policy.generators import Completions, OnFinished
 
 # Rows that have ended are removed from the batch when they are at least this fraction of it.
 _ENDED = 1 / 8
-# Number of tokens for which keys and values get room at once.
+# Least number of tokens for which keys and values get room at once.
 _ROOM = 16
 
 
@@ -55,6 +56,8 @@ def sample_completions(
     ends = torch.tensor(list(end_token_ids), device=device)
     rows, going = torch.arange(count, device=device), torch.ones(count, dtype=torch.bool, device=device)
     positions = mask.sum(1)
+    # Without padding, attention needs no mask.
+    is_padded = not bool(mask.all())
     for step in range(max_new_tokens):
         new, scores = sample_tokens(logits, temperature)
         # Rows that have ended and are still in the batch get tokens, too. They are removed below.
@@ -70,10 +73,11 @@ def sample_completions(
                 on_finished(ended, Completions.until_end(tokens[ended, : step + 1], end_token_ids))
             cache.batch_select_indices(kept)
             rows, mask, positions, new, going = rows[kept], mask[kept], positions[kept], new[kept], going[kept]
-        mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
+        if is_padded:
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
         logits = model(
             input_ids=new.unsqueeze(1),
-            attention_mask=mask,
+            attention_mask=mask if is_padded else None,
             position_ids=positions.unsqueeze(1),
             past_key_values=cache,
             use_cache=True,
@@ -144,8 +148,8 @@ def new_cache(model: Any) -> DynamicCache | None:
 class _ExtensibleLayer(DynamicLayer):  # type: ignore[misc]  # transformers is an optional dependency
     """Keys and values of a layer with room for further tokens.
 
-    ``DynamicLayer`` copies all keys and values for each token. This layer copies them once for ``_ROOM`` tokens.
-    Gradients cannot be computed, because tokens are written in place.
+    ``DynamicLayer`` copies all keys and values for each token. This layer copies them each time their number has grown
+    by half, so that the time is linear. Gradients cannot be computed, because tokens are written in place.
 
     Args:
         keys: ``(N, heads, T, width)``.
@@ -164,7 +168,7 @@ class _ExtensibleLayer(DynamicLayer):  # type: ignore[misc]  # transformers is a
         start = self.keys.shape[-2]
         end = start + key_states.shape[-2]
         if end > self._rooms[0].shape[-2]:
-            shape = (*self.keys.shape[:-2], end + _ROOM)
+            shape = (*self.keys.shape[:-2], end + max(_ROOM, start // 2))
             self._rooms = [own.new_empty(*shape, own.shape[-1]) for own in (self.keys, self.values)]
             for room, own in zip(self._rooms, (self.keys, self.values), strict=True):
                 room[..., :start, :] = own
@@ -241,13 +245,14 @@ class Prompts:
             mask: ``(n, T)``, 0 at padding on the right.
         """
         seen = torch.cat([self.mask[rows], mask], dim=1)
-        logits: Tensor = model(
-            input_ids=tokens,
-            attention_mask=seen,
-            position_ids=(seen.cumsum(1) - 1)[:, -tokens.shape[1] :],
-            past_key_values=self.copies(cache, rows),
-            use_cache=True,
-        ).logits
+        with continued_attention(model):
+            logits: Tensor = model(
+                input_ids=tokens,
+                attention_mask=seen,
+                position_ids=(seen.cumsum(1) - 1)[:, -tokens.shape[1] :],
+                past_key_values=self.copies(cache, rows),
+                use_cache=True,
+            ).logits
         return logits
 
 
