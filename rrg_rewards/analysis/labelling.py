@@ -9,14 +9,17 @@ from typing import Any
 
 import torch
 
+from rrg_rewards.analysis.answers import Estimate
 from rrg_rewards.analysis.input_tables import with_new_columns
 from rrg_rewards.analysis.judge_choice import choose_labeler
+from rrg_rewards.analysis.label_estimate import estimate_labels
 from rrg_rewards.analysis.outcomes import RunUsage
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports, labeler_judge
+from rrg_rewards.labelers.judge import JudgeLabeler
 from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.run_log import RunLog
@@ -130,6 +133,39 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
         errors,
         usage.to_dict("labels"),
     )
+
+
+def estimate_label_table(
+    table: Table, settings: LabelSettings, log: RunLog | None = None
+) -> tuple[JudgeLabeler, Estimate] | None:
+    """Estimate the cost of :func:`label_table` with a language model; nothing is labelled or sent.
+
+    Args:
+        table: The table.
+        settings: The labeler and the column of the reports.
+        log: Receives notes. Default: Python warnings.
+
+    Returns:
+        The labeler, and the cost of its requests (:func:`~rrg_rewards.analysis.label_estimate.estimate_labels`);
+        ``None`` if the labeler asks no language model.
+
+    Raises:
+        SettingError: As :func:`label_table`.
+        TableError: As :func:`label_table`.
+
+    Example:
+        >>> table = Table({"report": ["Hiatal hernia.", "Normal chest."]})
+        >>> settings = LabelSettings(text_column="report", labeler="judge", judge="openai:my-model")
+        >>> estimate_label_table(table, settings)[1].requests
+        2
+    """
+    table, _ = _without_left_out(table, settings, log or RunLog())
+    reports = list(_reports(table, settings).values())
+    labeler = _labeler(settings)
+    if not isinstance(labeler, JudgeLabeler):
+        return None
+    batches = (reports[rows] for rows in divided(len(reports), settings.batch_size))
+    return labeler, estimate_labels(labeler, batches)
 
 
 def _without_left_out(table: Table, settings: LabelSettings, log: RunLog) -> tuple[Table, dict[str, int]]:

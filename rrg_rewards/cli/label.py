@@ -1,6 +1,8 @@
 """``rrg-rewards label``: label reports, one 0/1 column per label."""
 
 import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.cli.options import (
@@ -11,9 +13,13 @@ from rrg_rewards.cli.options import (
     add_table_argument,
     read_input,
     settings_from,
+    show_estimate,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.worker_pool import LABELER_MODULES, prepare_workers
+
+if TYPE_CHECKING:
+    from rrg_rewards.data.tables.table import Table
 
 _DESCRIPTION = """\
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
@@ -25,6 +31,9 @@ lines or Parquet. The output file is written only if the run succeeds.
 The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
 written, so that the counts of --json are those of scans.
 
+--dry-run labels nothing and sends nothing: for a language model it estimates requests, tokens, cost and time, without
+what the cache of the judge may hold.
+
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
@@ -35,6 +44,7 @@ examples:
       --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --output labels.csv \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
+  rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --judge my_judge.yaml --dry-run
 
 exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if it failed on all
 of them (the outputs are written before); 2 wrong command line, 130 interrupted
@@ -50,6 +60,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, LabelSettings, "prefix")
     add_shared_options(parser, "overwrite")
     add_settings(parser, LabelSettings, "batch_size", "workers")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="send nothing; estimate the requests to a language model"
+    )
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -59,7 +72,26 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         prepare_workers(LABELER_MODULES)
     from rrg_rewards.analysis.labelling import label_table
 
-    result = label_table(read_input(args, terminal), settings, terminal)
+    table = read_input(args, terminal)
+    if args.dry_run:
+        return _show_estimate(table, settings, outputs, terminal)
+    result = label_table(table, settings, terminal)
     outputs.write(result.table, {**result.to_dict(), "table": args.table})
     terminal.note(f"labelled {result.labelled} of {len(result.table)} reports with {result.labeler}")
     return terminal.exit_code(result.errors)
+
+
+def _show_estimate(table: "Table", settings: LabelSettings, outputs: Outputs, terminal: Terminal) -> int:
+    """Show the estimated cost of the labels of a language model."""
+    from rrg_rewards.analysis.labelling import estimate_label_table
+
+    to_stderr = outputs.json == "-"
+    found = estimate_label_table(table, settings, terminal)
+    if found is None:
+        terminal.show("labels: no estimate; there is one only for labels by a language model", stderr=to_stderr)
+    else:
+        labeler, expected = found
+        outputs.write_summary({"labels": asdict(expected)})
+        show_estimate("labels", f"{expected.requests:,} requests", expected, labeler.judge, terminal, to_stderr)
+    terminal.note("nothing was labelled or sent")
+    return 0

@@ -13,7 +13,7 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError, setting, setting_choices
 
 if TYPE_CHECKING:
-    from rrg_rewards.analysis.answers import AnswerRun
+    from rrg_rewards.analysis.answers import AnswerRun, Estimate
     from rrg_rewards.analysis.judge_settings import JudgeLimits
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.judges.base import Judge
@@ -288,11 +288,31 @@ def show_dry_run(run: "AnswerRun[Any, Any]", limits: "JudgeLimits", outputs: "Ou
     if outputs.json is not None:
         # The plan has a hash of the answer's schema, which needs pydantic.
         outputs.write_summary({**run.plan(), "estimate": asdict(expected)})
-    address = getattr(run.judge, "address", None)
-    lines = [run.preview(), run.describe(), str(expected)]
-    lines += [] if address is None else [f"reports would be sent to {address.host}"]
+    lines = [run.preview(), run.describe(), str(expected), *_destination(run.judge)]
     terminal.show(*(line for line in lines if line), stderr=outputs.json == "-")
     terminal.note("nothing was sent")
+
+
+def show_estimate(
+    name: str, requests: str, expected: "Estimate", judge: "Judge", terminal: Terminal, stderr: bool
+) -> None:
+    """Show the estimated cost of the requests to a judge, and the machine that would get the reports.
+
+    Args:
+        name: What the judge is asked for.
+        requests: The number of requests in words.
+        expected: The cost.
+        judge: The judge.
+        terminal: Where to show it.
+        stderr: Whether standard output contains data.
+    """
+    terminal.show(f"{name}: {requests}", str(expected), *_destination(judge), stderr=stderr)
+
+
+def _destination(judge: "Judge | None") -> list[str]:
+    """Return a line that names the machine to which reports would be sent; none for a model in this process."""
+    address = getattr(judge, "address", None)
+    return [] if address is None else [f"reports would be sent to {address.host}"]
 
 
 def _delimiter(text: str) -> str:

@@ -16,6 +16,7 @@ from rrg_rewards.cli.options import (
     add_shared_options,
     add_table_argument,
     settings_from,
+    show_estimate,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
@@ -25,7 +26,6 @@ from rrg_rewards.utilities.worker_pool import prepare_workers
 if TYPE_CHECKING:
     from rrg_rewards.analysis.batch_scoring import ScoredBatches, Scorer
     from rrg_rewards.analysis.pairs import PairBatch, PairReader
-    from rrg_rewards.judges.base import Judge
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
     from rrg_rewards.pages.score_page import ScoreRows
@@ -58,8 +58,9 @@ predictions. --json writes the official metrics.json, and --output the labels of
 contains no report text without --with-text. Of more than 10,000 pairs the table shows every k-th; the values and
 distributions are those of all.
 
---dry-run scores nothing and sends nothing: for crimson and ct_finebench with a language model it estimates requests,
-tokens, cost and time, of all runs, without what the cache of the judge may hold. The judges of ct_finebench depend on
+--dry-run scores nothing and sends nothing: for crimson and ct_finebench with a language model, and for labels by one
+(--labeler judge:SCHEMA), it estimates requests, tokens, cost and time, of all runs, without what the cache of the judge
+may hold. The judges of ct_finebench depend on
 each other's answers; those of the finding engine stand in for them.
 
 examples:
@@ -295,36 +296,44 @@ def _show_estimates(
     """Show the estimated cost of the metrics that query a language model."""
     from rrg_rewards.analysis.evaluating import estimate_crimson
     from rrg_rewards.analysis.finebench_estimate import estimate_finebench, finebench_judges
+    from rrg_rewards.analysis.label_estimate import estimate_labels
+    from rrg_rewards.analysis.outcomes import judge_name
+    from rrg_rewards.labelers.judge import JudgeLabeler
     from rrg_rewards.metrics.crimson import CRIMSON
     from rrg_rewards.metrics.ct_finebench import CTFineBench
+    from rrg_rewards.metrics.labelled import LabelledMetric
 
     if pairs.columns.best is not None:
         raise UsageError("--dry-run estimates the requests for one reference of each report")
     expected: dict[str, Any] = {}
+    to_stderr = outputs.json == "-"
     for name, metric in metrics.items():
         if isinstance(metric, CRIMSON) and not metric.judge.is_immediate:
             queries = [metric.queries(one.predictions, one.references, **one.context[name]) for one in pairs]
             found = estimate_crimson(metric, chain.from_iterable(queries))
             expected[name] = asdict(found)
-            terminal.show(f"{name}: {found.requests:,} requests", str(found), *_destination(metric.judge))
+            show_estimate(name, f"{found.requests:,} requests", found, metric.judge, terminal, to_stderr)
         elif isinstance(metric, CTFineBench) and (judges := finebench_judges(metric)):
             batches = ((one.predictions, one.references, one.context[name]) for one in pairs)
             roles = estimate_finebench(metric, batches)
             expected[name] = {role: one.to_dict() for role, one in roles.items()}
             for role, one in roles.items():
-                terminal.show(f"{name}, {role}: {one.requests}", str(one.estimate), *_destination(judges[role]))
+                show_estimate(f"{name}, {role}", one.requests, one.estimate, judges[role], terminal, to_stderr)
+        elif isinstance(metric, LabelledMetric) and isinstance(labeler := metric.labeler, JudgeLabeler):
+            texts = (metric.queries(one.predictions, one.references, **one.context[name]) for one in pairs)
+            found = estimate_labels(labeler, texts)
+            expected[name] = {"labels": asdict(found)}
+            title = judge_name(name, "labels")
+            show_estimate(title, f"{found.requests:,} requests", found, labeler.judge, terminal, to_stderr)
         else:
-            terminal.show(f"{name}: no estimate; there is one only for crimson and ct_finebench with a language model")
+            terminal.show(
+                f"{name}: no estimate; there is one only for language models of crimson, ct_finebench and labels",
+                stderr=to_stderr,
+            )
     if expected:
         outputs.write_summary(expected)
     terminal.note("nothing was scored or sent")
     return 0
-
-
-def _destination(judge: "Judge") -> list[str]:
-    """Return a line that names the machine to which reports would be sent; none for a model in this process."""
-    address = getattr(judge, "address", None)
-    return [] if address is None else [f"reports would be sent to {address.host}"]
 
 
 def _keeper(rows: "ScoreRows", id_column: str | None) -> "Callable[[PairBatch, Mapping[str, Scores]], None]":

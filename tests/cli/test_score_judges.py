@@ -299,4 +299,4 @@ def test_score_estimates_each_judge_of_ct_finebench(folder, run):
 
 def test_score_dry_run_of_ct_finebench_with_the_engine_has_no_estimate(folder, run):
     result = run("score", "pairs.csv", "--metrics", "ct_finebench", "--dry-run")
-    assert "ct_finebench: no estimate; there is one only for crimson and ct_finebench with a" in result.out
+    assert "ct_finebench: no estimate; there is one only for language models of crimson, ct_f" in result.out
