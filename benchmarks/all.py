@@ -84,7 +84,7 @@ _WORKERS = {
 _SIZES = "figures/{command}/thousands_of_pairs/20/{figure}"
 _GROWTH = {
     _SIZES.format(command="score_crimson", figure="exponent_of_work"): "score, CRIMSON, exponent of processor time",
-    _SIZES.format(command="agreement", figure="exponent_of_work"): "agreement, exponent of processor time",
+    _SIZES.format(command="compare", figure="exponent_of_work"): "compare, CRG, exponent of processor time",
     _SIZES.format(command="score_crg", figure="memory_ratio"): "score, CRG, peak memory, 20,000 pairs / 20",
     _SIZES.format(command="score_crimson", figure="memory_ratio"): "score, CRIMSON, peak memory, 20,000 pairs / 20",
 }

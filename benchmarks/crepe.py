@@ -146,6 +146,14 @@ def bare_forward(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> 
     return run
 
 
+def matrix_product_share(run: Callable[[], None]) -> float:
+    """Return the share of processor time that linear layers take; attention is not one of them."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        run()
+    times = {event.key: event.self_cpu_time_total for event in profile.key_averages()}
+    return round(sum(times.get(f"aten::{name}", 0) for name in ("addmm", "mm")) / sum(times.values()), 2)
+
+
 def ratios(times: dict[str, Took], clock: str) -> dict[str, float]:
     """Return the ratios of the published time to the metric's, and of the metric's to that of the forward pass."""
     took = {name: getattr(each, clock) for name, each in times.items()}
@@ -188,6 +196,11 @@ def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: l
         "auto": metrics["auto"].predictor.dtype,
         **ratios(times, "wall"),
         **(ratios(times, "processor") if arguments.device == "cpu" else {}),
+        **(
+            {f"matrix_product_share_{dtype}": matrix_product_share(sides[f"{dtype} forward"]) for dtype in DTYPES}  # type: ignore[arg-type]
+            if arguments.device == "cpu"
+            else {}
+        ),
         **compiled,
         "largest_count": round(float(expected.max()), 3),
         **{f"max_count_error_{dtype}": float((found[dtype] - expected).abs().max()) for dtype in metrics},

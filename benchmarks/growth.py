@@ -50,7 +50,7 @@ from rrg_rewards.version import __version__
 PAIRS = SHARED / "reg2rg_ct_rate" / "pairs.csv"
 SIZES = (1, 10, 100, 1000)
 QUICK = (5, 20)
-QUICK_COMMANDS = "score_crg,score_crimson,agreement"
+QUICK_COMMANDS = "score_crg,score_crimson,compare"
 START_PAIRS = 20
 # Work below this part of the start's processor time is not distinguished from the noise of the start.
 LEAST_WORK = 0.5
@@ -165,19 +165,23 @@ def measure(options: list[str], limit: float, folder: Path) -> Cell:
     command = [sys.executable, "-m", "rrg_rewards", *options, "--quiet"]
     # Threads that wait for one another on a busy machine would take processor time.
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    runner = [sys.executable, "-c", _RUNNER, str(used), cpu_limit, *command]
     start = time.perf_counter()
-    ended = subprocess.run(
-        [sys.executable, "-c", _RUNNER, str(used), cpu_limit, *command],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with subprocess.Popen(
+        runner, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            _, errors = process.communicate()
+        except BaseException:
+            # Also the command.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
     wall = time.perf_counter() - start
     code, processor, peak = json.loads(used.read_text())
     if code in (-signal.SIGXCPU, -signal.SIGKILL) and processor >= limit:
         return {"stopped_after_processor_seconds": limit}
     if code:
-        raise SystemExit(f"rrg-rewards {' '.join(options)} failed with {code}:\n{ended.stderr}")
+        raise SystemExit(f"rrg-rewards {' '.join(options)} failed with {code}:\n{errors}")
     # Kilobytes on Linux, bytes on macOS.
     megabytes = peak / (1024 if sys.platform != "darwin" else 1024**2)
     return {"seconds": round(wall, 2), "processor_seconds": round(processor, 2), "peak_mib": round(megabytes)}
@@ -297,6 +301,8 @@ def show_growth(figures: Mapping[str, Mapping[str, Any]]) -> None:
 def main() -> None:
     """Measure all cells, print them and write them."""
     arguments = parse_arguments()
+    # Remove the tables and end the command also if this process is terminated.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     source, pairs = read_pairs()
     print(f"pairs of {source}, limit {arguments.limit:g} seconds of the processor")
     print(f"{'command':20}{'pairs':>8}{'seconds':>10}{'processor':>11}{'MiB':>9}")

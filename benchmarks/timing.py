@@ -30,7 +30,8 @@ def seconds(run: Callable[[], object]) -> Took:
 def compiling(run: Callable[[], object]) -> dict[str, float]:
     """Run a function whose model ``torch.compile`` compiles; return the seconds for it, and the number of graphs.
 
-    More graphs than the model has parts mean recompilations, for batches of other shapes.
+    More graphs than the model has parts mean recompilations, for example for a batch of one sequence, because torch
+    treats a size of 1 as a constant.
     """
     counters = importlib.import_module("torch._dynamo.utils").counters["stats"]
     before = counters["unique_graphs"]
