@@ -2,16 +2,14 @@
 
 import json
 import math
-import warnings
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rrg_rewards.analysis.metric_choice import reward_inputs
+from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, failures_counted
 from rrg_rewards.analysis.settings import PreferenceSettings
 from rrg_rewards.data.tables.table import Table
-from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.judges.instructions import find_instructions
 from rrg_rewards.rewards.base import Completion, Reward
 from rrg_rewards.utilities.checks import check_same_length
@@ -206,7 +204,17 @@ def make_preferences(
     for row, prompt in enumerate(prompts):
         if not isinstance(prompt, str | list) or not prompt:
             raise ValueError(f"{table.where(row)}, column {settings.prompt_column!r}: must be a prompt, got none")
-    rewards, failed = _rewards(reward, table, completions, settings, log)
+    usage = RunUsage({reward.__name__: reward.judges()})
+    try:
+        rewards, counts = _rewards(reward, table, completions, settings, log)
+    finally:
+        usage.note(log)
+    if failed := {kind: count for kind, count in counts.failed.items() if count}:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+        log.warn(
+            f"the judge failed on {sum(failed.values())} of {len(completions)} completions ({kinds}); the first: "
+            f"{counts.first_failure}"
+        )
     groups = _groups(table, prompts, settings)
     preferences = pair_completions(groups, completions, rewards, margin=settings.margin, per_prompt=settings.per_prompt)
     labels = _labels(rewards, preferences, settings)
@@ -235,21 +243,19 @@ def make_preferences(
         mean_words_rejected=_mean([len(text.split()) for text in rejected]),
         chosen_with_instructions=sum(bool(find_instructions(text)) for text in chosen),
     )
-    _warn(data, failed, log)
+    _warn(data, log)
     return data
 
 
 def _rewards(
     reward: Reward, table: Table, completions: Sequence[str | None], settings: PreferenceSettings, log: RunLog
-) -> tuple[list[float | None], Mapping[str, int]]:
-    """Return the rewards of all completions, and the number of failures of a judge by kind."""
+) -> tuple[list[float | None], PairCounts]:
+    """Return the rewards of all completions, and the number of failures of a judge."""
     columns = reward_inputs(reward, table, settings.reference_column)
     reward.fit(**columns)
     rewards: list[float | None] = []
-    failed: Counter[str] = Counter()
-    with log.progress("scoring") as progress, warnings.catch_warnings():
-        # One warning at the end counts all failures.
-        warnings.simplefilter("ignore", JudgeWarning)
+    counts = PairCounts()
+    with log.progress("scoring") as progress, failures_counted():
         progress(0, len(completions))
         for start in range(0, len(completions), settings.batch_size):
             rows = slice(start, start + settings.batch_size)
@@ -257,9 +263,9 @@ def _rewards(
             batch: list[Completion] = [[] if completion is None else completion for completion in completions[rows]]
             scores = reward.score(batch, **{name: cells[rows] for name, cells in columns.items()})
             rewards += reward.rewards(scores)
-            failed.update({kind: int(pairs.sum()) for kind, pairs in scores.failures.items()})
+            counts.add(scores)
             progress(len(scores), 0)
-    return rewards, +failed
+    return rewards, counts
 
 
 def _groups(table: Table, prompts: Sequence[Any], settings: PreferenceSettings) -> list[str]:
@@ -333,11 +339,8 @@ def _mean(values: Sequence[float]) -> float | None:
     return math.fsum(values) / len(values) if values else None
 
 
-def _warn(data: PreferenceData, failed: Mapping[str, int], log: RunLog) -> None:
-    """Warn about failures of a judge, instructions to a judge in chosen completions, and differences in length."""
-    if failed:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
-        log.warn(f"the judge failed on {sum(failed.values())} of {data.rows} completions ({kinds})")
+def _warn(data: PreferenceData, log: RunLog) -> None:
+    """Warn about instructions to a judge in chosen completions, and differences in length."""
     if data.chosen_with_instructions:
         log.warn(
             f"{data.chosen_with_instructions} of {data.chosen} chosen completions seem to contain "

@@ -207,3 +207,28 @@ def test_a_metric_without_a_scorable_pair_is_a_warning(run, write_csv):
     result = run("score", table, "--metrics", "crg")
     assert result.code == 0
     assert "warning: crg has no value: all 1 report pairs are unscorable" in result.err
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_pairs_say_that_the_judge_failed_and_what_it_has_used(run, write_csv, tmp_path, dead):
+    # Pairs of another reference have no answer here.
+    rows = [["p", pair.candidate, pair.reference] for pair in PAIRS[:2]]
+    table = write_csv("completions.csv", ["prompt", "completion", "reference"], *rows)
+    with server(dead=dead) as judged:
+        options = (
+            "--reward",
+            "crimson",
+            "--judge",
+            judge(judged.url),
+            "--margin",
+            "0",
+            "--output",
+            tmp_path / "p.jsonl",
+        )
+        result = run("pairs", table, *options)
+    assert "crimson: 2 calls (0 retries)" in result.err
+    warning = (
+        "warning: the judge failed on 2 of 2 completions (status 2); the first: status: the server answered HTTP 401"
+    )
+    assert (warning in result.err) == dead
+    assert not dead or result.code == 1
