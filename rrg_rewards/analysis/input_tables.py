@@ -1,12 +1,14 @@
 """Tables of an analysis: how they are read, and how columns are added to them."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.tables.table import Table
+from rrg_rewards.data.tables.table import EMPTY_CELL, Table
 from rrg_rewards.utilities.run_log import RunLog
+from rrg_rewards.utilities.texts import find_placeholders, placeholder_message
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,35 @@ def with_new_columns(table: Table, columns: Mapping[str, Sequence[Any]], prefix:
             "--prefix TEXT keeps both"
         )
     return table.with_columns(named)
+
+
+class PlaceholderCounts:
+    """Counts texts such as ``NaN`` in the columns of a table that is read in batches.
+
+    Example:
+        >>> counts = PlaceholderCounts()
+        >>> counts.add("report", ["Normal.", "nan"])
+        >>> next(counts.messages(2))  # doctest: +ELLIPSIS
+        "1 of 2 texts in column 'report' are words such as 'nan' and count as reports; ..."
+    """
+
+    def __init__(self) -> None:
+        self._found: Counter[str] = Counter()
+        self._examples: dict[str, str] = {}
+
+    def add(self, column: str, texts: Iterable[str | None]) -> None:
+        """Count the texts of a batch."""
+        if words := find_placeholders(texts):
+            self._found[column] += len(words)
+            self._examples.setdefault(column, words[0])
+
+    def messages(self, rows: int, source: str | None = None) -> Iterator[str]:
+        """Yield the warning about each column that has such texts.
+
+        Args:
+            rows: Number of rows of the table.
+            source: Name of the table.
+        """
+        for column, found in self._found.items():
+            where = f"column {column!r}" + ("" if source is None else f" of {source}")
+            yield placeholder_message(where, found, rows, self._examples[column], EMPTY_CELL)

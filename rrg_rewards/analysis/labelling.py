@@ -1,22 +1,25 @@
 """Labels of the reports of a table."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
 
 from rrg_rewards.analysis.answers import Estimate
-from rrg_rewards.analysis.input_tables import with_new_columns
+from rrg_rewards.analysis.input_tables import PlaceholderCounts, note_delimiter, with_new_columns
 from rrg_rewards.analysis.judge_choice import choose_labeler
 from rrg_rewards.analysis.label_estimate import estimate_labels
 from rrg_rewards.analysis.outcomes import RunUsage
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
-from rrg_rewards.data.tables.table import Table
+from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.data.tables.writers import arrow_types, open_table
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports, labeler_judge
 from rrg_rewards.labelers.judge import JudgeLabeler
@@ -24,16 +27,18 @@ from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.worker_pool import LABELER_MODULES, WorkerPool, calls, divided, worker_count
+from rrg_rewards.utilities.texts import PlaceholderWarning
+from rrg_rewards.utilities.worker_pool import LABELER_MODULES, calls, divided, optional_pool
 from rrg_rewards.version import __version__
 
 
-@dataclass(frozen=True)
-class LabelledTable:
-    """A table with a 0/1 column for each label.
+@dataclass(frozen=True, kw_only=True)
+class LabelSummary:
+    """What was labelled in a table.
 
     Args:
-        table: The input columns and those of the labels; the label cells of a report without labels are ``None``.
+        source: Name of the table.
+        rows: Number of rows.
         text_column: Column of the report texts.
         labeler: Signature of the labeler.
         labelled: Number of labelled reports.
@@ -44,7 +49,8 @@ class LabelledTable:
         usage: What the judge of the labeler has used.
     """
 
-    table: Table
+    source: str
+    rows: int
     text_column: str
     labeler: str
     labelled: int
@@ -58,17 +64,28 @@ class LabelledTable:
         """Return the summary as plain data."""
         return {
             "version": __version__,
-            "table": self.table.source,
+            "table": self.source,
             "text_column": self.text_column,
             "labeler": self.labeler,
-            "rows": len(self.table),
+            "rows": self.rows,
             "labelled": self.labelled,
-            "unscorable": len(self.table) - self.labelled,
+            "unscorable": self.rows - self.labelled,
             **({"failed": dict(self.failed)} if self.failed else {}),
             **({"left_out": dict(self.left_out)} if self.left_out else {}),
             "positives": dict(self.positives),
             **({"usage": dict(self.usage)} if self.usage else {}),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledTable(LabelSummary):
+    """A table with a 0/1 column for each label, and what was labelled.
+
+    Args:
+        table: The input columns and those of the labels; the label cells of a report without labels are ``None``.
+    """
+
+    table: Table
 
 
 def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None) -> LabelledTable:
@@ -93,46 +110,10 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
         >>> labelled.table.columns["Hiatal hernia"], labelled.positives["Hiatal hernia"]
         ([1, 0], 1)
     """
-    log = log or RunLog()
-    table, left_out = _without_left_out(table, settings, log)
-    reports = _reports(table, settings)
-    labeler = _labeler(settings)
-    judge = labeler_judge(labeler)
-    usage = RunUsage({"labels": {} if judge is None else {"judge": judge}})
-    try:
-        found = label_in_batches(labeler, list(reports.values()), settings.batch_size, log, settings.workers)
-    finally:
-        usage.note(log)
-    failures = found.failures or ()
-    failed = Counter(failure.kind for failure in failures if failure is not None)
-    if blank := len(table) - len(reports):
-        log.warn(f"{blank} of {len(table)} reports are missing or blank: their label cells are empty")
-    errors: tuple[str, ...] = ()
-    if failed:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(failed.items()))
-        first = next(f"{failure.kind}: {failure.reason}" for failure in failures if failure is not None)
-        log.warn(
-            f"the judge failed on {failed.total()} of {len(reports)} reports ({kinds}): their label cells are empty; "
-            f"the first: {first}"
-        )
-        if failed.total() == len(reports):
-            errors = (f"no report has labels, because the judge failed on all {len(reports)}; the first: {first}",)
-    columns: dict[str, list[int | None]] = {label: [None] * len(table) for label in labeler.labels}
-    for row, failure, cells in zip(reports, failures, found.labels.int().tolist(), strict=True):
-        if failure is None:
-            for label, cell in zip(labeler.labels, cells, strict=True):
-                columns[label][row] = cell
-    return LabelledTable(
-        with_new_columns(table, columns, settings.prefix, log),
-        settings.text_column,
-        labeler.signature,
-        len(reports) - failed.total(),
-        dict(sorted(failed.items())),
-        dict(zip(labeler.labels, found.labels.sum(0).tolist(), strict=True)),
-        left_out,
-        errors,
-        usage.to_dict("labels"),
-    )
+    labelling = TableLabelling([table], settings, table.source, log or RunLog())
+    labelling.check()
+    (labelled,) = labelling.tables()
+    return LabelledTable(table=labelled, **vars(labelling.summary()))
 
 
 def estimate_label_table(
@@ -159,31 +140,209 @@ def estimate_label_table(
         >>> estimate_label_table(table, settings)[1].requests
         2
     """
-    table, _ = _without_left_out(table, settings, log or RunLog())
-    reports = list(_reports(table, settings).values())
-    labeler = _labeler(settings)
-    if not isinstance(labeler, JudgeLabeler):
-        return None
-    batches = (reports[rows] for rows in divided(len(reports), settings.batch_size))
-    return labeler, estimate_labels(labeler, batches)
+    labelling = TableLabelling([table], settings, table.source, log or RunLog())
+    labelling.check()
+    return labelling.estimate()
 
 
-def _without_left_out(table: Table, settings: LabelSettings, log: RunLog) -> tuple[Table, dict[str, int]]:
-    """Return the rows of the table that are labelled, and the numbers of the others by reason."""
-    if settings.key is None or not (settings.one_per_scan or settings.no_chest):
-        return table, {}
-    table, counts = ct_rate_scans(table, settings.key, settings.no_chest, settings.one_per_scan)
-    log.note(str(counts))
-    return table, {
-        "other_reconstructions": counts.other_reconstructions,
-        "without_chest": counts.without_chest,
-    }
+@dataclass
+class _Rows:
+    """Rows whose reports are being labelled: the label cells of each row, and the number of reports without them."""
+
+    table: Table
+    cells: list[Sequence[int | None]]
+    missing: int = 0
 
 
-def _reports(table: Table, settings: LabelSettings) -> dict[int, str]:
-    """Return the reports with text by their rows."""
-    texts = table.texts(settings.text_column)
-    return {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
+class TableLabelling:
+    """Labels the reports of a table that is read in batches, and writes its rows meanwhile.
+
+    Memory does not grow with the table, unless the settings choose scans of CT-RATE, which need all rows.
+
+    Args:
+        batches: The input, which is read twice; one table if the settings choose scans of CT-RATE.
+        settings: The labeler and the column of the reports.
+        source: Name of the table.
+        log: Receives notes, warnings and progress.
+        delimiter: Delimiter of CSV input, if it is set.
+        keep_types: Whether :meth:`check` collects the types of the columns, for Parquet output.
+
+    Raises:
+        SettingError: As :func:`label_table`.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[Table],
+        settings: LabelSettings,
+        source: str,
+        log: RunLog,
+        delimiter: str | None = None,
+        keep_types: bool = False,
+    ) -> None:
+        self._settings, self._source, self._log, self._delimiter = settings, source, log, delimiter
+        self._types: dict[str, Any] | None = {} if keep_types else None
+        self._left_out: dict[str, int] = {}
+        self._batches = batches
+        if settings.chooses_scans:
+            (table,) = batches
+            assert settings.key is not None
+            table, counts = ct_rate_scans(table, settings.key, settings.no_chest, settings.one_per_scan)
+            self._left_out["other_reconstructions"] = counts.other_reconstructions
+            self._left_out["without_chest"] = counts.without_chest
+            log.note(str(counts))
+            self._batches = [table]
+        self._labeler = _labeler(settings)
+        judge = labeler_judge(self._labeler)
+        self._usage = RunUsage({"labels": {} if judge is None else {"judge": judge}})
+        self._first_failure = ""
+        self._rows = self._reports = 0
+        self._failed: Counter[str] = Counter()
+        self._positives = torch.zeros(len(self._labeler.labels), dtype=torch.long)
+        self.is_complete = False
+        """Whether all reports are labelled."""
+
+    def check(self) -> None:
+        """Read all reports once, so that every error in the table is raised before anything is labelled.
+
+        Raises:
+            TableError: If the column does not exist, or a cell is not a text.
+        """
+        words = PlaceholderCounts()
+        for table in self._batches:
+            if not self._rows:
+                note_delimiter(table, self._source, self._delimiter, self._log)
+            self._rows += len(table)
+            self._reports += len(self._texts(table))
+            for column in table.text_columns(self._settings.text_column):
+                words.add(column, (cell for cell in table.column(column) if isinstance(cell, str)))
+            if self._types is not None:
+                self._types = arrow_types(table, self._types)
+        if not self._rows:
+            self._log.warn(f"{self._source} has a header and no rows")
+        for message in words.messages(self._rows, self._source):
+            warnings.warn(message, PlaceholderWarning, stacklevel=3)
+
+    def estimate(self) -> tuple[JudgeLabeler, Estimate] | None:
+        """Return what :func:`estimate_label_table` describes."""
+        if not isinstance(self._labeler, JudgeLabeler):
+            return None
+        # No row is kept.
+        return self._labeler, estimate_labels(self._labeler, (texts for _, texts in self._tasks(deque(maxlen=0))))
+
+    def run(self, output: str | None, format: str | None, overwrite: bool) -> None:  # noqa: A002
+        """Label all reports, and write the table. If it cannot be written, the error is raised at the end.
+
+        Args:
+            output: Table to write; ``-`` is standard output.
+            format: Format of the table, if its ending does not say it.
+            overwrite: Whether to replace a file that exists.
+        """
+        tables = self.tables()
+        try:
+            if output is not None:
+                with open_table(output, format, overwrite, self._types) as writer:
+                    for table in tables:
+                        writer.write(table)
+        except BrokenPipeError:
+            raise
+        except Exception:
+            # Does nothing if it is the labelling that failed.
+            deque(tables, maxlen=0)
+            raise
+        deque(tables, maxlen=0)
+
+    def tables(self) -> Iterator[Table]:
+        """Yield the rows with the columns of the labels, while others are labelled."""
+        waiting: deque[_Rows] = deque()
+        label = partial(label_reports, self._labeler)
+        with ExitStack() as stack:
+            # Also after an error: the judge was asked.
+            stack.callback(self._usage.note, self._log)
+            progress = stack.enter_context(self._log.progress("labelling"))
+            pool = stack.enter_context(optional_pool(label, self._settings.workers, LABELER_MODULES, "the labeler"))
+            progress(0, self._reports)
+            for places, result in calls(label, self._tasks(waiting), pool):
+                self._add(places, result())
+                progress(len(places), 0)
+                while waiting and not waiting[0].missing:
+                    yield self._with_labels(waiting.popleft())
+        yield from map(self._with_labels, waiting)
+        self.is_complete = True
+
+    def _tasks(self, waiting: deque[_Rows]) -> Iterator[tuple[list[tuple[_Rows, int]], list[str]]]:
+        """Yield the places and texts of as many reports as a batch has, and append the rows that are read."""
+        reports = self._read(waiting)
+        while chunk := list(islice(reports, self._settings.batch_size)):
+            yield [(rows, row) for rows, row, _ in chunk], [text for _, _, text in chunk]
+
+    def _read(self, waiting: deque[_Rows]) -> Iterator[tuple[_Rows, int, str]]:
+        count = 0
+        for table in self._batches:
+            count += len(table)
+            texts = self._texts(table)
+            rows = _Rows(table, [(None,) * len(self._labeler.labels)] * len(table), len(texts))
+            waiting.append(rows)
+            for row, text in texts.items():
+                yield rows, row, text
+        if count != self._rows:
+            raise TableError(f"{self._source}: changed while it was read; it had {self._rows} rows at first")
+
+    def _texts(self, table: Table) -> dict[int, str]:
+        """Return the reports of a table by row, without those that are missing or blank."""
+        with warnings.catch_warnings():
+            # The first pass counts such texts and warns once.
+            warnings.simplefilter("ignore", PlaceholderWarning)
+            texts = table.texts(self._settings.text_column)
+        return {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
+
+    def _add(self, places: Sequence[tuple[_Rows, int]], found: LabelledReports) -> None:
+        self._positives += found.labels.sum(0)
+        failures = found.failures or (None,) * len(places)
+        for (rows, row), failure, cells in zip(places, failures, found.labels.int().tolist(), strict=True):
+            rows.missing -= 1
+            if failure is None:
+                rows.cells[row] = cells
+            else:
+                self._failed[failure.kind] += 1
+                self._first_failure = self._first_failure or f"{failure.kind}: {failure.reason}"
+
+    def _with_labels(self, rows: _Rows) -> Table:
+        labels = self._labeler.labels
+        prefix = self._settings.prefix
+        columns = {label: [cells[place] for cells in rows.cells] for place, label in enumerate(labels)}
+        # Replaced columns are warned of once.
+        wider = with_new_columns(rows.table, columns, prefix, None if rows.table.first else self._log)
+        # A batch may have only missing cells.
+        return replace(wider, types={**wider.types, **{prefix + label: "int64" for label in labels}})
+
+    def summary(self) -> LabelSummary:
+        """Return what was labelled, and warn of reports without labels."""
+        if blank := self._rows - self._reports:
+            self._log.warn(f"{blank} of {self._rows} reports are missing or blank: their label cells are empty")
+        failed, total = dict(sorted(self._failed.items())), self._failed.total()
+        errors: tuple[str, ...] = ()
+        if failed:
+            kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+            first = f"the first: {self._first_failure}"
+            self._log.warn(
+                f"the judge failed on {total} of {self._reports} reports ({kinds}): their label cells are empty; "
+                f"{first}"
+            )
+            if total == self._reports:
+                errors = (f"no report has labels, because the judge failed on all {total}; {first}",)
+        return LabelSummary(
+            source=self._source,
+            rows=self._rows,
+            text_column=self._settings.text_column,
+            labeler=self._labeler.signature,
+            labelled=self._reports - total,
+            failed=failed,
+            positives=dict(zip(self._labeler.labels, self._positives.tolist(), strict=True)),
+            left_out=self._left_out,
+            errors=errors,
+            usage=self._usage.to_dict("labels"),
+        )
 
 
 def _labeler(settings: LabelSettings) -> Labeler:
@@ -223,19 +382,12 @@ def label_in_batches(
     failures: list[JudgeFailure | None] = []
     with (log or RunLog()).progress("labelling") as progress:
         progress(0, len(reports))
-        for rows, found in _labelled(labeler, reports, divided(len(reports), batch_size), workers):
-            labels[rows] = found.labels
-            failures += found.failures or (None,) * len(found.labels)
-            progress(len(found.labels), 0)
+        label = partial(label_reports, labeler)
+        with optional_pool(label, workers, LABELER_MODULES, "the labeler") as pool:
+            tasks = ((rows, reports[rows]) for rows in divided(len(reports), batch_size))
+            for rows, result in calls(label, tasks, pool):
+                found = result()
+                labels[rows] = found.labels
+                failures += found.failures or (None,) * len(found.labels)
+                progress(len(found.labels), 0)
     return LabelledReports(labels, tuple(failures))
-
-
-def _labelled(
-    labeler: Labeler, reports: Sequence[str], batches: Sequence[slice], workers: int
-) -> Iterator[tuple[slice, LabelledReports]]:
-    """Yield the labels of each batch of reports, in order."""
-    label = partial(label_reports, labeler)
-    with ExitStack() as stack:
-        pool = None if worker_count(workers) == 1 else stack.enter_context(WorkerPool(label, workers, LABELER_MODULES))
-        for rows, result in calls(label, ((rows, reports[rows]) for rows in batches), pool):
-            yield rows, result()

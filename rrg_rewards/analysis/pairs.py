@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
-from rrg_rewards.analysis.input_tables import note_delimiter
+from rrg_rewards.analysis.input_tables import PlaceholderCounts, note_delimiter
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import EMPTY_CELL, JoinedTable, Table, TableError, is_missing
+from rrg_rewards.data.tables.table import JoinedTable, Table, TableError, is_missing
 from rrg_rewards.data.tables.writers import arrow_types
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import check_references
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
+from rrg_rewards.utilities.texts import PlaceholderWarning
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,6 @@ class PairBatch:
     references: Sequence[Any]
     """A reference or ``None`` for each row, or lists of them with several columns of references."""
     context: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass
-class _Placeholders:
-    """Texts such as ``NaN`` in a column."""
-
-    found: int = 0
-    example: str = ""
 
 
 @dataclass
@@ -105,7 +97,7 @@ class PairReader:
         predictions and of texts that stand for a missing report.
         """
         rows = missing = 0
-        words: dict[str, _Placeholders] = {}
+        words = PlaceholderCounts()
         with log.progress("reading") as progress:
             for batch in self:
                 if not rows:
@@ -114,16 +106,15 @@ class PairReader:
                 rows += len(batch.table)
                 missing += list(batch.predictions).count(None)
                 self._check_batch(batch)
-                _count_placeholders(words, self.columns.prediction_column, batch.predictions)
+                words.add(self.columns.prediction_column, batch.predictions)
                 for column, references in self._by_column(batch).items():
-                    _count_placeholders(words, column, references)
+                    words.add(column, references)
                 progress(len(batch.table), len(batch.table))
         self.rows = rows
         if not rows:
             log.warn(f"{self.source} has a header and no rows")
-        for column, one in words.items():
-            if one.found:
-                log.warn(placeholder_message(f"column {column!r}", one.found, rows, one.example, EMPTY_CELL))
+        for message in words.messages(rows):
+            log.warn(message)
         self.metrics = {
             name: metric.in_corpus((batch.predictions, batch.references) for batch in self)
             if metric.depends_on_corpus
@@ -232,13 +223,6 @@ def _check_several_references(columns: PairColumns, metrics: Mapping[str, Report
             check_references(metric, columns.best_reference)
         except ValueError as error:
             raise SettingError("reference_column", str(error).replace("best=True", "--best-reference")) from error
-
-
-def _count_placeholders(counts: dict[str, _Placeholders], column: str, texts: Sequence[str | None]) -> None:
-    one = counts.setdefault(column, _Placeholders())
-    words = find_placeholders(texts)
-    one.found += len(words)
-    one.example = one.example or next(iter(words), "")
 
 
 @contextmanager

@@ -300,6 +300,11 @@ class LabelSettings:
         except (ValueError, FileNotFoundError) as error:
             raise SettingError("schema", str(error)) from error
 
+    @property
+    def chooses_scans(self) -> bool:
+        """Whether rows are left out by the names of volumes of CT-RATE."""
+        return self.key is not None and bool(self.one_per_scan or self.no_chest)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSettings:

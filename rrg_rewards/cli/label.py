@@ -11,7 +11,6 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     add_table_argument,
-    read_input,
     settings_from,
     show_estimate,
 )
@@ -19,17 +18,19 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.worker_pool import LABELER_MODULES, prepare_workers
 
 if TYPE_CHECKING:
-    from rrg_rewards.data.tables.table import Table
+    from rrg_rewards.analysis.labelling import TableLabelling
 
 _DESCRIPTION = """\
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
 
 The label cells of a missing or blank report are empty, not 0. So are those of a report on which a judge fails, if a
 language model labels the reports (--labeler judge:SCHEMA). The file name ending determines the format: CSV, JSON
-lines or Parquet. The output file is written only if the run succeeds.
+lines or Parquet. The table is read twice, in batches: first to check all rows, then to label them. Rows are written
+while others are labelled, so that memory does not grow with the table. The output file appears only if the run
+succeeds.
 
 The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
-written, so that the counts of --json are those of scans.
+written, so that the counts of --json are those of scans. Such a table is held in memory.
 
 --dry-run labels nothing and sends nothing: for a language model it estimates requests, tokens, cost and time, without
 what the cache of the judge may hold.
@@ -70,23 +71,32 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.check()
     if settings.workers != 1:
         prepare_workers(LABELER_MODULES)
-    from rrg_rewards.analysis.labelling import label_table
+    from rrg_rewards.analysis.labelling import TableLabelling
+    from rrg_rewards.data.tables.readers import BatchedTable
+    from rrg_rewards.data.tables.table import table_format
 
-    table = read_input(args, terminal)
-    if args.dry_run:
-        return _show_estimate(table, settings, outputs, terminal)
-    result = label_table(table, settings, terminal)
-    outputs.write(result.table, {**result.to_dict(), "table": args.table})
-    terminal.note(f"labelled {result.labelled} of {len(result.table)} reports with {result.labeler}")
-    return terminal.exit_code(result.errors)
+    is_parquet = outputs.output is not None and table_format(outputs.output, outputs.format) == "parquet"
+    rows = None if settings.chooses_scans else settings.batch_size
+    with BatchedTable(args.table, args.format, args.delimiter, rows) as batches:
+        labelling = TableLabelling(batches, settings, args.table, terminal, args.delimiter, is_parquet)
+        labelling.check()
+        if args.dry_run:
+            return _show_estimate(labelling, outputs, terminal)
+        try:
+            labelling.run(outputs.output, outputs.format, outputs.overwrite)
+        finally:
+            # A full disk must not lose the result of a long run.
+            if labelling.is_complete:
+                summary = labelling.summary()
+                outputs.write_summary(summary.to_dict())
+                terminal.note(f"labelled {summary.labelled} of {summary.rows} reports with {summary.labeler}")
+    return terminal.exit_code(summary.errors)
 
 
-def _show_estimate(table: "Table", settings: LabelSettings, outputs: Outputs, terminal: Terminal) -> int:
+def _show_estimate(labelling: "TableLabelling", outputs: Outputs, terminal: Terminal) -> int:
     """Show the estimated cost of the labels of a language model."""
-    from rrg_rewards.analysis.labelling import estimate_label_table
-
     to_stderr = outputs.json == "-"
-    found = estimate_label_table(table, settings, terminal)
+    found = labelling.estimate()
     if found is None:
         terminal.show("labels: no estimate; there is one only for labels by a language model", stderr=to_stderr)
     else:

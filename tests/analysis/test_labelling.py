@@ -4,8 +4,9 @@ import pytest
 from label_judge import LabelJudge
 
 from rrg_rewards.analysis import LabelSettings, label_table
-from rrg_rewards.analysis.labelling import label_in_batches
+from rrg_rewards.analysis.labelling import TableLabelling, label_in_batches
 from rrg_rewards.data import Table
+from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.labelers import JudgeLabeler, RuleLabeler
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
@@ -82,3 +83,62 @@ def test_label_in_batches_is_the_labeler():
         assert found.labels.equal(labeler(reports))
         assert found.failures == (None,) * 5
     assert label_in_batches(labeler, []).labels.shape == (0, 18)
+
+
+class _Input:
+    """Batches of a table, of which the last ones may be lost; counts those that were read."""
+
+    def __init__(self, *batches):
+        self.batches = batches
+        self.kept = len(batches)
+        self.read = 0
+
+    def __iter__(self):
+        first = 0
+        self.read = 0
+        for reports in self.batches[: self.kept]:
+            self.read += 1
+            yield Table({"report": reports}, "reports.csv", first=first)
+            first += len(reports)
+
+
+def _labelling(given, **settings):
+    labelling = TableLabelling(given, LabelSettings(text_column="report", **settings), "reports.csv", Log())
+    labelling.check()
+    return labelling
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_table_labelling_yields_rows_before_all_are_read(workers):
+    given = _Input(*[["Cardiomegaly.", None]] * 40)
+    tables = _labelling(given, batch_size=2, workers=workers).tables()
+    assert next(tables).columns["Cardiomegaly"] == [1, None]
+    assert given.read <= 2 * 3 * workers
+    assert sum(len(table) for table in tables) == 78
+
+
+def test_table_labelling_keeps_the_order_of_batches_without_reports():
+    batches = ([None, " "], ["Cardiomegaly.", "Emphysema."], [""], [], ["Hiatal hernia."], [None])
+    for batch_size in (1, 2, 3, 256):
+        labelling = _labelling(_Input(*batches), batch_size=batch_size)
+        tables = list(labelling.tables())
+        assert [list(table.columns["report"]) for table in tables] == list(map(list, batches))
+        assert [cell for table in tables for cell in table.columns["Emphysema"]] == [None, None, 0, 1, None, 0, None]
+        assert (labelling.is_complete, labelling.summary().labelled, labelling.summary().rows) == (True, 3, 7)
+
+
+def test_table_labelling_says_that_the_table_has_changed():
+    given = _Input(["Normal."], ["Normal."])
+    labelling = _labelling(given)
+    given.kept = 1
+    with pytest.raises(TableError, match=r"reports.csv: changed while it was read; it had 2 rows at first"):
+        list(labelling.tables())
+
+
+def test_table_labelling_labels_all_reports_although_the_table_cannot_be_written(tmp_path):
+    given = _Input(["Cardiomegaly."], ["Emphysema."])
+    labelling = _labelling(given, batch_size=1)
+    with pytest.raises(TableError, match="no/such"):
+        labelling.run("no/such/folder.csv", None, overwrite=False)
+    assert labelling.is_complete
+    assert labelling.summary().positives["Emphysema"] == 1

@@ -71,7 +71,7 @@ class BatchedTable:
         path: Path of the table, or ``-`` for standard input.
         table_format_name: Format as in :func:`read_table`.
         delimiter: Delimiter as in :func:`read_table`.
-        rows: Maximum number of rows of a batch.
+        rows: Maximum number of rows of a batch; ``None`` for one batch.
 
     Raises:
         TableError: As :func:`read_table`, in iterations; a malformed row of CSV is found when its batch is reached.
@@ -87,7 +87,11 @@ class BatchedTable:
     """
 
     def __init__(
-        self, path: str | Path, table_format_name: str | None = None, delimiter: str | None = None, rows: int = 256
+        self,
+        path: str | Path,
+        table_format_name: str | None = None,
+        delimiter: str | None = None,
+        rows: int | None = 256,
     ) -> None:
         self._path = path
         self._format = _format(path, table_format_name)

@@ -200,6 +200,8 @@ _NEEDS_QUOTES = re.compile('[",;\t\r\n\ufeff]')
 def _csv_text(cell: Any) -> str:
     if cell is None:
         return ""
+    if type(cell) is int or (type(cell) is float and math.isfinite(cell)):
+        return repr(cell)  # As in JSON.
     text = cell if isinstance(cell, str) else json_line(cell, default=_plain).decode().strip('"\n')
     text = encodable_text(text).replace("\0", REPLACEMENT)
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
