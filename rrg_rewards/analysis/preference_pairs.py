@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rrg_rewards.analysis.metric_choice import reward_inputs
@@ -135,6 +135,7 @@ class PreferenceData:
         mean_words_chosen: Mean number of words of chosen completions.
         mean_words_rejected: Mean number of words of rejected completions.
         chosen_with_instructions: Number of chosen completions that seem to contain instructions to a judge.
+        usage: What the judges of the reward have used, by what they do.
     """
 
     table: Table
@@ -150,6 +151,7 @@ class PreferenceData:
     mean_words_chosen: float | None
     mean_words_rejected: float | None
     chosen_with_instructions: int
+    usage: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain data."""
@@ -169,6 +171,7 @@ class PreferenceData:
             "mean_words_chosen": self.mean_words_chosen,
             "mean_words_rejected": self.mean_words_rejected,
             "chosen_with_instructions": self.chosen_with_instructions,
+            **({"usage": dict(self.usage)} if self.usage else {}),
         }
 
 
@@ -242,6 +245,7 @@ def make_preferences(
         mean_words_chosen=_mean([len(text.split()) for text in chosen]),
         mean_words_rejected=_mean([len(text.split()) for text in rejected]),
         chosen_with_instructions=sum(bool(find_instructions(text)) for text in chosen),
+        usage=usage.to_dict(reward.__name__),
     )
     _warn(data, log)
     return data

@@ -34,14 +34,11 @@ def item_of(messages):
     return json.loads(block(content, "candidate_report" if "<candidate_report>" in content else "report"))
 
 
-def server(fails=(), dead=False):
+def server(fails=(), dead=False, pairs=PAIRS):
     """A server that answers about all pairs and reports, but refuses the reports in ``fails``, or all of them."""
-    texts = {pair.candidate: answers_of(PAIRS)[pair.reference + pair.candidate] for pair in PAIRS}
-    labels = {
-        text: json.dumps({"labels": rule_answer(text, CT_RATE.labels)})
-        for pair in PAIRS
-        for text in (pair.reference, pair.candidate)
-    }
+    texts = {pair.candidate: answers_of(pairs)[pair.reference + pair.candidate] for pair in pairs}
+    reports = {text for pair in pairs for text in (pair.reference, pair.candidate)}
+    labels = {text: json.dumps({"labels": rule_answer(text, CT_RATE.labels)}) for text in reports}
 
     async def behave(request, writer):
         failing = dead or request.item in fails
@@ -211,24 +208,18 @@ def test_a_metric_without_a_scorable_pair_is_a_warning(run, write_csv):
 
 @pytest.mark.parametrize("dead", [False, True])
 def test_pairs_say_that_the_judge_failed_and_what_it_has_used(run, write_csv, tmp_path, dead):
-    # Pairs of another reference have no answer here.
-    rows = [["p", pair.candidate, pair.reference] for pair in PAIRS[:2]]
+    reference = PAIRS[0].reference
+    pairs = [ReportPair(reference, text) for text in ("No effusion.", "Small left pleural effusion.")]
+    rows = [["p", pair.candidate, pair.reference] for pair in pairs]
     table = write_csv("completions.csv", ["prompt", "completion", "reference"], *rows)
-    with server(dead=dead) as judged:
-        options = (
-            "--reward",
-            "crimson",
-            "--judge",
-            judge(judged.url),
-            "--margin",
-            "0",
-            "--output",
-            tmp_path / "p.jsonl",
-        )
-        result = run("pairs", table, *options)
+    with server(dead=dead, pairs=pairs) as judged:
+        files = ("--output", tmp_path / "pairs.jsonl", "--json", tmp_path / "summary.json")
+        result = run("pairs", table, "--reward", "crimson", "--judge", judge(judged.url), *files)
     assert "crimson: 2 calls (0 retries)" in result.err
     warning = (
         "warning: the judge failed on 2 of 2 completions (status 2); the first: status: the server answered HTTP 401"
     )
     assert (warning in result.err) == dead
-    assert not dead or result.code == 1
+    assert result.code == int(dead), result.err
+    if not dead:
+        assert json.loads((tmp_path / "summary.json").read_text())["usage"]["judge"]["calls"] == 2
