@@ -200,6 +200,8 @@ class AttributeValueReader:
 
     def _numbers(self, sentence: Sentence, sizes: Sequence[Modifier]) -> tuple[object, ...]:
         if self.spec.unit == "length":
+            if not sizes:
+                return ()
             return tuple(
                 Size(sentence.size_text(found.start, found.end), found.values[0][1])
                 for found in sentence.largest(sizes)

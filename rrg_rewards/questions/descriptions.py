@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 
@@ -18,12 +18,13 @@ from rrg_rewards.findings.reading.statements import is_elsewhere, statement_numb
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.questions.attribute_values import AttributeValueReader, Sentence
 from rrg_rewards.questions.locations import Place, places_in
-from rrg_rewards.questions.schema import QuestionSchema
-from rrg_rewards.questions.vocabulary import Hit, answer_vocabulary
+from rrg_rewards.questions.schema import FindingSpec, QuestionSchema
+from rrg_rewards.questions.vocabulary import Hit, Meanings, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
 
-# Maximum number of remembered units.
+# Maximum number of remembered units, and of remembered sentences.
 _MEMORY = 50_000
+_DIGIT = re.compile(r"\d")
 # Words of "nodules, mainly with ground glass density".
 _NODULES = frozenset({"nodule", "nodules"})
 _DEGREES = frozenset({"mainly", "mostly", "predominantly", "partly", "a", "some", "pure"})
@@ -38,21 +39,86 @@ _WHOLE_LUNGS = (None, "lung")
 _PRONOUN_REACH = 6
 
 
+Values = tuple[tuple[int, tuple[object, ...]], ...]
+"""Pairs of the index of an attribute and its stated values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
     """One mention of a finding.
 
     Args:
         finding: Index of the finding in the schema; ``None`` for a finding outside the schema.
-        presence: Presence from the finding engine; ``None`` if the sentence continues an earlier mention.
+        presence: Presence from the finding engine.
         values: Pairs of the index of an attribute and its stated values:
             :class:`~rrg_rewards.findings.reading.measurements.Size` for numbers,
             :class:`~rrg_rewards.questions.locations.Place` for locations, and names for other attributes.
     """
 
     finding: int | None
-    presence: int | None
-    values: tuple[tuple[int, tuple[object, ...]], ...] = ()
+    presence: int
+    values: Values = ()
+
+
+class Continuation:
+    """The start of a sentence that continues the description of the last finding of the sentences before.
+
+    Args:
+        readers: Readers of the attributes of each finding.
+        sentence: The sentence.
+        hits: Phrases of the continuation.
+        sizes: Sizes of the continuation.
+    """
+
+    def __init__(
+        self, readers: Sequence["_Readers"], sentence: Sentence, hits: Sequence[Hit], sizes: Sequence[Modifier]
+    ) -> None:
+        self._readers, self._sentence, self._hits, self._sizes = readers, sentence, hits, sizes
+        self._values: dict[int, Values] = {}
+
+    def values(self, finding: int) -> Values:
+        """Return the attributes that are stated if the last finding is ``finding``."""
+        values = self._values.get(finding)
+        if values is None:
+            readers = self._readers[finding]
+            values = self._values[finding] = _values(readers, self._sentence, self._hits, self._sizes, None)
+        return values
+
+
+class _Readers(dict[Meanings, int]):
+    """The readers of the attributes of a finding.
+
+    Most sentences state few attributes. The dictionary maps the meanings of a phrase to the attributes that the phrase
+    can state, one bit each.
+
+    Args:
+        finding: The finding.
+    """
+
+    def __init__(self, finding: FindingSpec) -> None:
+        super().__init__()
+        self.all = [AttributeValueReader(spec) for spec in finding.attributes]
+        # No phrase states these.
+        self.numeric = sum(1 << i for i, reader in enumerate(self.all) if reader.names is None)
+        # The attributes that findings of one sentence can share.
+        self.sharable = [(i, reader) for i, reader in enumerate(self.all) if reader.is_place or reader.is_change]
+        self._chosen: dict[int, tuple[tuple[int, AttributeValueReader], ...]] = {}
+
+    def __missing__(self, meanings: Meanings) -> int:
+        names = {name for _, name in meanings}
+        phrased = ((i, reader.names) for i, reader in enumerate(self.all) if reader.names is not None)
+        self[meanings] = found = sum(1 << i for i, stated in phrased if not stated.isdisjoint(names))
+        return found
+
+    def of(self, hits: Iterable[Hit]) -> tuple[tuple[int, AttributeValueReader], ...]:
+        """Return the readers, with the indices of their attributes, that phrases can concern."""
+        bits = self.numeric
+        for hit in hits:
+            bits |= self[hit.meanings]
+        chosen = self._chosen.get(bits)
+        if chosen is None:
+            chosen = self._chosen[bits] = tuple((i, reader) for i, reader in enumerate(self.all) if bits >> i & 1)
+        return chosen
 
 
 def check_readable(schema: QuestionSchema) -> None:
@@ -188,7 +254,7 @@ class _Owners:
         for place in places:
             is_lobe = isinstance(place, Place) and place.part and "lung" in vocabulary.within.get(place.part, ())
             if isinstance(place, Place) and is_lobe and sides and place.side is None:
-                found += [replace(place, side=side) for side in sides]
+                found += [place._replace(side=side) for side in sides]
             else:
                 found.append(place)
         return tuple(found)
@@ -278,6 +344,9 @@ def _directly_precedes(tokens: Sequence[str], hit: Hit, span: Span) -> bool:
     return hit.end <= span.start and len(between) < 2 and _FILLERS.issuperset(between)
 
 
+_Reading = tuple[Description, ...] | Continuation
+
+
 class Describer:
     """Describes the findings of reports with the finding engine and the answer vocabulary.
 
@@ -302,21 +371,17 @@ class Describer:
             for concept in members
         }
         self._findings = [concepts.get(concept) for concept in self.engine.lexicon.concepts]
-        self._readers = [[AttributeValueReader(spec) for spec in finding.attributes] for finding in schema.findings]
-        # The attributes that findings of one sentence can share.
-        self._sharable = [
-            [(i, reader) for i, reader in enumerate(readers) if reader.is_place or reader.is_change]
-            for readers in self._readers
-        ]
+        self._readers = [_Readers(finding) for finding in schema.findings]
         self._in_lungs = frozenset(
             i
             for i, finding in enumerate(schema.findings)
             if any(spec.answer_type == "location" and "lung" in spec.values[:1] for spec in finding.attributes)
         )
-        self._units: UnitMemory[str, tuple[tuple[Description, ...], ...]] = UnitMemory(_MEMORY)
+        self._units: UnitMemory[str, tuple[_Reading, ...]] = UnitMemory(_MEMORY)
+        self._sentences: UnitMemory[tuple[str, ...], tuple[_Reading, ...]] = UnitMemory(_MEMORY)
 
-    def sentences(self, report: str) -> Iterable[tuple[Description, ...]]:
-        """Yield the descriptions in each sentence of a report."""
+    def sentences(self, report: str) -> Iterable["_Reading"]:
+        """Yield the descriptions in each sentence of a report, and what it says of the last finding before."""
         for unit in report_units(report):
             read = self._units.results.get(unit)
             if read is None:
@@ -324,9 +389,22 @@ class Describer:
                 self._units.add(unit, read)
             yield from read
 
-    def _sentence(self, text: str) -> tuple[tuple[Description, ...], ...]:
-        """Return the descriptions that continue the last finding, if any, and those of the findings in a sentence."""
+    def _sentence(self, text: str) -> tuple["_Reading", ...]:
+        """Return the continuation of the last finding, if any, and the descriptions of the findings in a sentence.
+
+        Sentences without numbers that differ in case and punctuation only are read once.
+        """
         tokens = tokenise(text)
+        if _DIGIT.search(text):
+            return self._read(text, tokens)
+        key = tuple(tokens)
+        read = self._sentences.results.get(key)
+        if read is None:
+            read = self._read(text, tokens)
+            self._sentences.add(key, read)
+        return read
+
+    def _read(self, text: str, tokens: Sequence[str]) -> tuple["_Reading", ...]:
         if not tokens:
             return ((),)
         named = named_spans(self.engine.lexicon, tokens)
@@ -337,7 +415,10 @@ class Describer:
                 return ((),)
             if self._is_denial(tokens, named):
                 return (self._denied(tokens, named),)
-        others = [] if self.others is None else named_spans(self.others.lexicon, tokens, exclusive=True)
+        others = []
+        if self.others is not None:
+            # Only the presence of findings that can be the last ones is used.
+            others = named_spans(self.others.lexicon, tokens, exclusive=True, with_presence=continues)
         if not (_NODULES.isdisjoint(tokens) or _DENSITIES.isdisjoint(tokens)):
             densities = _densities(tokens, [span for _, span in [*named, *others]])
             named, others = ([found for found in part if found[1] not in densities] for part in (named, others))
@@ -346,7 +427,7 @@ class Describer:
         sentence = Sentence(text, tokens)
         spans = [span for _, span in [*named, *others]]
         numbers = statement_numbers(tokens, {i for span in spans for i in range(span.start, span.end)})
-        read = []
+        read: list[_Reading] = []
         if continues and all(numbers[span.end - 1] for span in spans):
             read.append(self._continued(sentence, numbers.count(0)))
         if named:
@@ -371,16 +452,12 @@ class Describer:
         is_other = finding in self._in_lungs and statements.is_elsewhere(span)
         return Description(None if is_other else finding, mention.presence)
 
-    def _continued(self, sentence: Sentence, end: int) -> tuple[Description, ...]:
-        """Return the attributes in the tokens up to ``end``, read for each finding that the last finding can be."""
+    def _continued(self, sentence: Sentence, end: int) -> "_Reading":
+        """Return what the tokens up to ``end`` say of the last finding; nothing if they state no attribute."""
         hits = [hit for hit in sentence.hits if hit.start < end]
         if not hits and not sentence.sizes:
             return ()
-        sizes = [size for size in sentence.sizes if size.start < end]
-        return tuple(
-            Description(finding, None, _values(readers, sentence, hits, sizes, None))
-            for finding, readers in enumerate(self._readers)
-        )
+        return Continuation(self._readers, sentence, hits, [size for size in sentence.sizes if size.start < end])
 
     def _named(
         self,
@@ -420,14 +497,12 @@ class Describer:
     def _concept_of_other(self, mention: Mention) -> str | None:
         return None if self.others is None else self.others.lexicon.concepts[mention.concept]
 
-    def _attributes(
-        self, finding: int, owners: _Owners, shared: _SharedValues, span: Span
-    ) -> tuple[tuple[int, tuple[object, ...]], ...]:
+    def _attributes(self, finding: int, owners: _Owners, shared: _SharedValues, span: Span) -> Values:
         """Return the attributes of a finding, including a place and a change that it shares with its neighbours."""
         k = owners.index_of_end[span.end]
         readers, sizes = self._readers[finding], owners.sizes[k]
         values = dict(_values(readers, owners.sentence, owners.stated_hits(span), sizes, span))
-        for i, reader in self._sharable[finding]:
+        for i, reader in readers.sharable:
             own = values.get(i, ())
             if (reader.is_place and owners.is_open(k, own)) or (reader.is_change and not own):
                 own = (*shared.read(reader, k), *own)
@@ -437,21 +512,11 @@ class Describer:
 
 
 def _values(
-    readers: Sequence[AttributeValueReader],
-    sentence: Sentence,
-    hits: Sequence[Hit],
-    sizes: Sequence[Modifier],
-    span: Span | None,
-) -> tuple[tuple[int, tuple[object, ...]], ...]:
-    said = {name for hit in hits for _, name in hit.meanings}
-    found = []
-    for i, reader in enumerate(readers):
-        # Most sentences state few attributes.
-        if reader.names is not None and reader.names.isdisjoint(said):
-            continue
-        if values := reader.read(sentence, hits, sizes, span):
-            found.append((i, values))
-    return tuple(found)
+    readers: _Readers, sentence: Sentence, hits: Sequence[Hit], sizes: Sequence[Modifier], span: Span | None
+) -> Values:
+    return tuple(
+        [(i, values) for i, reader in readers.of(hits) if (values := reader.read(sentence, hits, sizes, span))]
+    )
 
 
 @cache

@@ -1,14 +1,13 @@
 """Build questions about findings from a reference report, and answer them from a candidate report."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
 from rrg_rewards.findings.reading.measurements import Size
 from rrg_rewards.findings.reading.negation import PRESENT, UNCERTAIN
-from rrg_rewards.questions.descriptions import Description, describer
+from rrg_rewards.questions.descriptions import Continuation, Description, describer
 from rrg_rewards.questions.locations import Place, places_text
 from rrg_rewards.questions.schema import (
     AttributeSpec,
@@ -57,15 +56,18 @@ def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]
     # The mention that the next sentence may continue.
     last: Description | None = None
     for sentence in describer(schema).sentences(report):
-        if sentence and sentence[0].presence is None:
+        if isinstance(sentence, Continuation):
             if last is not None and last.finding is not None and last.presence in (PRESENT, UNCERTAIN):
-                more = sentence[last.finding]
-                accounts[last.finding].add(Description(last.finding, last.presence, more.values))
+                values = sentence.values(last.finding)
+                accounts[last.finding].add(Description(last.finding, last.presence, values))
             continue
-        for described in sentence:
-            if described.finding is not None:
-                accounts.setdefault(described.finding, _FindingAccount()).add(described)
-        last = sentence[-1] if sentence else None
+        last = None
+        for last in sentence:
+            if last.finding is not None:
+                account = accounts.get(last.finding)
+                if account is None:
+                    account = accounts[last.finding] = _FindingAccount()
+                account.add(last)
     return accounts
 
 
@@ -125,7 +127,7 @@ def _answer(finding: str, spec: AttributeSpec, values: Sequence[object]) -> str 
 
 def _are_both_sides(one: Place, other: Place) -> bool:
     """Whether two places are the right and the left of the same part, as in "bilateral"."""
-    return (one.side, other.side) == ("right", "left") and replace(one, side="left") == other
+    return (one.side, other.side) == ("right", "left") and one._replace(side="left") == other
 
 
 def _is_repeated(place: Place, places: Sequence[Place]) -> bool:

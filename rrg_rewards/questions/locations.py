@@ -1,8 +1,10 @@
 """Read places in the body, each a side, a part and details, and grade one place against another."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.questions.vocabulary import AnswerVocabulary, Hit, answer_tokens, answer_vocabulary
@@ -15,8 +17,7 @@ _BETWEEN_STATIONS = frozenset({",", "and"})
 _PAIRED = frozenset({"lung", "kidney"})
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A place in the body: a side (``right`` or ``left``), a part, and details such as ``subpleural``, all optional."""
 
     side: str | None = None
@@ -49,9 +50,9 @@ def read_places(text: str) -> tuple[Place, ...]:
 
 def places_in(tokens: Sequence[str], hits: Iterable[Hit]) -> tuple[Place, ...]:
     """Return the places that phrases among tokens name, in order, each once."""
-    vocabulary = answer_vocabulary()
     fragments = _attached(_fragments(tokens, _with_upper_stations(tokens, hits)))
-    return tuple(dict.fromkeys(place for fragment in fragments for place in _expanded(fragment, vocabulary)))
+    places = [_expanded(fragment.sides, fragment.parts, fragment.details) for fragment in fragments]
+    return places[0] if len(places) == 1 else tuple(dict.fromkeys(chain.from_iterable(places)))
 
 
 def _with_upper_stations(tokens: Sequence[str], hits: Iterable[Hit]) -> list[Hit]:
@@ -139,30 +140,30 @@ def _attached(fragments: list[_Fragment]) -> list[_Fragment]:
     return [fragment for fragment in kept if fragment.sides or fragment.parts or fragment.details]
 
 
-def _expanded(fragment: _Fragment, vocabulary: AnswerVocabulary) -> list[Place]:
-    """Return a place for each side and part of a fragment, without parts that contain another of its parts."""
-    parts = tuple(dict.fromkeys(fragment.parts))
-    implied = [vocabulary.implied[detail] for detail in sorted(fragment.details) if detail in vocabulary.implied]
+@lru_cache(maxsize=1 << 14)
+def _expanded(sides: tuple[str, ...], parts: tuple[str, ...], details: frozenset[str]) -> tuple[Place, ...]:
+    """Return a place for each side and part, each once, without parts that contain another of the parts."""
+    vocabulary = answer_vocabulary()
+    parts = tuple(dict.fromkeys(parts))
+    implied = [vocabulary.implied[detail] for detail in sorted(details) if detail in vocabulary.implied]
     if implied and all(part == "lung" for part in parts):
         parts = (implied[0],)
     kept = [part for part in parts if not any(part in vocabulary.within.get(other, ()) for other in parts)]
-    details = frozenset(
-        detail
-        for detail in fragment.details
-        if not any(detail in vocabulary.wider_details.get(other, ()) for other in fragment.details)
+    narrow = frozenset(
+        detail for detail in details if not any(detail in vocabulary.wider_details.get(other, ()) for other in details)
     )
-    places = []
+    places: list[Place] = []
     chosen: list[str | None] = [*kept] or [None]
     for part in chosen:
         own = None if part is None else vocabulary.parts[part].side
-        sides: tuple[str | None, ...] = tuple(dict.fromkeys(fragment.sides)) or (own,)
+        chosen_sides: tuple[str | None, ...] = tuple(dict.fromkeys(sides)) or (own,)
         if part in vocabulary.midline:
-            sides = (None,)
-        elif own is not None and len(sides) == 2:
+            chosen_sides = (None,)
+        elif own is not None and len(chosen_sides) == 2:
             # "Middle lobes of both lungs" means the right middle lobe, because the left lung has none.
-            sides = (own,)
-        places += [Place(side, part, details) for side in sides]
-    return places
+            chosen_sides = (own,)
+        places += [Place(side, part, narrow) for side in chosen_sides]
+    return tuple(dict.fromkeys(places))
 
 
 def grade_place(target: Place, said: Place) -> float:
@@ -234,7 +235,7 @@ def places_text(places: tuple[Place, ...]) -> str:
     for place in places:
         if place in done:
             continue
-        other = replace(place, side="left" if place.side == "right" else "right")
+        other = place._replace(side="left" if place.side == "right" else "right")
         both = place.side is not None and other in places
         done |= {place, other} if both else {place}
         details = " ".join(sorted(place.details))

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from itertools import combinations, compress
 from typing import Any, NamedTuple
 
-from rrg_rewards.findings.reading.phrases import PhraseBook
+from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
 from rrg_rewards.utilities.yaml_files import package_yaml
 
 _TOKEN = re.compile(r"[^\W_]+(?:\.\d+)?|[,;/()?.:]")
@@ -16,6 +16,7 @@ _TOKEN = re.compile(r"[^\W_]+(?:\.\d+)?|[,;/()?.:]")
 _ROMAN = {name: str(n) for n, name in enumerate(["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x"], start=1)}
 _SEGMENTS = {text: f"segment {n}" for roman, n in _ROMAN.items() for text in (roman, n)}
 _SEGMENTS |= {f"{four}{half}": f"segment 4{half}" for four in ("iv", "4") for half in "ab"}
+_SEGMENT = "segment"
 _UNITS = frozenset({"mm", "cm", "x"})
 _VERTEBRA = re.compile(r"[tlc]\d{1,2}")
 
@@ -51,7 +52,7 @@ def answer_tokens(text: str) -> list[str]:
 
 def _numbered_segment(tokens: Sequence[str], i: int) -> str | None:
     """Return the name of a numbered segment, or None if the number is a measure: "segment 5 mm"."""
-    if tokens[i] != "segment" or not _UNITS.isdisjoint(tokens[i + 2 : i + 3]):
+    if tokens[i] != _SEGMENT or not _UNITS.isdisjoint(tokens[i + 2 : i + 3]):
         return None
     return _SEGMENTS.get(tokens[i + 1]) if i + 1 < len(tokens) else None
 
@@ -122,26 +123,32 @@ class AnswerVocabulary:
         self.noise = frozenset(config["noise"].split())
         self.answers = {kind: frozenset(config[kind]) for kind in ("affirmed", "denied", "doubted", "unanswered")}
         self._phrases = PhraseBook(_phrases(config), boundary=",|;|:|.")
+        self._numbered = WordTable(self._is_numbered)
         self.values = frozenset(value for values in self.groups.values() for value in values)
 
     def hits(self, tokens: Sequence[str]) -> list[Hit]:
         """Return the phrases among tokens, in order. If several phrases start at a token, the longest is returned."""
-        hits, i = [], 0
+        hits, end = [], 0
         phrases = self._phrases.matches(tokens)
-        while i < len(tokens):
-            hit: Hit | None = None
+        numbered = list(compress(range(len(tokens)), map(self._numbered.__getitem__, tokens)))
+        for i in sorted({*phrases, *numbered}) if numbered else phrases:
+            if i < end:
+                continue
             if i in phrases:
                 hit = Hit(i, *phrases[i])
-            elif tokens[i] in self.parts and _VERTEBRA.fullmatch(tokens[i]):
+            elif tokens[i] != _SEGMENT:
                 hit = Hit(i, i + 1, (("part", tokens[i]),))
             elif name := _numbered_segment(tokens, i):
                 hit = Hit(i, i + 2, (("detail", name),))
-            if hit is None:
-                i += 1
             else:
-                hits.append(hit)
-                i = hit.end
+                continue
+            hits.append(hit)
+            end = hit.end
         return hits
+
+    def _is_numbered(self, word: str) -> bool:
+        """Whether a word is a vertebra or can begin a numbered segment."""
+        return word == _SEGMENT or (word in self.parts and _VERTEBRA.fullmatch(word) is not None)
 
 
 def _phrases(config: Mapping[str, Any]) -> list[tuple[str, Meanings]]:

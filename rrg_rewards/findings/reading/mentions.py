@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
-from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
+from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, NegationScope
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
@@ -30,12 +30,15 @@ class Mention(NamedTuple):
     rule: Rule
 
 
-def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention], NegationScope | None]:
+def find_mentions(
+    lexicon: Lexicon, tokens: Sequence[str], with_presence: bool = True
+) -> tuple[list[Mention], NegationScope | None]:
     """Return the mentions in a sentence, and its clauses and codes; these are ``None`` if no phrase matches.
 
     Args:
         lexicon: A compiled lexicon.
         tokens: Tokens from :func:`rrg_rewards.findings.reading.tokens.tokenise`.
+        with_presence: Whether to read the presence of the mentions; otherwise all are called present.
     """
     codes = list(map(lexicon.words.__getitem__, tokens))
     sentence = union(codes)
@@ -70,7 +73,7 @@ def find_mentions(lexicon: Lexicon, tokens: Sequence[str]) -> tuple[list[Mention
             scope = scope or NegationScope(codes, cues, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
                 named[rule.meaning] = end
-                presence = ABSENT if rule.absent else scope.presence(i, end)
+                presence = (ABSENT if rule.absent else scope.presence(i, end)) if with_presence else PRESENT
                 mentions.append(Mention(rule.meaning, presence, i, end, rule))
     return mentions, scope
 
@@ -142,7 +145,9 @@ def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationSco
     return True
 
 
-def named_spans(lexicon: Lexicon, tokens: Sequence[str], exclusive: bool = False) -> list[tuple[Mention, Span]]:
+def named_spans(
+    lexicon: Lexicon, tokens: Sequence[str], exclusive: bool = False, with_presence: bool = True
+) -> list[tuple[Mention, Span]]:
     """Return the mentions in a sentence, in order, each with the last word of its phrase.
 
     Args:
@@ -151,8 +156,9 @@ def named_spans(lexicon: Lexicon, tokens: Sequence[str], exclusive: bool = False
         exclusive: Whether to drop a mention whose words are part of a longer one: "interstitial lung disease" is not
             also an "interstitial" pattern. "Pericardial effusion or thickening" and "hydropneumothorax" remain two
             mentions each.
+        with_presence: Whether to read the presence of the mentions; otherwise all are called present.
     """
-    mentions, scope = find_mentions(lexicon, tokens)
+    mentions, scope = find_mentions(lexicon, tokens, with_presence)
     return [] if scope is None else mention_spans(mentions, scope.codes, exclusive)
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import compress
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -119,11 +120,15 @@ class ModifierReader:
             >>> modifier_reader().measures("nodule of 5 x 8 mm , previously 4 mm".split())
             [Modifier(start=2, end=6, values=(('size_mm', 8.0), ('short_axis_mm', 5.0)))]
         """
-        sizes, i = [], 0
-        while i < len(tokens):
-            modifier = self._measure(tokens, i) if tokens[i][0] in _DIGITS else None
-            i = i + 1 if modifier is None else modifier.end
-            if modifier is not None and modifier.values and modifier.values[0][0] == "size_mm":
+        sizes, end = [], 0
+        for i in compress(range(len(tokens)), map(self._numbers.__getitem__, tokens)):
+            if i < end or tokens[i][0] not in _DIGITS:
+                continue
+            modifier = self._measure(tokens, i)
+            if modifier is None:
+                continue
+            end = modifier.end
+            if modifier.values and modifier.values[0][0] == "size_mm":
                 sizes.append(modifier)
         return sizes
 
