@@ -23,6 +23,11 @@ GRPO = {"algorithm": "grpo", "loss": {"aggregation": "token_mean"}, "num_generat
 COMMON = {"beta": 0.04, "learning_rate": 3e-4, "reference_column": "impression"}
 
 
+def _times() -> dict[str, float]:
+    """Return the time, and the processor time of this process."""
+    return {"ended": time.perf_counter(), "processor": time.process_time()}
+
+
 class Steps(Callback):
     """Record Lightning's logged values and the end time of each step."""
 
@@ -32,7 +37,7 @@ class Steps(Callback):
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Record the logged values and the time."""
         values = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        self.rows.append({**values, "ended": time.perf_counter()})
+        self.rows.append({**values, **_times()})
 
 
 class TrlSteps(TrainerCallback):  # type: ignore[misc]
@@ -40,16 +45,16 @@ class TrlSteps(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
-        self.ended: list[float] = []
+        self.ended: dict[str, float] = {}
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         """Record the time."""
-        self.ended.append(time.perf_counter())
+        self.ended = _times()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:  # noqa: ARG002
         """Record the logged values."""
         if "reward" in logs:
-            self.rows.append({**logs, "ended": self.ended[-1]})
+            self.rows.append({**logs, **self.ended})
 
 
 def options(folder: Path, output: Path, **more: Any) -> dict[str, Any]:

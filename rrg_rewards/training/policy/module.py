@@ -17,6 +17,13 @@ from rrg_rewards.functional.policy_losses import ImportanceMode, importance_weig
 from rrg_rewards.rewards.overlap import RewardClock
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.policy.adapters import has_adapters
+from rrg_rewards.training.policy.micro_batches import (
+    MicroBatchTokens,
+    checked_setting,
+    divide_rows,
+    micro_batch_tokens,
+    sum_of_losses,
+)
 from rrg_rewards.training.policy.reward_workers import CloseRewards, OverlapName, check_overlap
 from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.training.policy.rollouts import Rollout
@@ -108,6 +115,11 @@ class PolicyModule(SamplingModule):
         train_mode: Whether the generator is in training mode in training steps. Training mode enables dropout, whose
             noise changes the probability ratios. Hugging Face models also require it for gradient checkpointing. By
             default, the generator is always in evaluation mode.
+        micro_batch_tokens: Greatest number of tokens, with padding, whose activations a training step keeps in memory.
+            A step computes the gradients of such parts of a minibatch one after the other. The gradient is the same, up
+            to rounding. Parts consist of whole groups. ``"auto"`` is 4,096 on the CPU, where this takes no more time,
+            and ``None``, the whole minibatch, on other devices, and with FSDP, DeepSpeed, ``train_mode`` and a gradient
+            scaler, with which steps cannot be divided.
         reference_column: Column of the reference reports, which validation returns.
         overlap_rewards: Compute rewards in the background as soon as completions are sampled, while the policy samples
             the others, the greedy completions of ``scst``, log-probabilities, values, and, with one minibatch, the
@@ -172,6 +184,7 @@ class PolicyModule(SamplingModule):
         warmup_ratio: float = 0.0,
         schedule: ScheduleName = "constant",
         train_mode: bool = False,
+        micro_batch_tokens: MicroBatchTokens = "auto",
         reference_column: str = "reference",
         overlap_rewards: OverlapName | Literal["auto"] | None = None,
         seed: int = 0,
@@ -192,6 +205,7 @@ class PolicyModule(SamplingModule):
         self.gamma, self.lam, self.value_weight, self.value_clip = gamma, lam, value_weight, value_clip
         self.scale = scale or self.algorithm.scale
         self.train_mode = train_mode
+        self.micro_batch_tokens = checked_setting(micro_batch_tokens)
         self.reference_column = reference_column
         self.sampler_weights = _make_sampler_weights(sampler_correction, sampler_clip_min, sampler_clip_max)
         self.loss_options = _make_loss_options({**self.algorithm.loss, **(loss or {})}, generator)
@@ -237,6 +251,28 @@ class PolicyModule(SamplingModule):
         if self.minibatches > 1:
             self.finish_rollout()
         part = self.rollout if self.minibatches == 1 else self.rollout.rows(self._minibatch(batch_idx, epoch, index))
+        tokens = micro_batch_tokens(self.micro_batch_tokens, self)
+        rows = divide_rows(part.completions.lengths, self.num_generations, tokens)
+        if len(rows) == 1:
+            loss, steps = self._loss(part)
+        else:
+            logged: list[tuple[Rollout, dict[str, Tensor]]] = []
+            loss = sum_of_losses([partial(self._loss_of_rows, part, own, logged) for own in rows], self)
+            steps = _joined(logged)
+        self._log_step({"loss": loss.detach(), **steps})
+        return loss
+
+    def _loss_of_rows(self, whole: Rollout, rows: Tensor, logged: list[tuple[Rollout, dict[str, Tensor]]]) -> Tensor:
+        """Return what some rows add to the loss of a minibatch, and append the values to log."""
+        # Advantages of rows that are taken before the rewards are known would be unset.
+        self.finish_rollout()
+        part = whole.rows(rows)
+        loss, steps = self._loss(part, len(part) / len(whole))
+        logged.append((part, steps))
+        return loss
+
+    def _loss(self, part: Rollout, share: float = 1.0) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss on a minibatch, or on a share of its rows, and values to log."""
         scores = self.generator.log_probs(part.batch, part.completions)
         # The forward pass of the first step needs no rewards.
         self.finish_rollout()
@@ -261,7 +297,8 @@ class PolicyModule(SamplingModule):
             beta=0.0 if loss_kl is None else self.beta,
             **options,
         )
-        loss = policy.loss
+        # The other aggregations are means over rows.
+        loss = policy.loss if options.get("aggregation") == "token_mean" else policy.loss * share
         steps = {"clip_ratio/region_mean": policy.clipped, "ratio": policy.mean_ratio, **differences}
         if self.value_head is not None:
             assert part.values is not None
@@ -275,8 +312,7 @@ class PolicyModule(SamplingModule):
         for name, tokens in {"entropy": scores.entropies, "kl": kl}.items():
             if tokens is not None:
                 steps[name] = _masked_mean(tokens.detach(), part.mask)
-        self._log_step({"loss": loss.detach(), **steps})
-        return loss
+        return loss, steps
 
     def _compare_with_sampler(self, old: Tensor, part: Rollout) -> tuple[Tensor | None, dict[str, Tensor]]:
         """Return the weights that correct for the sampler of completions, and values to log."""
@@ -343,6 +379,16 @@ class PolicyModule(SamplingModule):
         # Log the statistics at each step of the rollout, because loggers may skip steps.
         for name, number in self.rollout.statistics.items():
             self.log(name, number, batch_size=1, prog_bar=name in ("reward", "completions/mean_length"))
+
+
+def _joined(logged: Sequence[tuple[Rollout, Mapping[str, Tensor]]]) -> dict[str, Tensor]:
+    """Return the values to log of a minibatch from those of its parts: means over tokens, and sums of losses."""
+    counts = torch.stack([part.mask.sum() for part, _ in logged])
+    shares = counts / counts.sum().clamp(min=1)
+    return {
+        name: torch.stack([steps[name] for _, steps in logged]).mul(1 if name == "value_loss" else shares).sum()
+        for name in logged[0][1]
+    }
 
 
 def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:

@@ -119,6 +119,8 @@ def sample_tokens(logits: Tensor, temperature: float = 1.0) -> tuple[Tensor, Ten
 # Number of tokens whose computation takes about as long as the overhead of a call of the model.
 _TOKENS_PER_CALL = 64
 _TOKENS_PER_CALL_ON_GPU = 4096
+# Greatest number of tokens of a call on the CPU. The activations of more tokens do not fit in its cache.
+_MOST_TOKENS_ON_CPU = 8192
 _ARGUMENTS = ("position_ids", "logits_to_keep", "past_key_values")
 
 
@@ -260,7 +262,7 @@ def parts_of_similar_length(lengths: Tensor) -> list[Tensor]:
     """Divide rows into parts whose rows have similar lengths, such that parts have little padding.
 
     The number of parts minimises the number of tokens with padding, plus a number of tokens that take as long as a
-    further call of the model.
+    further call of the model. On the CPU, a part has a limited number of tokens, unless one row has more.
 
     Args:
         lengths: Lengths of the rows, ``(N,)``.
@@ -269,8 +271,13 @@ def parts_of_similar_length(lengths: Tensor) -> list[Tensor]:
         >>> [part.tolist() for part in parts_of_similar_length(torch.tensor([500, 20, 480, 30]))]
         [[1, 3], [2, 0]]
     """
-    order, call = lengths.argsort(), _TOKENS_PER_CALL if lengths.device.type == "cpu" else _TOKENS_PER_CALL_ON_GPU
-    divisions = [order.chunk(count) for count in (1, 2, 4, 8) if count <= len(lengths)]
+    is_cpu = lengths.device.type == "cpu"
+    order, call = lengths.argsort(), _TOKENS_PER_CALL if is_cpu else _TOKENS_PER_CALL_ON_GPU
+    counts = {1, 2, 4, 8}
+    if is_cpu:
+        most = max(1, _MOST_TOKENS_ON_CPU // max(int(lengths.max()), 1))
+        counts = {max(count, -(-len(lengths) // most)) for count in counts}
+    divisions = [order.chunk(count) for count in sorted(counts) if count <= len(lengths)]
     costs = [sum(int(lengths[part[-1]]) * len(part) + call for part in parts) for parts in divisions]
     return list(divisions[costs.index(min(costs))])
 

@@ -135,8 +135,13 @@ def _trl(written, folder, **options):
             {"loss": {"aggregation": "token_mean"}, "minibatches": 4},
             {"accumulate_grad_batches": 4},
         ),
+        (
+            {"beta": 0.04, "num_iterations": 3, "max_steps": 3},
+            {"beta": 0.04, "epochs": 3, "micro_batch_tokens": 24},
+            {},
+        ),
     ],
-    ids=["grpo", "epochs", "corrected", "dapo", "dr_grpo", "batch", "accumulated", "accumulated-dapo"],
+    ids=["grpo", "epochs", "corrected", "dapo", "dr_grpo", "batch", "accumulated", "accumulated-dapo", "divided"],
 )
 def test_policy_module_steps_are_those_of_trl(written, tmp_path, trl, own, trainer):
     expected = _trl(written, tmp_path, **trl)

@@ -41,6 +41,7 @@ def test_policy_module_two_processes_take_the_steps_of_one(tmp_path: Path) -> No
         {"scale": "batch", "loss": {"aggregation": "token_mean"}, "beta": 0.05},
         {"algorithm": "ppo", "beta": 0.05, "epochs": 2},
         {"algorithm": "rloo", "beta": 0.05},
+        {"beta": 0.05, "micro_batch_tokens": 16},
     ]
     shared = {"by_row": True, "steps": 4}
     alone = run(tmp_path / "one", *({**shared, "module": module, "batch_size": 8} for module in modules))

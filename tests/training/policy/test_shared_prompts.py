@@ -14,7 +14,12 @@ from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
 from rrg_rewards.training.policy import hf_generators, shared_prompts
 from rrg_rewards.training.policy.adapters import adapters_merged
 from rrg_rewards.training.policy.generators import repeat_rows, take_rows
-from rrg_rewards.training.policy.shared_prompts import Prompts, new_cache, sample_tokens
+from rrg_rewards.training.policy.shared_prompts import (
+    Prompts,
+    new_cache,
+    parts_of_similar_length,
+    sample_tokens,
+)
 
 
 def _text():
@@ -208,3 +213,13 @@ def test_causal_lm_generator_models_that_cannot_share_compute_whole_rows(make):
     completions = generator.sample(rows)
     if make is not _prompt_tuning:
         assert generator.log_probs(rows, completions).log_probs.shape == completions.tokens.shape
+
+
+def test_parts_of_similar_length_have_a_limited_number_of_tokens(monkeypatch):
+    monkeypatch.setattr(shared_prompts, "_MOST_TOKENS_ON_CPU", 60)
+    lengths = torch.tensor([20, 7, 20, 18, 5, 20, 20])
+    parts = parts_of_similar_length(lengths)
+    assert sorted(torch.cat(parts).tolist()) == list(range(7))
+    assert all(len(part) * int(lengths[part].max()) <= 60 for part in parts)
+    # One row may have more.
+    assert [len(part) for part in parts_of_similar_length(torch.tensor([100, 90]))] == [1, 1]
