@@ -1,6 +1,6 @@
 """Assign the words that state attributes to the findings of a sentence, and read the places of each finding."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -101,7 +101,7 @@ class AttributeReader:
         modifiers = self._modifiers(tokens)
         if not modifiers:
             return [_NOTHING] * len(spans)
-        distinct = list({span.end: span for span in spans}.values())
+        distinct = spans if len(spans) == 1 else list({span.end: span for span in spans}.values())
         names = [(span.start if span.first is None else span.first, span.end) for span in distinct]
         modifiers = without_amounts(tokens, modifiers, names)
         numbers = _statements(tokens, distinct)
@@ -116,6 +116,8 @@ class AttributeReader:
             self._share_trailing(tokens, distinct, result, where, owned)
             self._share_leading(tokens, distinct, result, owned, numbers)
             share_changes(tokens, names, [_change(own) for own in owned], result)
+        if len(distinct) == len(spans):
+            return result
         by_end = dict(zip((span.end for span in distinct), result, strict=True))
         return [by_end[span.end] for span in spans]
 
@@ -257,22 +259,9 @@ class AttributeReader:
         return self._owners(tokens, spans, _statements(tokens, spans))
 
     def _owners(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int]) -> list[int]:
-        starts = [self._boundary(tokens, spans[k - 1].end, spans[k].start) if k else 0 for k in range(len(spans))]
-        owners = [-1] * len(tokens)
         # The numbers ascend.
         is_one = not numbers or not numbers[-1]
-        for k, (start, end) in enumerate(pairwise([*starts, len(tokens)])):
-            if is_one:
-                owners[start:end] = [k] * (end - start)
-                continue
-            own = numbers[spans[k].end - 1] if spans[k].end else 0
-            owners[start:end] = [k if number == own else -1 for number in numbers[start:end]]
-        for k, span in enumerate(spans):
-            # Words before the boundary that are in the statement of the second finding.
-            i = starts[k] - 1
-            while k and i >= spans[k - 1].end and numbers[i] == numbers[span.end - 1] != numbers[spans[k - 1].end - 1]:
-                owners[i] = k
-                i -= 1
+        owners = [0] * len(tokens) if is_one and len(spans) == 1 else self._divided(tokens, spans, numbers)
         if self._normal.isdisjoint(tokens) and self._denied.isdisjoint(tokens):
             # No part says what is normal or absent.
             return owners
@@ -282,6 +271,21 @@ class AttributeReader:
             if named.isdisjoint(range(start, i)) and self._is_other(tokens[start:i]):
                 owners[start:i] = [-1] * (i - start)
             start = i
+        return owners
+
+    def _divided(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int]) -> list[int]:
+        """Return the index of each token's finding, as if no part said what is normal or absent."""
+        starts = [self._boundary(tokens, spans[k - 1].end, spans[k].start) if k else 0 for k in range(len(spans))]
+        owners = [-1] * len(tokens)
+        for k, (start, end) in enumerate(pairwise([*starts, len(tokens)])):
+            own = numbers[spans[k].end - 1] if spans[k].end else 0
+            owners[start:end] = [k if number == own else -1 for number in numbers[start:end]]
+        for k, span in enumerate(spans):
+            # Words before the boundary that are in the statement of the second finding.
+            i = starts[k] - 1
+            while k and i >= spans[k - 1].end and numbers[i] == numbers[span.end - 1] != numbers[spans[k - 1].end - 1]:
+                owners[i] = k
+                i -= 1
         return owners
 
     def _is_other(self, part: Sequence[str]) -> bool:
@@ -401,12 +405,12 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(load_knowledge("attributes")[name])
 
 
-def _whereabouts(tokens: Sequence[str], modifiers: Iterable[Modifier]) -> _Whereabouts:
+def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Whereabouts:
     """Return where a finding is.
 
     Args:
         tokens: Tokens of the sentence.
-        modifiers: The modifiers of the finding, in any order.
+        modifiers: The modifiers of the finding, in order.
 
     Example:
         >>> tokens = "nodules in the right upper and left lower lobe".split()
@@ -414,8 +418,7 @@ def _whereabouts(tokens: Sequence[str], modifiers: Iterable[Modifier]) -> _Where
         >>> where.laterality, where.location, [place.location for place in where.places]
         ('bilateral', ('upper', 'lower'), [('upper',), ('lower',)])
     """
-    ordered = sorted(modifiers, key=lambda modifier: modifier.start)
-    parts = _parts(tokens, ordered)
+    parts = _parts(tokens, modifiers)
     if not parts:
         return _NOWHERE
     _complete(tokens, parts)
@@ -436,7 +439,7 @@ def _whereabouts(tokens: Sequence[str], modifiers: Iterable[Modifier]) -> _Where
     is_emphasis = all(part.is_emphasised for part in sided)
     if len(sides) < 2:
         return _Whereabouts(side, location, (), is_emphasis)
-    sizes = _sizes(sided, ordered)
+    sizes = _sizes(sided, modifiers)
     places = tuple(
         Place(part.side or "", tuple(dict.fromkeys(part.levels)), size) for part, size in zip(sided, sizes, strict=True)
     )

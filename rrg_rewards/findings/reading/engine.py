@@ -13,7 +13,7 @@ from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.finding import LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
-from rrg_rewards.findings.reading.mentions import Mention, find_mentions, mention_spans, sentence_scope
+from rrg_rewards.findings.reading.mentions import Mention, find_mentions, last_word, sentence_scope, without_parts
 from rrg_rewards.findings.reading.merge_mentions import is_countable
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
@@ -248,17 +248,20 @@ class FindingEngine:
         """Return the named and the open findings of a sentence, in order."""
         lexicon = self.lexicon
         mentions, scope = find_mentions(lexicon, tokens)
-        named = [] if scope is None else mention_spans(mentions, scope.codes, exclusive=True)
+        if len(mentions) > 1 and scope is not None:
+            mentions = without_parts(mentions, scope.codes)
+        findings = [self._named(mention, last_word(mention), scope) for mention in mentions]
+        taken = {i for mention in mentions for i in range(mention.start, mention.end)}
         reader = open_statement_reader()
-        findings = [self._named(mention, span, scope) for mention, span in named]
-        taken = {i for mention, _ in named for i in range(mention.start, mention.end)}
         roles = reader.roles(tokens, taken) if self.open_findings else {}
         if roles:
             scope = scope or sentence_scope(lexicon, tokens)
             sites = ((i, lexicon.organ(code)) for i, code in enumerate(scope.codes) if code & lexicon.sites)
             organs = {i: organ for i, organ in sites if organ}
             findings += map(_open, reader.statements(tokens, roles, scope, organs, taken))
-        return sorted(findings, key=lambda finding: (finding.span.end, finding.start))
+        if len(findings) > 1:
+            findings.sort(key=lambda finding: (finding.span.end, finding.start))
+        return findings
 
     def _named(self, mention: Mention, span: Span, scope: NegationScope | None = None) -> _TokenFinding:
         concept = self.lexicon.concepts[mention.concept]

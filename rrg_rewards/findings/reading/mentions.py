@@ -159,23 +159,21 @@ def named_spans(
         with_presence: Whether to read the presence of the mentions; otherwise all are called present.
     """
     mentions, scope = find_mentions(lexicon, tokens, with_presence)
-    return [] if scope is None else mention_spans(mentions, scope.codes, exclusive)
+    if exclusive and scope is not None:
+        mentions = without_parts(mentions, scope.codes)
+    named = [(mention, last_word(mention)) for mention in mentions]
+    return sorted(named, key=lambda mentioned: (mentioned[0].end, mentioned[0].start))
 
 
-def mention_spans(mentions: Sequence[Mention], codes: Sequence[int], exclusive: bool) -> list[tuple[Mention, Span]]:
-    """Return mentions from :func:`find_mentions` as :func:`named_spans` does."""
-    if exclusive and any(first.end > second.start for first, second in pairwise(mentions)):
-        mentions = _without_parts(mentions, codes)
-    named = [(mention, Span(mention.end - 1, mention.end, mention.start)) for mention in mentions]
-    return sorted(named, key=_by_place)
+def last_word(mention: Mention) -> Span:
+    """Return the span of the last word of a mention's phrase."""
+    return Span(mention.end - 1, mention.end, mention.start)
 
 
-def _by_place(named: tuple[Mention, Span]) -> tuple[int, int]:
-    return named[0].end, named[0].start
-
-
-def _without_parts(mentions: Sequence[Mention], codes: Sequence[int]) -> list[Mention]:
-    """Return the mentions whose words are not part of a longer one."""
+def without_parts(mentions: list[Mention], codes: Sequence[int]) -> list[Mention]:
+    """Return the mentions from :func:`find_mentions` whose words are not part of a longer one."""
+    if not any(first.end > second.start for first, second in pairwise(mentions)):
+        return mentions
     words = [_matched_words(codes, mention) for mention in mentions]
     # A longer mention contains the first word of each of its parts.
     containing: dict[int, list[set[int]]] = {}

@@ -19,6 +19,8 @@ PLACING = frozenset({"in", "at", "on", "within", "throughout"})
 
 _KINDS = (*Attributes._fields, "segment", "implied")
 _DIGITS = "0123456789.<>"
+# Stands for the values of a word that can begin a measure or a level; they depend on the words after it.
+_NUMBER: Values = (("number", None),)
 _ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
     *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
@@ -69,8 +71,6 @@ class ModifierReader:
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        # Of equally long phrases the first one counts; joint phrases are first, then ignored ones.
-        self._phrases = PhraseBook(_phrases(config))
         self._distance, self._toward = frozenset(config["distance"]), frozenset(config["toward"])
         self._not_sizes = frozenset(config["not_sizes"])
         self._former, self._now = frozenset(config["former"]), frozenset(config["now"])
@@ -81,23 +81,23 @@ class ModifierReader:
         self._denials = cue_words("denials", "always", "in_series")
         self._levels, self._leveled = config["levels"], frozenset(config["leveled"])
         self._level_fillers = frozenset(config["level_fillers"])
+        # Of equally long phrases the first one counts; joint phrases are first, then ignored ones.
+        self._phrases = PhraseBook(_phrases(config), others=(self._has_number, _NUMBER))
         self._numbers = WordTable(self._has_number)
 
     def modifiers(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the modifiers in a sentence that are not denied, in order."""
         modifiers, end = [], 0
         has_denial = not self._denials.isdisjoint(tokens)
-        phrases = self._phrases.matches(tokens)
-        numbers = [i for i, is_number in enumerate(map(self._numbers.__getitem__, tokens)) if is_number]
-        for i in sorted({*phrases, *numbers}) if numbers else phrases:
+        for i, (phrase_end, values) in self._phrases.matches(tokens).items():
             if i < end:
                 continue
             modifier: Modifier | None = None
             token = tokens[i]
             if token[0] in _DIGITS:
                 modifier = self._measure(tokens, i) or _level(tokens, i)
-            elif i in phrases:
-                modifier = Modifier(i, *phrases[i])
+            elif values is not _NUMBER:
+                modifier = Modifier(i, phrase_end, values)
             elif token in self._levels:
                 modifier = self._shared_level(tokens, i)
             else:

@@ -9,7 +9,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
-from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
+from rrg_rewards.findings.reading.phrases import PhraseBook
 
 _SIGNALS = frozenset({"heads", "changes", "stated", "denied"})
 _ROLES = ("stated", "neutral", "explained", "technical", "continuing", "heads", "changes", "normal")
@@ -82,10 +82,10 @@ class OpenStatementReader:
 
     def __init__(self) -> None:
         knowledge = load_knowledge("open_findings")
-        self._book = PhraseBook([(text, role) for role in _ROLES for text in knowledge[role]], ",|(|)|:")
         self._suffixes = tuple(knowledge["suffixes"])
         self._exceptions = frozenset(knowledge["exceptions"])
-        self._heads = WordTable(self._is_head)
+        phrases = [(text, role) for role in _ROLES for text in knowledge[role]]
+        self._book = PhraseBook(phrases, ",|(|)|:", others=(self._is_head, "heads"))
         self._vague = tuple(knowledge["vague"])
         self._stop = frozenset(word for line in knowledge["stop"] for word in line.split())
         self._denials = cue_words("denials", "always", "in_series")
@@ -171,19 +171,13 @@ class OpenStatementReader:
             named: Indices of the tokens that name concepts.
         """
         roles: dict[int, str] = {}
-        phrases = self._book.matches(tokens)
         end = 0
-        heads = [i for i, is_head in enumerate(map(self._heads.__getitem__, tokens)) if is_head]
         # A clause with a named concept makes no open statement.
         has_signal = False
-        for i in sorted({*phrases, *heads}) if heads else phrases:
+        for i, (phrase_end, role) in self._book.matches(tokens).items():
             if i < end:
                 continue
-            if i not in phrases:
-                roles[i] = "heads"
-                has_signal = has_signal or i not in named
-                continue
-            end, role = phrases[i]
+            end = phrase_end
             if role == "normal" and "not" in tokens[max(0, i - _DENIAL_REACH) : i]:
                 role = "denied"
             # In "is not large" and "density is low" the last word counts, which may be denied.

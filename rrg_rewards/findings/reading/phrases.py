@@ -73,6 +73,8 @@ class WordBits(WordTable[int]):
     def __init__(self) -> None:
         super().__init__(self._all_bits)
         self.exact: dict[str, int] = {}
+        # Conditions of words, with the bit of each.
+        self.conditions: list[tuple[Callable[[str], bool], int]] = []
         # The stems with their bits by their first letters, those of shorter stems by "".
         self.stems: dict[str, dict[str, int]] = {"": {}}
         self.spellings = tuple(load_knowledge("spellings").items())
@@ -93,6 +95,9 @@ class WordBits(WordTable[int]):
             for british, american in self.spellings:
                 if british in word:
                     code |= self._code(word.replace(british, american))
+        for condition, bit in self.conditions:
+            if condition(word):
+                code |= bit
         return code
 
     def _code(self, word: str) -> int:
@@ -162,12 +167,19 @@ class Candidates(dict[int, tuple[AnyPhrase, ...]]):
 
     def __init__(self, phrases: Iterable[AnyPhrase]) -> None:
         super().__init__()
-        self._phrases = tuple(phrases)
-        self._required = [(phrase.words, phrase.at, phrase) for phrase in self._phrases]
-        self.bits = union(words | at for words, at, _ in self._required)
-        is_adjacent = all(phrase.rest and phrase.rest[0][1] == 1 for phrase in self._phrases)
-        self.following = union(phrase.rest[0][0] for phrase in self._phrases) if is_adjacent else 0
-        self.only = None if self._phrases[0].rest else self._phrases[0]
+        self._required = [(phrase.words, phrase.at, phrase) for phrase in phrases]
+        self.bits = self.following = 0
+        is_adjacent = True
+        for words, at, phrase in self._required:
+            self.bits |= words | at
+            if phrase.rest and phrase.rest[0][1] == 1:
+                self.following |= phrase.rest[0][0]
+            else:
+                is_adjacent = False
+        if not is_adjacent:
+            self.following = 0
+        first = self._required[0][2]
+        self.only = None if first.rest else first
 
     def __missing__(self, bits: int) -> tuple[AnyPhrase, ...]:
         required = self._required
@@ -348,21 +360,34 @@ class PhraseBook(Generic[Meaning]):
     Args:
         phrases: Phrases with their meanings.
         boundary: Choice of tokens that a phrase never contains between its words.
+        others: Condition of other words, and their meaning: a word that fulfils it and starts no phrase is found, too.
 
     Example:
         >>> book = PhraseBook([("lung|lungs", "part"), ("lower <1> lobe*", "part"), ("lower", "level")])
         >>> book.matches("the lower left lobe".split())
         {1: (4, 'part')}
+        >>> PhraseBook([("lower", "level")], others=(str.isdigit, "number")).matches(["lower", "10", "lobes"])
+        {0: (1, 'level'), 1: (2, 'number')}
     """
 
-    def __init__(self, phrases: Iterable[tuple[str, Meaning]], boundary: str = "") -> None:
+    def __init__(
+        self,
+        phrases: Iterable[tuple[str, Meaning]],
+        boundary: str = "",
+        others: tuple[Callable[[str], bool], Meaning] | None = None,
+    ) -> None:
         compiler = PhraseCompiler({}, boundary)
         compiled = [compiler.phrase(text, meaning) for text, meaning in phrases]
+        compiled.sort(key=lambda phrase: -len(phrase.rest))
+        if others is not None:
+            bit = 1 << len(compiler.bits)
+            compiler.words.conditions.append((others[0], bit))
+            compiled.append(Phrase(bit, (), bit, others[1]))
         self._words = compiler.words
-        self._table = PhraseTable(sorted(compiled, key=lambda phrase: -len(phrase.rest)), compiler.words)
+        self._table = PhraseTable(compiled, compiler.words)
 
     def matches(self, tokens: Sequence[str]) -> dict[int, tuple[int, Meaning]]:
-        """Return the end and the meaning of the phrase that starts at each token, by the index of this token."""
+        """Return the end and the meaning of the phrase that starts at each token, by the ascending indices of these."""
         codes: list[int] = []
         sentence, size = 0, len(tokens)
         found: dict[int, tuple[int, Meaning]] = {}
