@@ -87,7 +87,7 @@ def sum_of_losses(losses: Sequence[Callable[[], Tensor]], module: nn.Module) -> 
         module: The module with the parameters of the losses.
     """
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    total: Tensor = _SumOfLosses.apply(losses, *parameters)
+    total: Tensor = _SumOfLosses.apply(losses, *parameters)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -95,7 +95,7 @@ class _SumOfLosses(torch.autograd.Function):
     """Computes gradients in the forward pass; the backward pass scales them."""
 
     @staticmethod
-    def forward(ctx: Any, losses: Sequence[Callable[[], Tensor]], *parameters: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, losses: Sequence[Callable[[], Tensor]], *parameters: Tensor) -> Tensor:
         total: Tensor | None = None
         gradients: list[Tensor | None] = [None] * len(parameters)
         for compute in losses:
@@ -112,7 +112,7 @@ class _SumOfLosses(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, scale: Tensor) -> Any:
         gradients, ctx.gradients = ctx.gradients, None
         return None, *(None if gradient is None else gradient.mul_(scale) for gradient in gradients)

@@ -254,7 +254,7 @@ class PolicyModule(SamplingModule):
         tokens = micro_batch_tokens(self.micro_batch_tokens, self)
         rows = divide_rows(part.completions.lengths, self.num_generations, tokens)
         if len(rows) == 1:
-            loss, steps = self._loss(part)
+            _, loss, steps = self._loss(lambda: part)
         else:
             logged: list[tuple[Rollout, dict[str, Tensor]]] = []
             loss = sum_of_losses([partial(self._loss_of_rows, part, own, logged) for own in rows], self)
@@ -264,18 +264,18 @@ class PolicyModule(SamplingModule):
 
     def _loss_of_rows(self, whole: Rollout, rows: Tensor, logged: list[tuple[Rollout, dict[str, Tensor]]]) -> Tensor:
         """Return what some rows add to the loss of a minibatch, and append the values to log."""
-        # Advantages of rows that are taken before the rewards are known would be unset.
-        self.finish_rollout()
-        part = whole.rows(rows)
-        loss, steps = self._loss(part, len(part) / len(whole))
+        part, loss, steps = self._loss(partial(whole.rows, rows), len(rows) / len(whole))
         logged.append((part, steps))
         return loss
 
-    def _loss(self, part: Rollout, share: float = 1.0) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss on a minibatch, or on a share of its rows, and values to log."""
+    def _loss(self, take: Callable[[], Rollout], share: float = 1.0) -> tuple[Rollout, Tensor, dict[str, Tensor]]:
+        """Return a minibatch, or a share of its rows, which ``take`` returns, with the loss on it and values to log."""
+        part = take()
         scores = self.generator.log_probs(part.batch, part.completions)
-        # The forward pass of the first step needs no rewards.
-        self.finish_rollout()
+        # The forward pass of the first step needs no rewards. They set the advantages.
+        if self._finish is not None:
+            self.finish_rollout()
+            part = take()
         old = scores.log_probs.detach() if part.old_log_probs is None else part.old_log_probs
         kl = None
         if part.reference_log_probs is not None:
@@ -312,7 +312,7 @@ class PolicyModule(SamplingModule):
         for name, tokens in {"entropy": scores.entropies, "kl": kl}.items():
             if tokens is not None:
                 steps[name] = _masked_mean(tokens.detach(), part.mask)
-        return loss, steps
+        return part, loss, steps
 
     def _compare_with_sampler(self, old: Tensor, part: Rollout) -> tuple[Tensor | None, dict[str, Tensor]]:
         """Return the weights that correct for the sampler of completions, and values to log."""
