@@ -155,7 +155,11 @@ def test_score_requests_of_gpt_5_2_are_those_of_the_package(run, monkeypatch):
         context = {name.capitalize(): value for name, value in pair.context} or None
         with pytest.raises(InterruptedError):
             scorer.evaluate(pair.reference, pair.candidate, context)
-    with crimson_server(PAIRS, lambda body, answer: gpt5(0)({**body, "temperature": 1}, answer)) as server:
+
+    def behave(body, answer):
+        return gpt5(0)({name: value for name, value in body.items() if name != "temperature"}, answer)
+
+    with crimson_server(PAIRS, behave) as server:
         run_all(run, [commands("A strong model")[0], commands("A strong model")[2]], server)
         sent = [request.body for request in server.requests]
     assert len(sent) == 5 * len(PAIRS)
