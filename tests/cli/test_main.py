@@ -85,7 +85,7 @@ def test_an_error_is_one_line_and_an_exit_code(run, monkeypatch, tmp_path, error
     def fail(*arguments):
         raise error
 
-    monkeypatch.setattr("rrg_rewards.data.tables.readers.read_table", fail)
+    monkeypatch.setattr("rrg_rewards.data.tables.readers.BatchedTable", fail)
     monkeypatch.setattr(main_module, "_drop_standard_output", lambda: None)
     result = run("label", "a.csv", "--text-column", "t", "--output", tmp_path / "out.csv", "--quiet")
     assert (result.code, result.out, result.err) == (code, "", message)
