@@ -333,6 +333,7 @@ def one_thread() -> Iterator[None]:
     of long tensors do not depend on the number of cores.
 
     Example:
+        >>> import torch
         >>> with one_thread():
         ...     torch.get_num_threads()
         1
