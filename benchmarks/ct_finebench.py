@@ -13,13 +13,11 @@ paper's 0.42 reports per second, which was measured with another method on anoth
 """
 
 import argparse
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from benchmark_data import REPORTS, read_reports
+from benchmark_data import REPORTS, read_reports, write_results
 from timing import machine, seconds
 from torchmetrics.functional.text import rouge_score
 
@@ -29,7 +27,6 @@ from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.questions.grading import compare_answers
 from rrg_rewards.version import __version__
 
-ROOT = Path(__file__).resolve().parent.parent
 PAPER = 0.42
 QUICK_PAIRS, QUICK_REPEATS = 60, 3
 
@@ -46,9 +43,6 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.repeats = QUICK_REPEATS
-    if arguments.output is None:
-        written = ROOT / "benchmarks" / "results" / "ct_finebench.json"
-        arguments.output = Path(os.devnull) if arguments.quick else written
     return arguments
 
 
@@ -130,7 +124,7 @@ def main() -> None:
     described = {"version": __version__, "machine": {**machine(), "cores_used": 1}}
     paper = {"paper_reports_per_second": PAPER, "cold_ratio_to_paper": to_paper}
     result = {**described, "figures": figures, **paper}
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_results(result, arguments, "ct_finebench")
 
 
 if __name__ == "__main__":

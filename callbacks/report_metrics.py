@@ -354,7 +354,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             if self.html_dir is not None:
                 path = self.html_dir / f"{prefix}_reports.html".replace("/", "_")
                 title = f"{prefix}: epoch {trainer.current_epoch}, step {trainer.global_step}"
-                # Of the copies that have scored, because a signature may tell where the reference labels came from.
+                # Signatures of the copies that have scored say where the labels of their references came from.
                 scored = self._loader(pl_module, seen[0]).metrics if seen else self.metrics
                 signatures = {name: metric.signature for name, metric in scored.items()}
                 self._page(prefix).write(path, title, scores, worst, signatures)

@@ -207,18 +207,15 @@ def _measured(
     with optional_pool(work, settings.workers, name="a metric") as pool:
         rows = reading.rows(with_text).turned(settings.lower_is_better)
         if made:
-            try:
+            with usage.noted(reading.log):
                 rows = replace(rows, scores={**rows.scores, **reading.scores(made, work, pool, counts)})
-            finally:
-                usage.note(reading.log)
             warn_of_failures(counts, reading.log)
         if not len(rows):
             raise ValueError(f"{reading.source}: has no rows")
         signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
         candidates = reading.columns.candidates
         result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log, pool=pool)
-    used = {name: own for name in made if (own := usage.to_dict(name))}
-    return TableAgreement(result, rows, all_errors(counts), used)
+    return TableAgreement(result, rows, all_errors(counts), usage.by_user())
 
 
 class _Work:
@@ -342,8 +339,7 @@ def _scored(
     """Return the scores of all pairs of a reader by metric, NaN if unscorable."""
     found: dict[str, list[Tensor]] = {name: [] for name in metrics}
     for part, scores in scored_parts(scorer, metrics, reader, pool):
-        context = {key: column[part.rows] for key, column in part.batch.context[part.name].items()}
-        metrics[part.name].note_scored(context, scores)
+        metrics[part.name].note_scored(part.context, scores)
         found[part.name].append(scores.value.double())
         counts[part.name].add(scores)
         progress(int(part.is_last), 0)

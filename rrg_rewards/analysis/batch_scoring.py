@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from rrg_rewards.analysis.outcomes import failures_counted
@@ -11,12 +10,12 @@ from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import Progress
-from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided, worker_count
+from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided, optional_pool
 
 ScoredBatches = Iterator[tuple[PairBatch, dict[str, Scores]]]
 
 Scorer = Callable[[Mapping[str, ReportMetric], Iterable[PairBatch], Progress, "bool | None"], ScoredBatches]
-"""Scores batches, such as :func:`score_batches` in this process."""
+"""Scores batches, such as :func:`score_batches`."""
 
 # Number of pairs that a worker scores in a call: few, so that all workers end at nearly the same time.
 _PART = 64
@@ -56,10 +55,14 @@ class BatchPart:
     rows: slice
 
     @property
+    def context(self) -> dict[str, Any]:
+        """Context columns of the metric."""
+        return {key: column[self.rows] for key, column in self.batch.context[self.name].items()}
+
+    @property
     def texts(self) -> Texts:
         """What a :class:`BatchScorer` needs."""
-        context = {key: column[self.rows] for key, column in self.batch.context[self.name].items()}
-        return self.batch.predictions[self.rows], self.batch.references[self.rows], {self.name: context}
+        return self.batch.predictions[self.rows], self.batch.references[self.rows], {self.name: self.context}
 
     @property
     def is_last(self) -> bool:
@@ -100,61 +103,33 @@ def _parts(batch: PairBatch, metrics: Mapping[str, ReportMetric], divides: bool)
 
 
 def score_batches(
-    metrics: Mapping[str, ReportMetric], batches: Iterable[PairBatch], progress: Progress, best: bool | None
-) -> ScoredBatches:
-    """Yield each batch with its scores by metric, in order.
-
-    Args:
-        metrics: The metrics by name.
-        batches: The report pairs.
-        progress: Receives the number of scored rows.
-        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
-    """
-    yield from _scored_batches(BatchScorer(metrics, best), metrics, batches, progress)
-
-
-def score_in_workers(
     metrics: Mapping[str, ReportMetric],
     batches: Iterable[PairBatch],
     progress: Progress,
     best: bool | None,
-    workers: int = 0,
+    workers: int = 1,
 ) -> ScoredBatches:
-    """Do the same as :func:`score_batches` in several processes. Batches, and so all numbers, are the same.
+    """Yield each batch with its scores by metric, in order. They do not depend on the number of workers.
 
     Args:
         metrics: The metrics by name.
         batches: The report pairs.
         progress: Receives the number of scored rows.
         best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
-        workers: Number of processes; 0 for one for each core.
+        workers: Number of processes; 1 for this process, and 0 for one for each core.
 
     Raises:
-        SettingError: If a metric has a model or a language model as judge.
+        SettingError: If a metric of several processes has a model or a language model as judge.
         ChildProcessError: If a process was killed.
     """
     scorer = BatchScorer(metrics, best)
-    with WorkerPool(scorer, workers, name="a metric") as pool:
-        yield from _scored_batches(scorer, metrics, batches, progress, pool)
-
-
-def _scored_batches(
-    scorer: BatchScorer,
-    metrics: Mapping[str, ReportMetric],
-    batches: Iterable[PairBatch],
-    progress: Progress,
-    pool: WorkerPool[Texts, dict[str, Scores]] | None = None,
-) -> ScoredBatches:
     found: dict[str, list[Scores]] = {name: [] for name in metrics}
     last = [*metrics][-1]
-    for part, scores in scored_parts(scorer, metrics, batches, pool):
-        progress(part.rows.stop - part.rows.start, 0)
-        found[part.name].append(scores)
-        if part.name == last and part.is_last:
-            yield part.batch, {name: one.joined(others) if others else one for name, (one, *others) in found.items()}
-            found = {name: [] for name in metrics}
-
-
-def local_scorer(workers: int) -> Scorer:
-    """Return the function that scores batches on this machine, in this process if the number of workers is 1."""
-    return score_batches if worker_count(workers) == 1 else partial(score_in_workers, workers=workers)
+    with optional_pool(scorer, workers, name="a metric") as pool:
+        for part, scores in scored_parts(scorer, metrics, batches, pool):
+            progress(part.rows.stop - part.rows.start, 0)
+            found[part.name].append(scores)
+            if part.name == last and part.is_last:
+                joined = {name: one.joined(others) if others else one for name, (one, *others) in found.items()}
+                yield part.batch, joined
+                found = {name: [] for name in metrics}

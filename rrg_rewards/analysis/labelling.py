@@ -15,7 +15,7 @@ from rrg_rewards.analysis.answers import Estimate
 from rrg_rewards.analysis.input_tables import PlaceholderCounts, note_delimiter, with_new_columns
 from rrg_rewards.analysis.judge_choice import choose_labeler
 from rrg_rewards.analysis.label_estimate import estimate_labels
-from rrg_rewards.analysis.outcomes import RunUsage
+from rrg_rewards.analysis.outcomes import RunUsage, by_kind
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.tables.table import Table, TableError
@@ -116,35 +116,6 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
     return LabelledTable(table=labelled, **vars(labelling.summary()))
 
 
-def estimate_label_table(
-    table: Table, settings: LabelSettings, log: RunLog | None = None
-) -> tuple[JudgeLabeler, Estimate] | None:
-    """Estimate the cost of :func:`label_table` with a language model; nothing is labelled or sent.
-
-    Args:
-        table: The table.
-        settings: The labeler and the column of the reports.
-        log: Receives notes. Default: Python warnings.
-
-    Returns:
-        The labeler, and the cost of its requests (:func:`~rrg_rewards.analysis.label_estimate.estimate_labels`);
-        ``None`` if the labeler asks no language model.
-
-    Raises:
-        SettingError: As :func:`label_table`.
-        TableError: As :func:`label_table`.
-
-    Example:
-        >>> table = Table({"report": ["Hiatal hernia.", "Normal chest."]})
-        >>> settings = LabelSettings(text_column="report", labeler="judge", judge="openai:my-model")
-        >>> estimate_label_table(table, settings)[1].requests
-        2
-    """
-    labelling = TableLabelling([table], settings, table.source, log or RunLog())
-    labelling.check()
-    return labelling.estimate()
-
-
 @dataclass
 class _Rows:
     """Rows whose reports are being labelled: the label cells of each row, and the number of reports without them."""
@@ -224,7 +195,20 @@ class TableLabelling:
             warnings.warn(message, PlaceholderWarning, stacklevel=3)
 
     def estimate(self) -> tuple[JudgeLabeler, Estimate] | None:
-        """Return what :func:`estimate_label_table` describes."""
+        """Estimate the cost of the labels of a language model, after :meth:`check`; nothing is labelled or sent.
+
+        Returns:
+            The labeler, and the cost of its requests (:func:`~rrg_rewards.analysis.label_estimate.estimate_labels`);
+            ``None`` if the labeler asks no language model.
+
+        Example:
+            >>> table = Table({"report": ["Hiatal hernia.", "Normal chest."]})
+            >>> settings = LabelSettings(text_column="report", labeler="judge", judge="openai:my-model")
+            >>> labelling = TableLabelling([table], settings, "reports", RunLog())
+            >>> labelling.check()
+            >>> labelling.estimate()[1].requests
+            2
+        """
         if not isinstance(self._labeler, JudgeLabeler):
             return None
         # No row is kept.
@@ -257,8 +241,7 @@ class TableLabelling:
         waiting: deque[_Rows] = deque()
         label = partial(label_reports, self._labeler)
         with ExitStack() as stack:
-            # Also after an error: the judge was asked.
-            stack.callback(self._usage.note, self._log)
+            stack.enter_context(self._usage.noted(self._log))
             progress = stack.enter_context(self._log.progress("labelling"))
             pool = stack.enter_context(optional_pool(label, self._settings.workers, LABELER_MODULES, "the labeler"))
             progress(0, self._reports)
@@ -323,11 +306,10 @@ class TableLabelling:
         failed, total = dict(sorted(self._failed.items())), self._failed.total()
         errors: tuple[str, ...] = ()
         if failed:
-            kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
             first = f"the first: {self._first_failure}"
             self._log.warn(
-                f"the judge failed on {total} of {self._reports} reports ({kinds}): their label cells are empty; "
-                f"{first}"
+                f"the judge failed on {total} of {self._reports} reports ({by_kind(failed)}): their label cells are "
+                f"empty; {first}"
             )
             if total == self._reports:
                 errors = (f"no report has labels, because the judge failed on all {total}; {first}",)

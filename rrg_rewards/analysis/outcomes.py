@@ -51,10 +51,9 @@ class PairCounts:
         Args:
             name: Name of the metric.
         """
-        if failed := {kind: count for kind, count in self.failed.items() if count}:
-            kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+        if failed := self.failed.total():
             return (
-                f"the judge of {name} failed on {self.failed.total()} of {self.pairs} report pairs ({kinds}); the "
+                f"the judge of {name} failed on {failed} of {self.pairs} report pairs ({by_kind(self.failed)}); the "
                 f"first: {self.first_failure}"
             )
         if self.pairs and not self.scored:
@@ -74,6 +73,16 @@ class PairCounts:
             f"{name}: no report pair has a score, because the judge failed on {failed} of {self.pairs}; the first: "
             f"{self.first_failure}"
         )
+
+
+def by_kind(failed: Mapping[Any, int]) -> str:
+    """Return the numbers of failures as text, without the kinds that did not occur.
+
+    Example:
+        >>> by_kind({"deadline": 2, "malformed": 0, "refused": 1})
+        'deadline 2, refused 1'
+    """
+    return ", ".join(f"{kind} {count}" for kind, count in failed.items() if count)
 
 
 def all_errors(counts: Mapping[str, PairCounts]) -> tuple[str, ...]:
@@ -103,6 +112,18 @@ class RunUsage:
         if not self._is_known:
             return {}
         return {role: asdict(usage) for role, usage in self._meters[name].usage().items()}
+
+    def by_user(self) -> dict[str, dict[str, Any]]:
+        """Return the usage of the users whose judges count it here."""
+        return {name: own for name in self._meters if (own := self.to_dict(name))}
+
+    @contextmanager
+    def noted(self, log: RunLog) -> Iterator[None]:
+        """Note the usage at the end of the block, also if it fails, because requests were sent."""
+        try:
+            yield
+        finally:
+            self.note(log)
 
     def note(self, log: RunLog) -> None:
         """Note the usage of each judge."""

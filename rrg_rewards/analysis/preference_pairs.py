@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rrg_rewards.analysis.metric_choice import reward_inputs
-from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, failures_counted
+from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, by_kind, failures_counted
 from rrg_rewards.analysis.settings import PreferenceSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.instructions import find_instructions
@@ -208,14 +208,11 @@ def make_preferences(
         if not isinstance(prompt, str | list) or not prompt:
             raise ValueError(f"{table.where(row)}, column {settings.prompt_column!r}: must be a prompt, got none")
     usage = RunUsage({reward.__name__: reward.judges()})
-    try:
+    with usage.noted(log):
         rewards, counts = _rewards(reward, table, completions, settings, log)
-    finally:
-        usage.note(log)
-    if failed := {kind: count for kind, count in counts.failed.items() if count}:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+    if failed := counts.failed.total():
         log.warn(
-            f"the judge failed on {sum(failed.values())} of {len(completions)} completions ({kinds}); the first: "
+            f"the judge failed on {failed} of {len(completions)} completions ({by_kind(counts.failed)}); the first: "
             f"{counts.first_failure}"
         )
     groups = _groups(table, prompts, settings)

@@ -184,6 +184,7 @@ def _ask(
         ValueError: If the judge fails on every item.
     """
     from rrg_rewards.analysis.answers import BatchedJudge
+    from rrg_rewards.analysis.outcomes import by_kind
     from rrg_rewards.judges.base import JudgeFailure
 
     judge = choose_reader(settings.judge)
@@ -191,7 +192,7 @@ def _ask(
         results = BatchedJudge(judge, settings.batch_size, progress).evaluate_now(task, items)
     failed = Counter(result.kind for result in results if isinstance(result, JudgeFailure))
     if failed:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+        kinds = by_kind(failed)
         if failed.total() == len(items):
             raise ValueError(f"{reports.source}: the judge failed on every report ({kinds}); nothing is written")
         log.warn(f"the judge failed on {failed.total()} of {len(items)} reports ({kinds}): they are left out")

@@ -5,6 +5,7 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.analysis.batch_scoring import Scorer, local_scorer, score_batches
+from rrg_rewards.analysis.batch_scoring import Scorer, score_batches
 from rrg_rewards.analysis.input_tables import with_new_columns
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
@@ -93,7 +94,7 @@ def score_table(
         keep_types = path is not None and table_format(path, None) == "parquet"
         pairs = PairReader(columns, tables, made, str(table), keep_types=keep_types)
         pairs.check(log)
-        scoring = TableScoring(pairs, settings, scorer=local_scorer(settings.workers), log=log)
+        scoring = TableScoring(pairs, settings, scorer=partial(score_batches, workers=settings.workers), log=log)
         scoring.run(path, overwrite=overwrite)
     return scoring.summary()
 
@@ -144,11 +145,8 @@ class TableScoring:
             format: Format of the table, if its ending does not say it.
             overwrite: Whether to replace a file that exists.
         """
-        try:
+        with self._usage.noted(self._log):
             self._run(output, format, overwrite)
-        finally:
-            # What a judge has cost is of interest also if the run fails.
-            self._usage.note(self._log)
 
     def _run(self, output: str | None, format_: str | None, overwrite: bool) -> None:
         with self._log.progress("scoring") as progress:

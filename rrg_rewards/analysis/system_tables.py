@@ -127,10 +127,8 @@ def compare_tables(
     by = _groups(studies, settings.by, log)
     counts: dict[str, PairCounts] = {}
     usage = RunUsage({name: metric.judges() for name, metric in made.items()})
-    try:
+    with usage.noted(log):
         scored = _scored_runs(studies, runs, made, columns, settings, counts, log)
-    finally:
-        usage.note(log)
     warn_of_failures(counts, log)
     with log.progress("comparing") as progress:
         result = compare_runs(
@@ -142,8 +140,7 @@ def compare_tables(
             seed=settings.seed,
             progress=progress,
         )
-    used = {name: own for name in made if (own := usage.to_dict(name))}
-    return TableComparison(result, studies, runs, scored, all_errors(counts), used)
+    return TableComparison(result, studies, runs, scored, all_errors(counts), usage.by_user())
 
 
 def _groups(studies: Table, by: Sequence[str], log: RunLog) -> dict[str, list[str | None]]:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -147,10 +148,10 @@ class _Engine:
 
     def scorer(self) -> "Scorer":
         """Return the function that scores batches; raise if Ray is not installed."""
-        from rrg_rewards.analysis.batch_scoring import local_scorer
+        from rrg_rewards.analysis.batch_scoring import score_batches
 
         if self.engine == "local":
-            return local_scorer(1 if self.workers is None else self.workers)
+            return partial(score_batches, workers=1 if self.workers is None else self.workers)
         require("ray", extra="ray")
         return self._score_on_ray
 
@@ -240,8 +241,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             return _show_estimates(pairs, metrics, outputs, terminal)
         rows = None if page.html is None else _page_rows(page.with_text, pairs.rows)
         keep = None if rows is None else _keeper(rows, columns.id_column)
-        counts_usage = engine.engine == "local"
-        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, counts_usage=counts_usage, log=terminal)
+        is_local = engine.engine == "local"
+        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, counts_usage=is_local, log=terminal)
         try:
             scoring.run(outputs.output, outputs.format, outputs.overwrite)
         finally:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrg_rewards.analysis.outcomes import by_kind
 from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.crimson import CrimsonScores
@@ -208,8 +209,7 @@ def _summary(metrics: Mapping[str, Mapping[str, Any]]) -> Sequence[Markup]:
 
 
 def _unscorable(entry: Mapping[str, Any]) -> str:
-    failed = {kind: count for kind, count in entry.get("failed", {}).items() if count}
-    kinds = ", ".join(f"{kind} {count}" for kind, count in failed.items())
+    kinds = by_kind(entry.get("failed", {}))
     return f"{entry['unscorable']} ({kinds})" if kinds else str(entry["unscorable"])
 
 

@@ -240,7 +240,7 @@ def _groups(
 def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding]) -> Iterator[tuple[int, int]]:
     """Yield the indices of the pairs whose concepts may be related, in order; most pairs of two reports are not."""
     related = concept_graph().related
-    # The concepts of open findings and of those with alternatives are not all that tells which findings are related.
+    # Open findings, and those with alternatives, can be related to others by more than their concepts.
     concepts = [None if finding.alternatives or finding.concept == OTHER else finding.concept for finding in theirs]
     for i, finding in enumerate(ours):
         if finding.alternatives or finding.concept == OTHER:

@@ -45,7 +45,7 @@ def _reason_against(module: Any) -> str | None:
     """Return why steps cannot be divided: gradients are computed within the forward pass, before the loss is scaled."""
     strategy = module.trainer.strategy
     if isinstance(strategy, DeepSpeedStrategy) or not isinstance(strategy, SingleDeviceStrategy | DDPStrategy):
-        return f"{type(strategy).__name__}"
+        return type(strategy).__name__
     if getattr(strategy.precision_plugin, "scaler", None) is not None:
         return "a gradient scaler (precision='16-mixed')"
     # Batch norms would see parts, and reentrant checkpoints, which are active in training mode only, fail.
