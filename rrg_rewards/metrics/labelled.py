@@ -130,8 +130,8 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         self.reference_labeler = reference_labeler
         # Where reference labels came from since the last reset: from the column (True), or from the labeler (False).
         self._given: set[bool] = set()
-        self._is_new_corpus = self._has_warned_of_labelers = False
-        # Number of processes with reference labels from the labeler, and of those with given ones; set by `sync`.
+        self._is_given = self._is_new_corpus = self._has_warned_of_labelers = False
+        # Number of batches with reference labels from the labeler, and of those with given ones.
         self.add_state("label_sources", torch.zeros(2, dtype=torch.long), dist_reduce_fx="sum")
         if isinstance(self.labeler, FallibleLabeler):
             self.add_state("num_failed", torch.zeros(len(FAILURE_KINDS), dtype=torch.long), dist_reduce_fx="sum")
@@ -182,9 +182,6 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
 
         A process without report pairs would otherwise name the labeler as the source of labels that were given.
         """
-        if not self._is_synced:
-            own = set() if self._is_new_corpus else self._given
-            self.label_sources = torch.tensor([False in own, True in own], device=self.device).long()
         super().sync(*args, **kwargs)
         if self._is_synced:
             self._given = {bool(given) for given in self.label_sources.nonzero().flatten()} or self._given
@@ -210,13 +207,14 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
 
     def note_scored(self, context: Collection[str], scores: Scores) -> None:
         """Note where the labels of the references came from, for the signature."""
-        if scores.scored.any() or any(pairs.any() for pairs in scores.failures.values()):
+        if _has_pairs(scores):
             self._add_given("target_labels" in context)
 
     def _add_given(self, given: bool) -> None:
         if self._is_new_corpus:
             self._given, self._is_new_corpus = set(), False
         self._given.add(given)
+        self._is_given = given
 
     def _note_given(self, given: bool) -> None:
         """Remember where the labels of references come from, and warn once if two labelers made those of a pair."""
@@ -257,6 +255,9 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         assert isinstance(scores, LabelledScores)
         rows = scores.scored
         self._add_counts(label_counts(scores.preds[rows], scores.target[rows], dim=0))
+        if _has_pairs(scores):
+            source = torch.tensor([not self._is_given, self._is_given], device=self.device)
+            self.label_sources = self.label_sources + source.long()
         if scores.failures:
             failed = torch.stack([pairs.sum() for pairs in scores.failures.values()])
             self.num_failed = self.num_failed + failed.to(self.device)
@@ -290,6 +291,11 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
                     f"target_labels[{row}] must be {width} values of 0 or 1, one for each of "
                     f"{', '.join(self.labeler.labels)}; got {list(labels)}"
                 )
+
+
+def _has_pairs(scores: Scores) -> bool:
+    """Whether any pair was scorable, also if a judge failed on it."""
+    return bool(scores.scored.any() or any(pairs.any() for pairs in scores.failures.values()))
 
 
 def _names_labeler(text: str, signature: str) -> bool:
