@@ -131,7 +131,7 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         # Where reference labels came from since the last reset: from the column (True), or from the labeler (False).
         self._given: set[bool] = set()
         self._is_given = self._is_new_corpus = self._has_warned_of_labelers = False
-        # Number of batches with reference labels from the labeler, and of those with given ones.
+        # Number of scorable pairs with reference labels from the labeler, and of those with given ones.
         self.add_state("label_sources", torch.zeros(2, dtype=torch.long), dist_reduce_fx="sum")
         if isinstance(self.labeler, FallibleLabeler):
             self.add_state("num_failed", torch.zeros(len(FAILURE_KINDS), dtype=torch.long), dist_reduce_fx="sum")
@@ -207,7 +207,7 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
 
     def note_scored(self, context: Collection[str], scores: Scores) -> None:
         """Note where the labels of the references came from, for the signature."""
-        if _has_pairs(scores):
+        if _num_scorable(scores):
             self._add_given("target_labels" in context)
 
     def _add_given(self, given: bool) -> None:
@@ -255,9 +255,8 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         assert isinstance(scores, LabelledScores)
         rows = scores.scored
         self._add_counts(label_counts(scores.preds[rows], scores.target[rows], dim=0))
-        if _has_pairs(scores):
-            source = torch.tensor([not self._is_given, self._is_given], device=self.device)
-            self.label_sources = self.label_sources + source.long()
+        source = torch.tensor([not self._is_given, self._is_given], device=self.device)
+        self.label_sources = self.label_sources + _num_scorable(scores) * source.long()
         if scores.failures:
             failed = torch.stack([pairs.sum() for pairs in scores.failures.values()])
             self.num_failed = self.num_failed + failed.to(self.device)
@@ -293,9 +292,9 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
                 )
 
 
-def _has_pairs(scores: Scores) -> bool:
-    """Whether any pair was scorable, also if a judge failed on it."""
-    return bool(scores.scored.any() or any(pairs.any() for pairs in scores.failures.values()))
+def _num_scorable(scores: Scores) -> int:
+    """Return the number of pairs with a score, or on which a judge failed."""
+    return int(scores.scored.sum()) + sum(int(pairs.sum()) for pairs in scores.failures.values())
 
 
 def _names_labeler(text: str, signature: str) -> bool:
