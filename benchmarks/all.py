@@ -1,6 +1,6 @@
 """Run the benchmarks of speed in turn and print one table of their ratios.
 
-    python benchmarks/all.py --quick                        # less than ten minutes on two idle cores
+    OMP_NUM_THREADS=1 python benchmarks/all.py --quick      # less than ten minutes on two idle cores
     python benchmarks/all.py --quick --mini runs/mini_ct_chat
     python benchmarks/all.py --quick --before v0.1.0        # the same for an earlier commit, beside the present state
     python benchmarks/all.py --quick --only rule_judge rule_labeler
@@ -39,6 +39,8 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
 # Longest time of one script in seconds, also with --quick.
 LIMIT, QUICK_LIMIT = 900, 240
+# Seconds in which a script may end by itself after its time.
+END_SECONDS = 10
 # Replaced in arguments by the folder of --mini.
 MINI = "{mini}"
 
@@ -223,14 +225,23 @@ def run_script(script: str, arguments: Sequence[str], tree: Path, output: Path, 
     try:
         written, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        # Also the processes that the script started.
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        end(process)
         return {"seconds": limit, "reason": f"stopped after {limit:g} seconds"}
     taken = {"seconds": round(time.perf_counter() - start, 1)}
     if process.returncode == 0 and output.is_file():
         return {**taken, "result": json.loads(output.read_text(encoding="utf-8"))}
     return {**taken, "reason": reason_of(written, errors, process.returncode)}
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """End a script and the processes that it started."""
+    # Scripts remove their temporary files and end processes of other groups when they are terminated.
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.communicate(timeout=END_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def reason_of(written: str, errors: str, code: int) -> str:

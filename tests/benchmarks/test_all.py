@@ -18,8 +18,19 @@ arguments.output.write_text(json.dumps(figures))
 """
 NO_DATA = "print('reports.csv: no such file; phantom reports are used'); print('rate 3')"
 NO_PACKAGE = "import a_package_that_is_not_installed"
-STARTS_A_PROCESS = """
-import subprocess, sys
+CLEANS_UP = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+folder = pathlib.Path(__file__).parent
+(folder / "begun").touch()
+try:
+    time.sleep(60)
+finally:
+    (folder / "removed").touch()
+"""
+HOLDS_ON = """
+import signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 subprocess.run([sys.executable, "-c", "import time; time.sleep(60)"])
 """
 
@@ -106,11 +117,21 @@ def test_rows_of_keep_what_one_of_two_packages_gave(script):
     assert row["not_run"] == {"before": "unknown option --quick"}
 
 
-def test_run_script_ends_the_processes_of_a_script_that_takes_too_long(script, run_all, monkeypatch, tmp_path):
+def test_run_script_lets_a_script_that_takes_too_long_remove_its_files(script, monkeypatch, tmp_path):
     monkeypatch.setitem(script["main"].__globals__, "FOLDER", tmp_path)
-    (tmp_path / "slow.py").write_text(STARTS_A_PROCESS)
+    (tmp_path / "slow.py").write_text(CLEANS_UP)
     found = script["run_script"]("slow", (), tmp_path, tmp_path / "slow.json", 1.5)
     assert found == {"seconds": 1.5, "reason": "stopped after 1.5 seconds"}
+    assert (tmp_path / "begun").exists() == (tmp_path / "removed").exists()
+
+
+def test_run_script_ends_a_script_that_does_not_end_by_itself(script, monkeypatch, tmp_path):
+    variables = script["main"].__globals__
+    monkeypatch.setitem(variables, "FOLDER", tmp_path)
+    monkeypatch.setitem(variables, "END_SECONDS", 0.5)
+    (tmp_path / "slow.py").write_text(HOLDS_ON)
+    found = script["run_script"]("slow", (), tmp_path, tmp_path / "slow.json", 1.5)
+    assert found["reason"] == "stopped after 1.5 seconds"
 
 
 def test_benchmarks_are_scripts_of_the_folder_with_ratios(script):
