@@ -125,7 +125,7 @@ def may_be_same(first: Finding, second: Finding) -> bool:
 
     Example:
         >>> from rrg_rewards.findings import extract_findings
-        >>> texts = ("The portal vein is widened.", "Widening of the portal vein.", "Stenosis of the celiac artery.")
+        >>> texts = ("The portal vein is widened.", "Widening of the portal vein.", "Thinning of the carotid wall.")
         >>> first, second, third = (extract_findings(text, open_findings=True)[0] for text in texts)
         >>> may_be_same(first, second), may_be_same(first, third)
         (True, False)

@@ -125,7 +125,6 @@ ELSEWHERE = [
     ("The sulci and cisterns are widened.", "brain_atrophy"),
     ("The midline structures are shifted to the left.", "midline_shift"),
     ("Mucosal thickening of the maxillary sinus.", "sinusitis"),
-    ("Periportal oedema.", ""),
 ]
 
 
@@ -250,6 +249,18 @@ def test_a_denied_wording_of_the_chest_is_no_finding(concept):
     read = {sentence: concepts(sentence) for sentence in denied}
     assert denied
     assert {sentence: found for sentence, found in read.items() if found} == {}
+
+
+# Names and synonyms of further findings, which reports name by one word or phrase.
+VOCABULARY = yaml.safe_load(Path(__file__).with_name("vocabulary_wordings.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("concept", VOCABULARY)
+def test_each_name_of_a_vocabulary_is_its_concept(concept):
+    read = {name: concepts(f"{name}.") for name in VOCABULARY[concept]}
+    assert {name: found for name, found in read.items() if found != [concept]} == {}
+    denied = [denial.format(_denied(name)) for name in VOCABULARY[concept] for denial in LUNG_DENIALS]
+    assert {sentence: found for sentence in denied if (found := concepts(sentence))} == {}
 
 
 def test_normal_sentences_on_the_chest_state_no_finding():

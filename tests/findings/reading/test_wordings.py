@@ -91,7 +91,7 @@ def test_composed_concept_all_wordings_name_one_concept(wordings: list[str], org
     [
         # the size of a lesion is none of its organ
         ("Large abscess in the pancreas.", "other_finding"),
-        ("Small calcifications of the pancreas.", "other_finding"),
+        ("Small calcifications of the uterus.", "other_finding"),
         # the organ as a whole, and a part of it
         ("The liver has a low density.", "hepatic_steatosis"),
         ("There are areas of low density in the liver.", "hepatic_low_density"),
