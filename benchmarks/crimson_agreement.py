@@ -29,7 +29,8 @@ from benchmark_data import need
 from torchmetrics.functional.text import bleu_score, chrf_score
 
 from rrg_rewards.functional import crimson_score, crimson_statistics
-from rrg_rewards.judges import ReportPair, RuleJudge
+from rrg_rewards.judges import JudgeFailure, ReportPair, RuleJudge
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.version import __version__
 
@@ -54,6 +55,11 @@ JUDGE, LABELER = RuleJudge(), RuleLabeler("chexbert")
 def evaluate(reference: str, candidate: str, context: dict[str, str]) -> Any:
     """Evaluate a pair with the rule judge."""
     return JUDGE.evaluation(ReportPair(reference, candidate, tuple(context.items())))
+
+
+def unread_references(pairs: Sequence[ReportPair]) -> int:
+    """Count the pairs that CRIMSON by rules does not score, because it could not read the reference."""
+    return sum(isinstance(result, JudgeFailure) for result in JUDGE.evaluate_now(CrimsonTask(), pairs))
 
 
 def label_f1(reference: str, candidate: str, _: dict[str, str]) -> float:
@@ -160,6 +166,12 @@ def main() -> None:
         row = preferences[name]
         right = f"{passed['radjudge'][name]:14d}   {passed['clinical_cases'][name]:21d}"
         print(f"{name:34s} {right}   {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f})")
+    unread = {
+        "radpref": unread_references([ReportPair(case.reference, text) for case in pairs for text in case.candidates]),
+        "iu_xray": unread_references([ReportPair(row["reference"], row[SYSTEMS[0]]) for row in rows]),
+    }
+    # The figures are of all pairs, as if the unread words were not there.
+    print(f"\nPairs with an unread reference: {unread['radpref']} of RadPref, {unread['iu_xray']} of IU X-Ray")
     print(f"\nIU X-Ray, {systems[SYSTEMS[0]]['abnormal_references']} of {len(rows)} references abnormal")
     columns = ("rouge_l_abnormal", "crimson_abnormal", "weight_found", "weight_invented", "better_than_normal")
     print(" " * 22, *(f"{column:>18s}" for column in (*columns, "crimson_normal")))
@@ -171,6 +183,7 @@ def main() -> None:
         **{name: {"cases": len(cases), "passed": passed[name]} for name, cases in rankings.items()},
         "radpref": {"pairs": len(pairs), "kendall_tau": preferences},
         "iu_xray": systems,
+        "unread_references": unread,
     }
     arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 

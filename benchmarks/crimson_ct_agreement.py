@@ -10,7 +10,9 @@ and either its two reports (``reference``, ``candidate``) or a ``row`` of the ta
 
 The script prints, for each set:
 
-- Kendall's tau between each metric and the CRIMSON score of the annotation, with a bootstrap 95 % interval over pairs;
+- Kendall's tau between each metric and the CRIMSON score of the annotation, with a bootstrap 95 % interval over pairs,
+  and the number of pairs that CRIMSON by rules does not score because it could not read the reference; tau is over all
+  pairs, as if the unread words were not there;
 - how many annotated findings the rules read (recall), and how many of the findings that the rules read are annotated
   (precision). A finding counts once: findings are paired one to one where the words of a finding lie in a quote;
 - of the paired findings, how many have the annotated side, size (within 1 mm) and significance.
@@ -35,7 +37,8 @@ from rrg_rewards.findings import Finding, abnormal_findings, extract_findings
 from rrg_rewards.findings.comparing.significance import clinical_significance
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
-from rrg_rewards.judges import ReportPair, RuleJudge
+from rrg_rewards.judges import JudgeFailure, ReportPair, RuleJudge
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.version import __version__
 
@@ -143,6 +146,12 @@ def scores(pairs: Sequence[Pair]) -> dict[str, list[float]]:
     }
 
 
+def unscorable(pairs: Sequence[Pair]) -> int:
+    """Count the pairs whose references the rules cannot read."""
+    items = [ReportPair(*(pair.reports[name] for name in REPORTS)) for pair in pairs]
+    return sum(isinstance(result, JudgeFailure) for result in RuleJudge().evaluate_now(CrimsonTask(), items))
+
+
 def paired(report: str, annotated: Sequence[dict[str, Any]], found: Sequence[Finding]) -> list[tuple[int, int]]:
     """Pair annotated findings and found ones one to one, so that most are paired."""
     if not annotated or not found:
@@ -235,7 +244,8 @@ def main() -> None:
         taus = {
             metric: agreement_with_interval(np.array(values), target, draws) for metric, values in scores(pairs).items()
         }
-        print(f"\n{name}: {len(pairs)} pairs{'':20s} tau (95 %)")
+        unread = unscorable(pairs)
+        print(f"\n{name}: {len(pairs)} pairs, {unread} with an unread reference{'':20s} tau (95 %)")
         for metric, row in taus.items():
             print(f"  {metric:36s} {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f})")
         read: dict[str, Any] = {}
@@ -248,7 +258,7 @@ def main() -> None:
             )
             print(f"  {report}: {shares}")
             print("".join(f"    {line}\n" for line in lines), end="")
-        result["sets"][name] = {"pairs": len(pairs), "kendall_tau": taus, "findings": read}
+        result["sets"][name] = {"pairs": len(pairs), "unread_references": unread, "kendall_tau": taus, "findings": read}
     arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 

@@ -70,12 +70,12 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
 
 
 def _parts_grid(title: str, parts: Mapping[str, float | None]) -> Grid:
-    """Return a table of the parts of a score, without zeros."""
+    """Return a table of the parts of a score, without zeros except those of the unread words."""
     grid = Grid(title=title, title_justify="left")
     grid.add_column("part")
     grid.add_column("value", justify="right")
     for part, value in parts.items():
-        if value:
+        if value or (value is not None and part.startswith("unread_")):
             grid.add_row(part.replace("_", " "), _short(value))
     return grid
 

@@ -9,8 +9,12 @@ from rrg_rewards.findings.editing.paraphrase import paraphrase_report as paraphr
 from rrg_rewards.findings.editing.rewrite_rules import Rewording as Rewording
 from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport as RewrittenReport
 from rrg_rewards.findings.editing.wrong_details import corrupt_report as corrupt_report
+from rrg_rewards.findings.reading.coverage import Coverage as Coverage
+from rrg_rewards.findings.reading.coverage import Reading as Reading
+from rrg_rewards.findings.reading.coverage import UnreadSpan as UnreadSpan
 from rrg_rewards.findings.reading.engine import extract_findings as extract_findings
 from rrg_rewards.findings.reading.engine import get_engine as get_engine
+from rrg_rewards.findings.reading.engine import read_findings as read_findings
 from rrg_rewards.findings.reading.finding import Attributes as Attributes
 from rrg_rewards.findings.reading.finding import Finding as Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings as abnormal_findings

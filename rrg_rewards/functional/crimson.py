@@ -5,12 +5,15 @@ Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, 2026.
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from rrg_rewards.schemas.errors import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, UNKNOWN_WEIGHT
+
+if TYPE_CHECKING:
+    from rrg_rewards.findings.reading.coverage import Coverage
 
 CrimsonChecks = Literal["strict", "published"]
 """``"strict"``: an evaluation must be consistent. ``"published"``: whatever the code of CRIMSON's authors scores is
@@ -69,6 +72,8 @@ class CrimsonEvaluation:
         false_findings: Ids of candidate findings without a match.
         missing_findings: Ids of reference findings without a match.
         attribute_errors: Errors in the attributes of matched findings.
+        coverage: How much of the reference and of the candidate the judge has read, if it knows. It is not compared,
+            and no part of the published form.
 
     Example:
         >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
@@ -83,6 +88,7 @@ class CrimsonEvaluation:
     false_findings: tuple[str, ...] = ()
     missing_findings: tuple[str, ...] = ()
     attribute_errors: tuple[CrimsonAttributeError, ...] = ()
+    coverage: "tuple[Coverage, Coverage] | None" = field(default=None, compare=False, repr=False)
 
     @classmethod
     def from_dict(cls, evaluation: Mapping[str, Any], checks: CrimsonChecks = "strict") -> "CrimsonEvaluation":

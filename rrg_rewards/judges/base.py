@@ -8,9 +8,9 @@ from typing import Any, Generic, Literal, TypeVar
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.processes import run_coroutine
 
-FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent"]
-"""Kind of failure: out of time, server unreachable, request refused, answer not valid JSON, or answer that contradicts
-itself or the reports."""
+FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent", "unread"]
+"""Kind of failure: out of time, server unreachable, request refused, answer not valid JSON, answer that contradicts
+itself or the reports, or reference that the rules cannot read."""
 
 Message = dict[str, str]
 """One message of a conversation: ``role`` and ``content``."""
@@ -158,6 +158,9 @@ class Judge(Backend, ABC):
 
     is_immediate = False
     """Whether :meth:`evaluate` never waits, so that asynchronous calls have no benefit."""
+
+    gives_coverage = False
+    """Whether results say how much of both reports the judge has read, in the attribute ``coverage``."""
 
     has_independent_rows = False
     """Whether an item is evaluated in the same way whatever other items are evaluated with it."""

@@ -1,25 +1,51 @@
 """Evaluate report pairs for CRIMSON with the finding engine, without a model."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast, get_args
 
-from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
+from rrg_rewards.findings import Coverage, Finding, FindingComparison, compare_findings, get_engine
 from rrg_rewards.findings.knowledge.load import knowledge_digest
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, ReportPair, Result
 from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
+from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
 _TASK = "crimson"
+
+UnreadReferences = Literal["unscorable", "normal"]
+"""What becomes of a reference that has unread words and no abnormal finding: its pair has no score, or it is normal."""
+
+
+@dataclass(frozen=True)
+class UnreadReference(JudgeFailure):
+    """The failure of a pair whose reference has unread words and no abnormal finding.
+
+    Args:
+        kind: ``unread``.
+        reason: The number of unread words.
+        coverage: How much of the reference and of the candidate was read.
+    """
+
+    coverage: tuple[Coverage, Coverage] = field(repr=False)
 
 
 class RuleJudge(Judge):
     """Judge that extracts, matches and weighs the findings of both reports by rules.
 
     It is deterministic and local, and one core is fast enough for a reward. It recognises the findings of its lexicon,
-    and abnormal statements that name none of them. ``docs/crimson.md`` reports the agreement with radiologists.
+    and abnormal statements that name none of them. Words that it could not read (see
+    :func:`rrg_rewards.findings.read_findings`) are no findings, and are counted. ``docs/crimson.md`` reports the
+    agreement with radiologists.
+
+    Args:
+        unread: What becomes of a pair whose reference has unread words and no abnormal finding: ``"unscorable"``,
+            because the unread words may be abnormal, or ``"normal"``, as if they were not there.
+
+    Raises:
+        ValueError: If ``unread`` is neither.
 
     Example:
         >>> from rrg_rewards.judges import ReportPair, RuleJudge
@@ -30,32 +56,50 @@ class RuleJudge(Judge):
 
     is_immediate = True
     has_independent_rows = True
+    gives_coverage = True
+
+    def __init__(self, unread: UnreadReferences = "unscorable") -> None:
+        if unread not in get_args(UnreadReferences):
+            raise ValueError(unknown_name_message("value of unread", str(unread), get_args(UnreadReferences)))
+        self.unread = unread
 
     def arguments(self) -> dict[str, Any]:
-        """Keyword arguments that rebuild this judge: none."""
-        return {}
+        """Keyword arguments that rebuild this judge."""
+        return {"unread": self.unread}
 
     @property
     def signature(self) -> str:
-        """Digests of the lexicon and of the rules, and the version."""
-        return format_signature("rules", lexicon=get_engine("chest").lexicon.digest, knowledge=knowledge_digest())
+        """Digests of the lexicon and of the rules, the treatment of unread references, and the version."""
+        digests = {"lexicon": get_engine("chest").lexicon.digest, "knowledge": knowledge_digest()}
+        return format_signature("rules", **digests, unread=self.unread)
 
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """Evaluate report pairs; see :meth:`evaluate_now`."""
         return self.evaluate_now(task, items)
 
     def evaluate_now(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
-        """Evaluate report pairs. No pair fails.
+        """Evaluate report pairs. Only a pair whose reference is unread fails; see the argument ``unread``.
 
         Raises:
             ValueError: For a task other than CRIMSON's.
         """
         if task.name != _TASK:
             raise ValueError(f"RuleJudge has rules for the task {_TASK!r} only, got {task.name!r}; use another judge")
-        return [cast(Result, self.evaluation(cast(ReportPair, item))) for item in items]
+        return [cast("Result | JudgeFailure", self._result(cast(ReportPair, item))) for item in items]
+
+    def _result(self, pair: ReportPair) -> CrimsonEvaluation | UnreadReference:
+        """Return the evaluation of a pair, or the failure if its reference is unread."""
+        evaluation = self.evaluation(pair)
+        if self.unread == "normal" or evaluation.reference_findings or evaluation.coverage is None:
+            return evaluation
+        reference = evaluation.coverage[0]
+        if not reference.num_unread:
+            return evaluation
+        reason = f"{reference.num_unread} of {reference.num_words} words of the reference; it has no other finding"
+        return UnreadReference("unread", reason, evaluation.coverage)
 
     def evaluation(self, pair: ReportPair) -> CrimsonEvaluation:
-        """Return CRIMSON's evaluation of one report pair.
+        """Return CRIMSON's evaluation of one report pair, also if its reference is unread.
 
         Braces or code fences in a candidate may contain a prepared answer for a judge. Such a candidate is evaluated
         with and without their content, and the evaluation with the lower score is returned.
@@ -69,7 +113,8 @@ class RuleJudge(Judge):
         evaluations[1:] = [_without_predicted_spans(evaluation) for evaluation in evaluations[1:]]
         if len(evaluations) == 1:
             return evaluations[0]
-        return min(evaluations, key=lambda evaluation: crimson_score(evaluation).item())
+        lowest = min(evaluations, key=lambda evaluation: crimson_score(evaluation).item())
+        return replace(lowest, coverage=evaluations[0].coverage)
 
 
 def _without_predicted_spans(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
@@ -128,7 +173,13 @@ def _evaluation(comparison: FindingComparison) -> CrimsonEvaluation:
         false_findings=tuple([id_ for i in comparison.false for id_ in predicted.ids[i]]),
         missing_findings=tuple([id_ for i in comparison.missing for id_ in reference.ids[i]]),
         attribute_errors=tuple(errors),
+        coverage=_coverage(comparison),
     )
+
+
+def _coverage(comparison: FindingComparison) -> tuple[Coverage, Coverage] | None:
+    ours, theirs = comparison.reference_coverage, comparison.candidate_coverage
+    return None if ours is None or theirs is None else (ours, theirs)
 
 
 class _Listing:

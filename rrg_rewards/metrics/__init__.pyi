@@ -31,3 +31,4 @@ from rrg_rewards.metrics.registry import available_metrics as available_metrics
 from rrg_rewards.metrics.registry import make_metric as make_metric
 from rrg_rewards.metrics.rexrank import ReXrankBLEU as ReXrankBLEU
 from rrg_rewards.metrics.scores import Scores as Scores
+from rrg_rewards.metrics.unread import UnreadWarning as UnreadWarning

@@ -20,6 +20,7 @@ from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
+from rrg_rewards.metrics.unread import UNREAD_DETAILS, PairCoverage, unread_shares, unread_words, warn_if_mostly_unread
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.signature import format_signature
@@ -67,7 +68,10 @@ class CrimsonScores(JudgedScores):
         details: Weighted and unweighted counts by name, each ``(N,)``; see :meth:`CRIMSON.score`.
         results: Evaluation or failure of each pair; ``None`` if it was not judged. With several runs, a
             :class:`CrimsonRuns` instead of an evaluation.
+        gives_coverage: Whether the judge says how much of both reports it has read.
     """
+
+    gives_coverage: bool = False
 
     @property
     def evaluations(self) -> tuple[CrimsonEvaluation | None, ...]:
@@ -75,13 +79,23 @@ class CrimsonScores(JudgedScores):
         return tuple(_first_evaluation(result) for result in self.results)
 
     @property
+    def coverages(self) -> tuple[PairCoverage | None, ...]:
+        """How much of the reference and of the candidate of each pair the judge has read; ``None`` if not known."""
+        return tuple(_coverage(result) for result in self.results)
+
+    @property
     def explanations(self) -> dict[str, list[str]]:
-        """Columns ``missed``, ``invented`` and ``misdescribed`` of findings, and the judge's ``failure``."""
+        """Columns of texts for each pair.
+
+        ``missed``, ``invented`` and ``misdescribed``: findings. ``unread``, only of a judge that gives it: words of
+        both reports that it has not read. ``failure``: kind and reason of the judge's failure.
+        """
         evaluations = [evaluation or CrimsonEvaluation() for evaluation in self.evaluations]
         return {
             "missed": [_in_words(one.reference_findings, one.missing_findings) for one in evaluations],
             "invented": [_in_words(one.predicted_findings, one.false_findings) for one in evaluations],
             "misdescribed": [_misdescribed(one) for one in evaluations],
+            **({"unread": [unread_words(one) for one in self.coverages]} if self.gives_coverage else {}),
             **super().explanations,
         }
 
@@ -89,6 +103,10 @@ class CrimsonScores(JudgedScores):
 def _first_evaluation(result: Any) -> CrimsonEvaluation | None:
     results = result.results if isinstance(result, CrimsonRuns) else (result,)
     return next((one for one in results if isinstance(one, CrimsonEvaluation)), None)
+
+
+def _coverage(result: Any) -> PairCoverage | None:
+    return getattr(_first_evaluation(result) or result, "coverage", None)
 
 
 def _in_words(findings: Sequence[CrimsonFinding], chosen: Sequence[str]) -> str:
@@ -178,6 +196,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         task: CrimsonTask
     weights: Tensor
     counts: Tensor
+    unread_sums: Tensor
     run_sums: Tensor
 
     def __init__(
@@ -198,6 +217,11 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         counted = torch.long if runs == 1 else torch.float64
         self.add_state("weights", torch.zeros(len(_WEIGHTS), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("counts", torch.zeros(len(_COUNTS), dtype=counted), dist_reduce_fx="sum")
+        if self.judge.gives_coverage:
+            # Sums of the shares of unread words of references and candidates, and number of pairs.
+            self.add_state(
+                "unread_sums", torch.zeros(len(UNREAD_DETAILS) + 1, dtype=torch.float64), dist_reduce_fx="sum"
+            )
         if runs > 1:
             # Sum of the spreads and number of pairs that have one, number of failed runs.
             self.add_state("run_sums", torch.zeros(3, dtype=torch.float64), dist_reduce_fx="sum")
@@ -227,8 +251,10 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             ``false_findings``, ``missing_findings`` and ``attribute_errors``; the numbers of attribute errors by
             type (``location_errors`` and so on), where an error of several types counts for each type; and the sums
             over false findings, missing findings and attribute errors: ``errors`` of the numbers, ``weighted_errors``
-            of the weights. With several runs also ``spread``, the standard deviation of the scores of the runs, and
-            ``failed_runs``. ``evaluations``: the evaluations of the judge.
+            of the weights. With the rule-based judge also ``unread_reference`` and ``unread_candidate``, the shares of
+            the words of both reports that it has not read (:func:`rrg_rewards.findings.read_findings`), also of a pair
+            that is unscorable for this reason. With several runs also ``spread``, the standard deviation of the scores
+            of the runs, and ``failed_runs``. ``evaluations``: the evaluations of the judge.
 
         Raises:
             TypeError: If a report is not a text, or a context value is neither a text nor a number, naming argument and
@@ -268,7 +294,11 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         scored = self._score_results(single)
         if self.runs > 1:
             scored = _mean_of_runs(scored, self.runs)
-        return CrimsonScores(scored.value, scored.details, results=tuple(results))
+        details = scored.details
+        if self.judge.gives_coverage:
+            details = {**details, **unread_shares([_coverage(result) for result in results])}
+        gives_coverage = self.judge.gives_coverage
+        return CrimsonScores(scored.value, details, results=tuple(results), gives_coverage=gives_coverage)
 
     def _score_results(self, results: Sequence[CrimsonEvaluation | JudgeFailure]) -> Scores:
         judged = torch.tensor([not isinstance(result, JudgeFailure) for result in results], dtype=torch.bool)
@@ -279,10 +309,20 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         details = dict(zip((*_WEIGHTS, *_COUNTS), (*weights, *numbers), strict=True))
         return Scores(crimson_score_from_statistics(*statistics[:3]), details).expand(judged)
 
+    def _expand(self, scores: Scores, rows: Tensor) -> Scores:
+        expanded = super()._expand(scores, rows)
+        if self.judge.gives_coverage and isinstance(expanded, CrimsonScores):
+            warn_if_mostly_unread(self.name, expanded.coverages)
+        return expanded
+
     def _accumulate(self, scores: Scores) -> None:
         super()._accumulate(scores)
         self.weights = self.weights + score_sums(scores, _WEIGHTS).to(self.device)
         self.counts = self.counts + score_sums(scores, _COUNTS).to(self.device, self.counts.dtype)
+        if self.judge.gives_coverage:
+            shares = torch.stack([scores.details[name] for name in UNREAD_DETAILS])
+            num_pairs = (~shares[0].isnan()).sum()
+            self.unread_sums = self.unread_sums + torch.cat([shares.nansum(1), num_pairs[None]]).to(self.unread_sums)
         if self.runs > 1:
             spread, failed = (scores.details[name] for name in _RUNS)
             all_failed = sum(int(failures.sum()) for failures in scores.failures.values())
@@ -311,10 +351,14 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
 
         Returns:
             float64 scalars by the names of the details of :meth:`score`; NaN if no pair is scored. With several runs
-            also ``spread``, its mean over the pairs with at least two runs that did not fail.
+            also ``spread``, its mean over the pairs with at least two runs that did not fail. With the rule-based judge
+            also ``unread_reference`` and ``unread_candidate``, the means over all pairs that have both reports.
         """
         totals = self.error_counts()
         means = {name: totals[name].double() / totals["scored"] for name in (*_WEIGHTS, *_COUNTS)}
+        if self.judge.gives_coverage:
+            with self._synced():
+                means.update(zip(UNREAD_DETAILS, self.unread_sums[:-1] / self.unread_sums[-1], strict=True))
         if self.runs == 1:
             return means
         with self._synced():

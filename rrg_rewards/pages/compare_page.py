@@ -10,7 +10,7 @@ from rrg_rewards.analysis.system_tables import TableComparison
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
-from rrg_rewards.pages.highlights import highlights
+from rrg_rewards.pages.highlights import highlights, unread_highlights
 from rrg_rewards.pages.markup import Markup, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.score_page import one_text
@@ -107,9 +107,12 @@ def compared_findings(
         if not isinstance(one, CrimsonScores):
             return None
         found = found or [[] for _ in one.evaluations]
-        for row, evaluation in enumerate(one.evaluations):
+        for row, (evaluation, coverage) in enumerate(zip(one.evaluations, one.coverages, strict=True)):
             pair = (None, None) if references is None else (references[row], texts[system][row])
-            of_pair = [] if evaluation is None else highlights(evaluation, *pair)
+            of_pair = unread_highlights(coverage, *pair) if evaluation is None else highlights(evaluation, *pair)
+            if number == 1:
+                # The words of the reference that were not read are the same for all systems.
+                found[row] += [[0, *rest] for pane, *rest in of_pair if not pane and rest[1] == "unread"]
             for pane, id_, status, level, partners, text, note, places in of_pair:
                 if pane == 1 or status == "missed":
                     places = places if pane == 1 else []

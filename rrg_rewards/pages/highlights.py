@@ -4,10 +4,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from rrg_rewards.findings.reading.coverage import Coverage
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.tasks.grounding import content_words
 
-Status = Literal["matched", "misdescribed", "missed", "invented"]
+Status = Literal["unread", "matched", "misdescribed", "missed", "invented"]
 
 _SENTENCE = re.compile(r"[^.;!?\n]+")
 # Share of the words of a finding that a sentence must contain.
@@ -40,7 +41,7 @@ def locate(report: str, finding: str) -> tuple[int, int] | None:
 
 
 def highlights(evaluation: CrimsonEvaluation, reference: str | None, candidate: str | None) -> list[list[Any]]:
-    """Return the findings of both reports for the view of a report.
+    """Return the findings and the unread words of both reports for the view of a report.
 
     Args:
         evaluation: A judge's comparison of the reports.
@@ -49,7 +50,8 @@ def highlights(evaluation: CrimsonEvaluation, reference: str | None, candidate: 
 
     Returns:
         For each finding: pane (0 reference, 1 candidate), id, status, significance, ids of the findings that it is
-        matched with, text, note, and places in UTF-16 units, as scripts count.
+        matched with, text, note, and places in UTF-16 units, as scripts count. Then the same of unread words, as
+        :func:`unread_highlights` returns them.
 
     Example:
         >>> from rrg_rewards.judges import ReportPair, RuleJudge
@@ -75,6 +77,32 @@ def highlights(evaluation: CrimsonEvaluation, reference: str | None, candidate: 
             places = [] if report is None else _places(report, finding)
             level = finding.clinical_significance
             found.append([pane, finding.id, status, level, ", ".join(partners), shown, note, places])
+    return found + unread_highlights(evaluation.coverage, reference, candidate)
+
+
+def unread_highlights(
+    coverage: tuple[Coverage, Coverage] | None, reference: str | None, candidate: str | None
+) -> list[list[Any]]:
+    """Return the words of both reports that were not read, in the form of :func:`highlights`.
+
+    Args:
+        coverage: How much of both reports was read; ``None`` if it is not known.
+        reference: Text of the reference; ``None`` to leave out its words.
+        candidate: Text of the candidate; ``None`` as above.
+
+    Example:
+        >>> from rrg_rewards.findings import read_findings
+        >>> texts = ("Coarctation.", "Normal aorta.")
+        >>> unread_highlights(tuple(read_findings(text).coverage for text in texts), *texts)
+        [[0, 'U1', 'unread', '', '', 'Coarctation', '', [[0, 11]]]]
+    """
+    found: list[list[Any]] = []
+    for pane, (one, report) in enumerate(zip(coverage or (), (reference, candidate), strict=False)):
+        if report is None:
+            continue
+        for start, end, text in one.unread:
+            place = [_units(report[:start]), _units(report[:end])]
+            found.append([pane, f"U{len(found) + 1}", "unread", "", "", text, "", [place]])
     return found
 
 

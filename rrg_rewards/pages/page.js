@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const PAGE_SIZES = [50, 200, 1000];
-  const STATUSES = ["matched", "misdescribed", "missed", "invented"];
+  const STATUSES = ["unread", "matched", "misdescribed", "missed", "invented"];
   const byId = (id) => document.getElementById(id);
   const data = JSON.parse(byId("data").textContent);
 
@@ -215,7 +215,8 @@
         make("span", { class: "note" }, `${position} (arrow keys; Escape returns)`)),
       heading,
       findings && data.panes.length
-        ? make("p", { class: "note" }, "Findings: ", ...STATUSES.flatMap((name) => [make("span", { class: `tag ${name}` }, name), " "]))
+        ? make("p", { class: "note" }, "Findings: ", ...STATUSES.filter((name) => name !== "unread"
+          || findings.some((finding) => finding[2] === name)).flatMap((name) => [make("span", { class: `tag ${name}` }, name), " "]))
         : null,
       make("div", { class: "panes" }, ...panes),
       findings ? findingTable(findings) : null,

@@ -14,7 +14,7 @@ from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
-from rrg_rewards.pages.highlights import highlights
+from rrg_rewards.pages.highlights import highlights, unread_highlights
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, row_step, sample_note
 
@@ -125,26 +125,29 @@ class ScoreRows:
         batches = next((parts for parts in self._scores.values() if isinstance(parts[0], CrimsonScores)), None)
         if batches is None:
             return None
-        evaluations = [
-            evaluation for one in batches if isinstance(one, CrimsonScores) for evaluation in one.evaluations
-        ]
+        scores = [one for one in batches if isinstance(one, CrimsonScores)]
+        evaluations = [evaluation for one in scores for evaluation in one.evaluations]
+        coverages = [coverage for one in scores for coverage in one.coverages]
         if self._joined:
             evaluations = [one and _without_reference_places(one) for one in evaluations]
+            coverages = [one and (one[0]._replace(unread=()), one[1]) for one in coverages]
         texts: Sequence[tuple[str | None, str | None]] = (
             list(zip(self._references, self._predictions, strict=True))
             if self.with_text
             else [(None, None)] * len(evaluations)
         )
         return [
-            None if evaluation is None else highlights(evaluation, *pair)
-            for evaluation, pair in zip(evaluations, texts, strict=True)
+            # A pair without an evaluation may have a reference that was not read.
+            (unread_highlights(coverage, *pair) or None) if evaluation is None else highlights(evaluation, *pair)
+            for evaluation, coverage, pair in zip(evaluations, coverages, texts, strict=True)
         ]
 
 
 def _without_reference_places(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
     """Remove the places in the reference: they are those in one of several references, not in their joined text."""
     findings = tuple(replace(finding, spans=()) for finding in evaluation.reference_findings)
-    return replace(evaluation, reference_findings=findings)
+    coverage = evaluation.coverage and (evaluation.coverage[0]._replace(unread=()), evaluation.coverage[1])
+    return replace(evaluation, reference_findings=findings, coverage=coverage)
 
 
 def _cells(values: Sequence[Tensor]) -> list[Cell]:

@@ -25,6 +25,7 @@ _TEXTS = {
     "sizes": "sizes per report",
     "hedged_sentences": "sentences with words of uncertainty, share",
     "unknown_words": "words that are in no reference, share",
+    "unread_words": "words that the rules have not read, share",
     "instructions": "instructions aimed at a judge, share",
 }
 # Labels in one chart: those with the largest changes.

@@ -9,7 +9,8 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TypeGuard
 
-from rrg_rewards.findings.reading.engine import extract_findings
+from rrg_rewards.findings.reading.engine import read_findings
+from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.judges.instructions import find_instructions
 from rrg_rewards.labelers.base import Labeler, label_reports
 from rrg_rewards.schemas.labels import is_no_abnormality
@@ -124,7 +125,7 @@ def _count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -
 
 
 def _count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:
-    """Count findings, hedged findings and sizes; see :func:`_count_findings`.
+    """Count findings, hedged findings and sizes, as :func:`_count_findings`, and the words that rules have not read.
 
     Args:
         counts: The counts to change.
@@ -132,11 +133,15 @@ def _count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:
         texts: Reports.
     """
     for text, number in Counter(texts).items():
-        for series, count in zip(("findings", "hedged_findings", "sizes"), _count_findings(text), strict=True):
+        reading = read_findings(text)
+        found = _count_findings(text, reading.findings)
+        for series, count in zip(("findings", "hedged_findings", "sizes"), found, strict=True):
             counts.add(f"{side}/{series}", count * number, number)
+        coverage = reading.coverage
+        counts.add(f"{side}/unread_words", coverage.num_unread * number, coverage.num_words * number)
 
 
-def _count_findings(report: str) -> tuple[int, int, int]:
+def _count_findings(report: str, mentions: Sequence[Finding]) -> tuple[int, int, int]:
     """Count the findings that a report does not deny, the hedged ones among them, and sizes.
 
     A finding is hedged if the report calls it uncertain or likely, names alternatives to it, or joins it to the finding
@@ -144,15 +149,17 @@ def _count_findings(report: str) -> tuple[int, int, int]:
 
     Args:
         report: A report.
+        mentions: Its mentions of findings.
 
     Returns:
         Numbers of findings, of hedged findings and of sizes.
 
     Example:
-        >>> _count_findings("8 mm nodule or granuloma. Possible effusion. No edema or pneumothorax.")
+        >>> report = "8 mm nodule or granuloma. Possible effusion. No edema or pneumothorax."
+        >>> _count_findings(report, read_findings(report).findings)
         (3, 2, 1)
     """
-    found = [finding for finding in extract_findings(report, open_findings=True) if finding.presence != "absent"]
+    found = [finding for finding in mentions if finding.presence != "absent"]
     joined = {
         second
         for first, second in pairwise(found)

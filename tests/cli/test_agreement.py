@@ -320,6 +320,8 @@ def test_documented_commands_name_every_data_set():
 
 
 @pytest.mark.filterwarnings("default::rrg_rewards.data.AnnotationWarning")
+# The small files have words of no report.
+@pytest.mark.filterwarnings("ignore::rrg_rewards.metrics.UnreadWarning")
 @pytest.mark.parametrize("command", documented_commands(), ids=" ".join)
 def test_documented_commands_of_data_sets_run(run, annotated_files, command):
     found, messages = result_of(run, *command[1:], *FEW)

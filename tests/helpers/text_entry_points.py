@@ -16,6 +16,7 @@ from rrg_rewards.findings import (
     extract_findings,
     inject_errors,
     paraphrase_report,
+    read_findings,
 )
 from rrg_rewards.judges.base import AnswerError, JudgeTask, ReportPair
 from rrg_rewards.judges.instructions import find_instructions
@@ -58,6 +59,12 @@ def _extract(lexicon: str, open_findings: bool = False) -> Callable[[str, str], 
             assert text[finding.start : finding.end] == finding.text
 
     return check
+
+
+def _read(text: str, other: str) -> None:
+    reading = read_findings(text)
+    assert 0 <= reading.num_unread <= reading.num_words
+    assert all(text[start:end] == words for start, end, words in reading.unread)
 
 
 def _compare(text: str, other: str) -> None:
@@ -142,6 +149,7 @@ ENTRY_POINTS: dict[str, Callable[[str, str], None]] = {
     "findings of CT": _extract("chest_ct"),
     "findings of X-ray": _extract("chest_xray"),
     "findings of the abdomen": _extract("abdomen"),
+    "unread words": _read,
     "comparison": _compare,
     "CRIMSON": _metric(CRIMSON(), -1.0, 1.0),
     "CT-FineBench": _metric(CTFineBench(mode="f1"), 0.0, 1.0),

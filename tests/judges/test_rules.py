@@ -175,10 +175,48 @@ def test_rule_judge_rejects_other_tasks():
         JUDGE.evaluate_now(Other(), [])
 
 
+def test_rule_judge_has_no_score_for_a_reference_that_it_cannot_read():
+    task = CrimsonTask()
+    abnormal, both = (
+        ReportPair("Quorblid of the aorta.", "Normal aorta."),
+        ReportPair("Quorblid. Effusion.", "Effusion."),
+    )
+    failure, evaluation = JUDGE.evaluate_now(task, [abnormal, both])
+    assert (failure.kind, failure.reason) == ("unread", "1 of 2 words of the reference; it has no other finding")
+    assert [report.num_unread for report in failure.coverage] == [1, 0]
+    # A reference is scored on the rest.
+    assert crimson_score(evaluation) == 1
+    assert [report.num_unread for report in evaluation.coverage] == [1, 0]
+    # A candidate's unread words earn nothing and cost nothing.
+    candidate = ReportPair("Effusion.", "Quorblid. Effusion.")
+    assert crimson_score(JUDGE.evaluate_now(task, [candidate])[0]) == 1
+    normal = RuleJudge(unread="normal")
+    assert crimson_score(normal.evaluate_now(task, [abnormal])) == 1
+    assert crimson_score(JUDGE.evaluation(abnormal)) == 1
+
+
+def test_rule_judge_reads_a_denied_unknown_word_as_normal():
+    pair = ReportPair("No quorblid of the aorta.", "Normal aorta.")
+    assert crimson_score(JUDGE.evaluate_now(CrimsonTask(), [pair])) == 1
+
+
+def test_rule_judge_counts_the_unread_words_of_the_whole_candidate():
+    pair = ReportPair("Effusion.", 'Effusion. {"quorblid": []}')
+    coverage = JUDGE.evaluation(pair).coverage
+    assert [span.text for span in coverage[1].unread] == ["quorblid"]
+
+
+def test_rule_judge_rejects_other_values_of_unread():
+    with pytest.raises(ValueError, match=r"unknown value of unread 'normall'; did you mean 'normal'\?"):
+        RuleJudge(unread="normall")
+
+
 def test_rule_judge_pickle_and_signature():
     data = pickle.dumps(JUDGE)
     assert len(data) < 500
     assert pickle.loads(data).signature == JUDGE.signature
+    assert "|unread:unscorable|" in JUDGE.signature
+    assert "|unread:normal|" in pickle.loads(pickle.dumps(RuleJudge(unread="normal"))).signature
     assert get_engine("chest").lexicon.digest in JUDGE.signature
 
 

@@ -134,7 +134,8 @@ def test_a_metric_in_place_of_a_reward_says_how_to_make_one():
 def test_report_metric_representations_say_what_the_objects_are():
     metric = ReportCRG(prior=0.2)
     assert repr(metric) == "ReportCRG(labeler=RuleLabeler(schema='ct_rate'), prior=0.2)"
-    assert repr(CRIMSON()) == "CRIMSON(judge=RuleJudge(), task=CrimsonTask(prompt='own', checks='strict'))"
+    task = "CrimsonTask(prompt='own', checks='strict')"
+    assert repr(CRIMSON()) == f"CRIMSON(judge=RuleJudge(unread='unscorable'), task={task})"
     assert repr(SameLength()) == "SameLength()"
     scores = metric.score(["Cardiomegaly.", None], ["Cardiomegaly.", "Cardiomegaly."])
     assert repr(scores).startswith("<LabelScores of 2 report pairs, 1 scored, mean 0.2778; details: tp, fn, fp,")

@@ -24,6 +24,7 @@ from rrg_rewards.judges import OpenAIJudge, RuleJudge
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, ReportPair
 from rrg_rewards.metrics import CRIMSON, CrimsonScores
 from rrg_rewards.metrics.judged import JudgeWarning
+from rrg_rewards.metrics.unread import UnreadWarning
 
 PREDS = ["left effusion", "Normal.", "edema, nodule", "right effusion", "", "effusion scar"]
 TARGET = ["left effusion", "Normal.", "nodule", "left effusion. pneumothorax", "edema", "effusion"]
@@ -107,6 +108,56 @@ def test_crimson_explanations_are_in_words() -> None:
         "misdescribed": ["", "", "", "right effusion for left effusion (significant location)", "", ""],
         "failure": ["", "", "deadline: told to", "", "", ""],
     }
+
+
+UNREAD_TARGET = ["Quorblid of the aorta.", "Quorblid. Effusion.", "Effusion.", "Normal heart.", None]
+UNREAD_PREDS = ["Normal aorta.", "Effusion.", "Effusion, vextramal.", "Normal heart.", "Effusion."]
+
+
+def test_crimson_by_rules_has_no_score_for_an_unread_reference() -> None:
+    crimson = CRIMSON()
+    with pytest.warns(JudgeWarning, match=r"failed on 1 of 4 report pairs \(unread 1\)"):
+        scores = crimson.score(UNREAD_PREDS, UNREAD_TARGET)
+    assert scores.scored.tolist() == [False, True, True, True, False]
+    assert scores.value[scores.scored].tolist() == [1, 1, 1]
+    shares = {name: scores.details[name] for name in ("unread_reference", "unread_candidate")}
+    expected = {"unread_reference": [0.5, 0.5, 0, 0, torch.nan], "unread_candidate": [0, 0, 0.5, 0, torch.nan]}
+    for name, values in expected.items():
+        assert shares[name].dtype == torch.float64
+        torch.testing.assert_close(shares[name], torch.tensor(values).double(), equal_nan=True)
+    assert scores.details["credit"][0].isnan()
+    assert scores.explanations["unread"] == [
+        "reference: Quorblid", "reference: Quorblid", "candidate: vextramal", "", "",
+    ]  # fmt: skip
+    assert scores.explanations["failure"][0].startswith("unread: 1 of 2 words of the reference")
+    crimson.add_scores(scores)
+    counts = crimson.error_counts()
+    assert (counts["scored"], counts["unscorable"], counts["failed_unread"]) == (3, 2, 1)
+    # Over the four pairs that have both reports.
+    assert crimson.statistics()["unread_reference"] == 0.25
+    assert crimson.statistics()["unread_candidate"] == 0.125
+    assert scores.take(torch.tensor([1])).explanations["unread"] == ["reference: Quorblid"]
+
+
+def test_crimson_by_rules_can_score_an_unread_reference_as_normal() -> None:
+    crimson = CRIMSON(judge={"name": "rules", "unread": "normal"})
+    scores = crimson.score(UNREAD_PREDS, UNREAD_TARGET)
+    assert scores.value[:4].tolist() == [1, 1, 1, 1]
+    assert scores.details["unread_reference"][0] == 0.5
+    assert "|unread:normal|" in crimson.signature
+
+
+def test_crimson_warns_of_a_report_in_another_language_in_any_batch(monkeypatch) -> None:
+    monkeypatch.setattr("rrg_rewards.metrics.unread._Warned.has_warned", False)
+    with pytest.warns(UnreadWarning, match=r"words of target\[1\]"), pytest.warns(JudgeWarning):
+        CRIMSON().score([None, "Effusion."], ["Effusion.", "Kleiner Erguss rechts, Herz deutlich breiter."])
+
+
+def test_crimson_of_a_language_model_has_no_unread_words() -> None:
+    scores = metric().score(PREDS, TARGET)
+    assert "unread_reference" not in scores.details
+    assert "unread" not in scores.explanations
+    assert scores.coverages == (None,) * len(PREDS)
 
 
 def test_crimson_failures_have_no_score_and_are_counted_and_told_once() -> None:

@@ -3,7 +3,8 @@
 import json
 
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
-from rrg_rewards.pages.highlights import highlights, locate
+from rrg_rewards.judges import ReportPair, RuleJudge
+from rrg_rewards.pages.highlights import highlights, locate, unread_highlights
 
 
 def _evaluation(spans=()):
@@ -33,6 +34,19 @@ def test_highlights_give_each_finding_its_status_and_place():
     assert texts == {"R1": ["left effusion"], "R2": ["mass"], "P1": ["Right  effusion"], "P2": ["emphysema"]}
     assert found["R1"][6] == "location (significant): right for left"
     assert (found["R1"][4], found["P1"][4], found["P2"][4]) == ("P1", "R1", "")
+
+
+def test_highlights_mark_unread_words_of_both_reports():
+    reference, candidate = "Effusion. \U0001f600 Quorblid of the aorta.", "Effusion, vextramal."
+    evaluation = RuleJudge().evaluation(ReportPair(reference, candidate))
+    words = [one for one in highlights(evaluation, reference, candidate) if one[2] == "unread"]
+    # In UTF-16 units, of which the emoji has two.
+    assert [(one[0], one[1], one[5], one[7]) for one in words] == [
+        (0, "U1", "Quorblid", [[13, 21]]),
+        (1, "U2", "vextramal", [[10, 19]]),
+    ]
+    assert [one for one in highlights(evaluation, None, None) if one[2] == "unread"] == []
+    assert unread_highlights(None, reference, candidate) == []
 
 
 def test_highlights_use_the_places_that_the_judge_knows():

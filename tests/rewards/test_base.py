@@ -300,7 +300,10 @@ def test_async_metric_reward_both_log_the_same_names_whatever_fails(waits: bool,
     means = {f"crimson/{name}" for name in CRIMSON(ScriptedJudge()).statistics()}
     assert logged.keys() == {
         *(means if count < 4 else ()),
-        *(f"crimson/failed_{kind}" for kind in ("deadline", "connection", "status", "malformed", "inconsistent")),
+        *(
+            f"crimson/failed_{kind}"
+            for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread")
+        ),
         "crimson/failed",
         "crimson/unscorable",
     }

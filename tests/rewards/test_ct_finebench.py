@@ -126,7 +126,10 @@ def test_ct_finebench_reward_all_that_has_a_value_is_logged_with_log_details(mod
     assert details.keys() == CTFineBench(mode=mode).statistics().keys()  # type: ignore[arg-type]
     assert logged.keys() == {
         *(f"ct_finebench/{name}" for name, values in details.items() if not values.isnan().all()),
-        *(f"ct_finebench/failed_{kind}" for kind in ("deadline", "connection", "status", "malformed", "inconsistent")),
+        *(
+            f"ct_finebench/failed_{kind}"
+            for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread")
+        ),
         "ct_finebench/failed",
         "ct_finebench/unscorable",
     }

@@ -5,8 +5,16 @@ import math
 import pytest
 from words import WordLabeler
 
+from rrg_rewards.findings import read_findings
 from rrg_rewards.labelers import RuleLabeler
-from rrg_rewards.watch.counting import _count_findings, _count_pairs, _count_texts, _count_values, _is_hedged
+from rrg_rewards.watch.counting import (
+    _count_findings,
+    _count_found,
+    _count_pairs,
+    _count_texts,
+    _count_values,
+    _is_hedged,
+)
 from rrg_rewards.watch.counts import Block, Counts
 
 
@@ -65,9 +73,18 @@ def test_count_values_leaves_out_missing_values():
 
 
 def test_count_findings_counts_findings_hedges_and_sizes():
-    assert _count_findings("Granuloma versus edema, 5 x 8 mm. No emphysema or effusion.") == (2, 2, 1)
-    assert _count_findings("Nodules of 3 mm and 1.2 cm.")[2] == 2
-    assert _count_findings("") == (0, 0, 0)
+    report = "Granuloma versus edema, 5 x 8 mm. No emphysema or effusion."
+    assert _count_findings(report, read_findings(report).findings) == (2, 2, 1)
+    assert _count_findings("Nodules of 3 mm and 1.2 cm.", ())[2] == 2
+    assert _count_findings("", ()) == (0, 0, 0)
+
+
+def test_count_found_counts_the_words_that_rules_have_not_read():
+    counts = Counts()
+    _count_found(counts, "completions", ["No effusion. The aorta is coarcted.", "No effusion.", "No effusion."])
+    # no effusion (3 times), aorta, coarcted
+    assert counts.sums["completions/unread_words"] == (1, 8)
+    assert counts.sums["completions/findings"] == (0, 3)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial, reduce
 from operator import itemgetter
 from typing import Any
@@ -11,6 +11,7 @@ from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, matc
 from rrg_rewards.findings.comparing.significance import clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
 from rrg_rewards.findings.knowledge.patient import Patient
+from rrg_rewards.findings.reading.coverage import Coverage
 from rrg_rewards.findings.reading.engine import FindingEngine, get_engine
 from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
@@ -53,6 +54,8 @@ class FindingComparison:
         matches: Findings that both reports contain.
         false: Indices of the candidate's findings that the reference does not contain.
         missing: Indices of the reference's findings that the candidate does not contain.
+        reference_coverage: How much of the reference was read; ``None`` if its findings were given. Not compared.
+        candidate_coverage: How much of the candidate was read; ``None`` if its findings were given. Not compared.
     """
 
     reference: tuple[Finding, ...]
@@ -62,6 +65,8 @@ class FindingComparison:
     matches: tuple[FindingMatch, ...]
     false: tuple[int, ...]
     missing: tuple[int, ...]
+    reference_coverage: Coverage | None = field(default=None, compare=False, repr=False)
+    candidate_coverage: Coverage | None = field(default=None, compare=False, repr=False)
 
     def explain(self) -> list[str]:
         """Return one line for each error of the candidate, with character offsets in the reports.
@@ -124,8 +129,8 @@ def compare_findings(
         >>> [(match.reference, match.candidate, match.discrepancies) for match in found.matches], found.false
         ([((0,), (0, 1), ())], (2,))
     """
-    ours = _findings("reference", reference, open_findings)
-    theirs = _findings("candidate", candidate, open_findings)
+    ours, our_coverage = _findings("reference", reference, open_findings)
+    theirs, their_coverage = _findings("candidate", candidate, open_findings)
     patient = Patient.from_context(context)
     significance = partial(clinical_significance, patient=patient)
     levels = [tuple([_finding_significance(finding, patient) for finding in report]) for report in (ours, theirs)]
@@ -154,24 +159,30 @@ def compare_findings(
         ),
         false=_rest(len(theirs), [i for _, of_theirs, _ in matched for i in of_theirs]),
         missing=_rest(len(ours), [i for of_ours, _, _ in matched for i in of_ours]),
+        reference_coverage=our_coverage,
+        candidate_coverage=their_coverage,
     )
 
 
-def _read(engine: FindingEngine, report: str) -> tuple[Finding, ...]:
-    return tuple(abnormal_findings(report, engine.extract(report)))
+def _read(engine: FindingEngine, report: str) -> tuple[tuple[Finding, ...], Coverage]:
+    reading = engine.read(report)
+    return tuple(abnormal_findings(report, reading.findings)), reading.coverage
 
 
 _read_reference = lru_cache(maxsize=_REFERENCES)(_read)
 
 
-def _findings(name: str, report: str | Sequence[Finding], open_findings: bool) -> tuple[Finding, ...]:
+def _findings(
+    name: str, report: str | Sequence[Finding], open_findings: bool
+) -> tuple[tuple[Finding, ...], Coverage | None]:
+    """Return the abnormal findings of a report, and how much of it was read if it is a text."""
     if isinstance(report, str):
         read = _read_reference if name == "reference" else _read
         return read(get_engine("chest", open_findings), report)
     findings: tuple[Finding, ...] = tuple(report) if isinstance(report, Iterable) else (report,)
     if not all(isinstance(finding, Finding) for finding in findings):
         raise TypeError(f"{name} must be a report text or a list of findings, got {type(report).__name__}")
-    return findings
+    return findings, None
 
 
 def _rest(size: int, taken: Iterable[int]) -> tuple[int, ...]:

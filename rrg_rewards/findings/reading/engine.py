@@ -11,6 +11,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
+from rrg_rewards.findings.reading.coverage import Coverage, CoverageReader, Reading, TokenCoverage, UnreadSpan
 from rrg_rewards.findings.reading.finding import LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, last_word, sentence_scope, without_parts
@@ -84,11 +85,13 @@ class _TokenReading(NamedTuple):
         continuation: Attributes that the sentence adds to the last finding of the preceding sentences; ``None`` if it
             names a finding itself or does not continue them.
         item: Attributes of a further lesion like the one before, if the sentence states only its size and place.
+        coverage: The words that were not read.
     """
 
     findings: list[tuple[_TokenFinding, Attributes]]
-    continuation: Attributes | None = None
-    item: Attributes | None = None
+    continuation: Attributes | None
+    item: Attributes | None
+    coverage: TokenCoverage
 
 
 class _UnitFinding(NamedTuple):
@@ -104,11 +107,14 @@ class _UnitFinding(NamedTuple):
 
 
 class _SentenceReading(NamedTuple):
-    """What a sentence of a unit states; as :class:`_TokenReading`."""
+    """What a sentence of a unit states; as :class:`_TokenReading`, with the characters of the unread words."""
 
     findings: tuple[_UnitFinding, ...]
-    continuation: Attributes | None = None
-    item: Attributes | None = None
+    continuation: Attributes | None
+    item: Attributes | None
+    num_words: int
+    num_unread: int
+    unread: tuple[tuple[int, int], ...]
 
 
 class FindingEngine:
@@ -133,6 +139,7 @@ class FindingEngine:
     def __init__(self, lexicon: Lexicon, memory: int = _MEMORY, open_findings: bool = False) -> None:
         self.lexicon = lexicon
         self.open_findings = open_findings
+        self._coverage = CoverageReader(lexicon)
         self._masks: UnitMemory[str, int] = UnitMemory(memory)
         self._units: UnitMemory[str, tuple[_SentenceReading, ...]] = UnitMemory(memory * _FINDINGS_PER_MASK)
         self._sentences: UnitMemory[tuple[str, ...], _TokenReading] = UnitMemory(memory * _FINDINGS_PER_MASK)
@@ -173,7 +180,13 @@ class FindingEngine:
 
     def extract(self, report: str) -> list[Finding]:
         """Return all mentions in a report with their attributes, in the order of the text."""
+        return list(self.read(report).findings)
+
+    def read(self, report: str) -> Reading:
+        """Return all mentions in a report, and the words that were not read; see :class:`CoverageReader`."""
         findings: list[Finding] = []
+        unread: list[UnreadSpan] = []
+        num_words = num_unread = 0
         index, offset = 0, 0
         for unit in report_units(report):
             readings = self._units.results.get(unit)
@@ -191,18 +204,24 @@ class FindingEngine:
                     # From the report, because wrapped lines are joined in the unit.
                     text = report[start:end]
                     findings.append(Finding(concept, presence, start, end, index, text, attributes, (), organ, words))
+                num_words += reading.num_words
+                if reading.unread:
+                    num_unread += reading.num_unread
+                    spans = [(start + offset, end + offset) for start, end in reading.unread]
+                    unread += [UnreadSpan(start, end, report[start:end]) for start, end in spans]
                 index += 1
             offset += len(unit) + len(UNIT_SEPARATOR)
-        return findings
+        return Reading(tuple(findings), Coverage(tuple(unread), num_words, num_unread))
 
     def _read_sentence(self, offset: int, sentence: str) -> _SentenceReading:
         """Read a sentence that starts at character ``offset`` of its unit."""
         text = normalise(sentence)
         tokens = pad(text).split()
-        findings, continuation, item = self._read_tokens(tuple(tokens))
-        if not findings:
-            return _SentenceReading((), continuation, item)
-        bounds = locate_in(text, tokens[: max(finding.end for finding, _ in findings)])
+        findings, continuation, item, (num_words, num_unread, unread) = self._read_tokens(tuple(tokens))
+        if not findings and not unread:
+            return _SentenceReading((), continuation, item, num_words, 0, ())
+        ends = [finding.end for finding, _ in findings]
+        bounds = locate_in(text, tokens[: max([*ends, unread[-1][1]] if unread else ends)])
         return _SentenceReading(
             tuple(
                 [
@@ -217,7 +236,12 @@ class FindingEngine:
                     )
                     for finding, attributes in findings
                 ]
-            )
+            ),
+            continuation,
+            item,
+            num_words,
+            num_unread,
+            unread and tuple([(offset + bounds[start][0], offset + bounds[end - 1][1]) for start, end in unread]),
         )
 
     def _read_tokens(self, tokens: tuple[str, ...]) -> _TokenReading:
@@ -225,7 +249,9 @@ class FindingEngine:
         reading = self._sentences.results.get(tokens)
         if reading is None:
             findings = self._attributed_findings(list(tokens))
-            reading = _TokenReading(findings) if findings else _TokenReading([], *_further_attributes(tokens))
+            continuation, item = (None, None) if findings else _further_attributes(tokens)
+            coverage = self._coverage.read(tokens, findings, continuation is not None or item is not None)
+            reading = _TokenReading(findings, continuation, item, coverage)
             self._sentences.add(tokens, reading)
         return reading
 
@@ -405,6 +431,43 @@ def engine_of(lexicon: Lexicon, open_findings: bool = False) -> FindingEngine:
     return FindingEngine(lexicon, open_findings=open_findings)
 
 
+def read_findings(report: str, lexicon: str | Path = "chest", open_findings: bool = True) -> Reading:
+    r"""Return the findings of a report, and the words of it that were not read.
+
+    A word is read if it is a part of a finding (present, absent, uncertain or of the past), of a statement that
+    something is normal, or of one about technique, quality, comparison or recommendation. Unread are words that no word
+    list contains, such as rare diseases, misspellings and other languages, unless the report denies them; and
+    statements of known words that say something which is none of these ("the bronchi are crowded"). With :math:`U`
+    unread words among the :math:`W` content words of the report,
+
+    .. math:: \mathrm{unread\_share} = U / W
+
+    Content words are all words except articles, prepositions, pronouns, conjunctions and auxiliary verbs; "no" and
+    "not" are content, and each Chinese character counts as one. Headings, places and measures count as read. Sections
+    on the request and the technique are not counted.
+
+    Args:
+        report: Report text in English.
+        lexicon: ``chest``, ``chest_ct``, ``chest_xray`` or the path of a ``.yaml`` file; see :func:`get_engine`. With
+            other lexicons than ``chest``, findings that it has no label for are unread.
+        open_findings: Whether abnormal statements that name no concept of the lexicon are read as findings; otherwise
+            they are unread.
+
+    Raises:
+        TypeError: If ``report`` is not a string.
+        ValueError: If the lexicon is unknown. The message names the nearest known one.
+
+    Example:
+        >>> reading = read_findings("Coarctation of the aorta. No effusion.")
+        >>> [found.text for found in reading.findings], reading.unread
+        (['effusion'], (UnreadSpan(start=0, end=11, text='Coarctation'),))
+        >>> reading.num_words, round(reading.unread_share, 2)
+        (4, 0.25)
+    """
+    _check_report(report)
+    return get_engine(lexicon, open_findings).read(report)
+
+
 def extract_findings(report: str, lexicon: str | Path = "chest", open_findings: bool = False) -> list[Finding]:
     """Return the findings that a report mentions as present, absent or uncertain.
 
@@ -430,6 +493,10 @@ def extract_findings(report: str, lexicon: str | Path = "chest", open_findings: 
         >>> found.concept, found.organ, found.words, found.severity
         ('other_finding', 'vessel', ('vein', 'widened'), 'minimal')
     """
+    _check_report(report)
+    return get_engine(lexicon, open_findings).extract(report)
+
+
+def _check_report(report: str) -> None:
     if not isinstance(report, str):
         raise TypeError(f"report must be a report text, got {type(report).__name__}")
-    return get_engine(lexicon, open_findings).extract(report)

@@ -293,7 +293,27 @@ class NegationScope(_Clauses):
         # "Is there a nodule?", "Were there a nodule, it would be seen", "Should a nodule grow, ..."
         return any(code & WOULD for code in codes) or any(code & QUERY for code in codes[end:])
 
+    def denies(self, i: int) -> bool:
+        """Whether the clause of token ``i`` denies it or calls it normal, whatever it means."""
+        if not self.kinds & (DENYING | NORMAL):
+            return False
+        clause = self.clause(i)
+        if any(code & NOT for code in self.codes[max(clause.start, i - 2) : i]):
+            return True
+        return self._is_negated(clause, i, i + 1) or bool(self.kinds & NORMAL and self._is_normal(i + 1, clause.stop))
+
     def _is_denied(self, clause: range, start: int, end: int) -> bool:
+        """Whether a negation in the clause covers the mention, also one of the mention after it."""
+        if self._is_negated(clause, start, end):
+            return True
+        later = bisect_left(self.ahead, end)
+        return (
+            later < len(self.ahead)
+            and self.ahead[later] < clause.stop
+            and self._is_denied_with_next(clause.start, self.ahead[later], end)
+        )
+
+    def _is_negated(self, clause: range, start: int, end: int) -> bool:
         """Whether a negation in the clause covers the mention."""
         # Only the nearest negation of each kind matters, because words that block it also block all farther ones.
         denial = _first_between(self.back, end, clause.stop)
@@ -303,13 +323,8 @@ class NegationScope(_Clauses):
         later = bisect_left(self.ahead, end)
         if later:
             denial = self.ahead[later - 1]
-            if denial >= clause.start and not self._list_ended(denial, start, clause.stop):
-                return True
-        return (
-            later < len(self.ahead)
-            and self.ahead[later] < clause.stop
-            and self._is_denied_with_next(clause.start, self.ahead[later], end)
-        )
+            return denial >= clause.start and not self._list_ended(denial, start, clause.stop)
+        return False
 
     def _has_own_statement(self, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""

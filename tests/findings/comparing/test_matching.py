@@ -229,6 +229,15 @@ def test_compare_findings_alternatives_match():
     assert errors("Consolidation versus atelectasis.", "Atelectasis.") == [("certainty", False)]
 
 
+def test_compare_findings_says_how_much_of_both_reports_was_read():
+    comparison = compare_findings("Quorblid of the aorta. Effusion.", "Effusion, no quorblid.", open_findings=True)
+    assert [span.text for span in comparison.reference_coverage.unread] == ["Quorblid"]
+    assert comparison.candidate_coverage == ((), 3, 0)
+    given = compare_findings(extract_findings("Effusion."), "Effusion.")
+    assert given.reference_coverage is None
+    assert given.candidate_coverage.num_words == 1
+
+
 def test_compare_findings_accepts_findings():
     reference = "Left effusion. Emphysema."
     findings = abnormal_findings(reference, extract_findings(reference))

@@ -1,0 +1,72 @@
+"""Shares of the words of both reports that a rule-based reader has not read, as details of scores."""
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rrg_rewards.findings.reading.coverage import Coverage
+
+UNREAD_DETAILS = ("unread_reference", "unread_candidate")
+"""Names of the details: shares of the content words of the reference and of the candidate that were not read."""
+# A report of at least so many content words, of which more than this share are unread, is warned of.
+_LEAST_WORDS = 4
+_MOST_UNREAD = 0.5
+
+PairCoverage = tuple[Coverage, Coverage]
+"""How much of a reference and of a candidate was read."""
+
+
+class UnreadWarning(UserWarning):
+    """Most words of a report were not read."""
+
+
+def unread_shares(coverages: Sequence[PairCoverage | None]) -> dict[str, Tensor]:
+    """Return the details of ``N`` pairs by name: float64 ``(N,)``, NaN if the coverage is not known."""
+    unknown = [torch.nan] * len(UNREAD_DETAILS)
+    shares = [unknown if pair is None else [report.unread_share for report in pair] for pair in coverages]
+    columns = torch.tensor(shares, dtype=torch.float64).view(-1, len(UNREAD_DETAILS)).unbind(1)
+    return dict(zip(UNREAD_DETAILS, columns, strict=True))
+
+
+def unread_words(coverage: PairCoverage | None) -> str:
+    """Return the unread words of both reports of a pair; empty if there are none.
+
+    Example:
+        >>> from rrg_rewards.findings import read_findings
+        >>> unread_words(tuple(read_findings(text).coverage for text in ("Coarctation.", "No effusion.")))
+        'reference: Coarctation'
+    """
+    sides = zip(("reference", "candidate"), coverage or (), strict=False)
+    return "; ".join(f"{side}: {', '.join(span.text for span in one.unread)}" for side, one in sides if one.unread)
+
+
+class _Warned:
+    """Whether this process has warned."""
+
+    has_warned = False
+
+
+def warn_if_mostly_unread(name: str, coverages: Sequence[PairCoverage | None]) -> None:
+    """Warn, once in a process, if more than half of the content words of a report are unread, and at least four exist.
+
+    Args:
+        name: Name of the metric.
+        coverages: How much of both reports of each pair was read.
+    """
+    if _Warned.has_warned:
+        return
+    for row, pair in enumerate(coverages):
+        for argument, report in zip(("target", "preds"), pair or (), strict=False):
+            if report.num_words >= _LEAST_WORDS and report.unread_share > _MOST_UNREAD:
+                _Warned.has_warned = True
+                warnings.warn(
+                    f"{name}: the rules could not read {report.num_unread} of {report.num_words} words of "
+                    f"{argument}[{row}]. They read reports in English: translate other reports, or use a language "
+                    f"model as judge or labeler. The details {' and '.join(UNREAD_DETAILS)} have the share of each "
+                    "report; there is no further warning",
+                    UnreadWarning,
+                    stacklevel=2,
+                )
+                return

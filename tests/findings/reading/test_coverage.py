@@ -1,0 +1,260 @@
+"""The words of reports that the reader does not know, and statements that it does not understand."""
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rrg_rewards.findings import extract_findings, get_engine, read_findings
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.reading.coverage import Coverage, CoverageReader, UnreadSpan, _forms
+from rrg_rewards.findings.reading.lexicon import load_lexicon
+from rrg_rewards.findings.reading.mentions import Mention
+from rrg_rewards.findings.reading.negation import PRESENT
+from rrg_rewards.findings.reading.open_findings import open_statement_reader
+
+# Words of no language.
+INVENTED = ("quorblid", "vextramal", "plondrastic", "trellubation")
+
+
+def unread(report):
+    return [span.text for span in read_findings(report).unread]
+
+
+@pytest.mark.parametrize("word", INVENTED)
+@pytest.mark.parametrize(
+    "report",
+    [
+        "{} of the aorta.",
+        "There is {} in the right upper lobe.",
+        "The trachea is {}.",
+        "Compared with the previous examination, the {} is unchanged.",
+        "Known {}, stable.",
+        "Normal heart and {} of the left atrium.",
+        "The lungs are clear, but the spine shows {}.",
+        "No effusion is seen. {} behind the heart.",
+        "{}, no pneumothorax.",
+        "There is no effusion and the aorta is {}.",
+        "No change in the {} since May.",
+        "CT performed after contrast shows {}.",
+        "Biopsy of the {} is recommended.",
+        "Small effusion, {} and a nodule.",
+        "The {} has not changed.",
+        "The {} was discussed with the referring physician.",
+        "Repair of the {} was performed last year.",
+    ],
+)
+def test_read_findings_leaves_unknown_words_unread(report, word):
+    assert unread(report.format(word)) == [word]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "No quorblid of the aorta.",
+        "There is no evidence of quorblid.",
+        "The aorta has no effusion or quorblid.",
+        "Without quorblid or mass.",
+        "A quorblid is not seen.",
+        "The lungs are free of quorblid.",
+        "Quorblid is absent.",
+        "The quorblid is normal.",
+        "Images were acquired on a Quorblid scanner.",
+        "80 ml of Quorblid was administered intravenously.",
+        "TECHNIQUE: quorblid protocol.\nFINDINGS: No effusion.",
+    ],
+)
+def test_read_findings_reads_denied_words_and_names_of_equipment(report):
+    assert unread(report) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "The bronchi are crowded",
+        "Crowded bronchi in the left lower lobe",
+        "The left pulmonary artery passes behind the trachea",
+        "A continuous line runs from the trachea to the diaphragm",
+        "The heart lies on the right",
+        "One kidney is seen on the left",
+        "Bronchi that run upwards",
+        "The spine leads to the left",
+    ],
+)
+def test_read_findings_leaves_statements_that_it_does_not_understand_unread(statement):
+    # Articles at the ends are no content.
+    assert re.sub(r"^(the|a) ", "", statement.lower()) in [text.lower() for text in unread(f"{statement}.")]
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ("The bronchi are crowded and there is no effusion.", ["bronchi are crowded"]),
+        ("The bronchi are crowded without consolidation.", ["bronchi are crowded"]),
+        ("No effusion, the bronchi are crowded.", ["bronchi are crowded"]),
+        ("The heart is normal and the bronchi are crowded.", ["bronchi are crowded"]),
+        # These describe a finding, or are denied.
+        ("Bronchiectasis with crowded bronchi.", []),
+        ("No crowded bronchi.", []),
+        ("Linear, crowded opacities in the left lung.", []),
+    ],
+)
+def test_read_findings_reads_descriptions_beside_findings_only(report, expected):
+    assert unread(report) == expected
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "",
+        "Lungs:",
+        "Right upper lobe.",
+        "Left kidney 11 cm, right kidney 10.5 x 4 cm.",
+        "The ascending aorta measures 34 mm in diameter.",
+        "The lungs are well aerated and the airways are patent.",
+        "Symmetric kidneys, adrenal glands of regular size.",
+        "Heart and mediastinum are unremarkable as far as can be seen.",
+        "Lateral radiograph of the chest in deep inspiration.",
+        "Multiplanar reconstructions were reviewed on a workstation.",
+        "The study is limited by respiratory motion.",
+        "The patient was turned to the left side.",
+        "Comparison with the examination of 14 March 2019.",
+        "Follow-up in six months is recommended.",
+        "Report dictated by the resident and approved by the attending radiologist.",
+        "XXXX XXXX are normal.",
+    ],
+)
+def test_read_findings_reads_normal_and_technical_statements_and_places(report):
+    assert unread(report) == []
+
+
+@pytest.mark.parametrize(
+    ("report", "least"),
+    [
+        ("Kleiner Erguss rechts, Herz vergrößert, Lunge sonst unauffällig.", 0.6),
+        ("Petit épanchement à droite avec cœur augmenté de volume.", 0.6),
+        ("\u53f3\u4fa7\u5c11\u91cf\u80f8\u8154\u79ef\u6db2\uff0c\u5fc3\u5f71\u589e\u5927\u3002", 1.0),
+        ("Smlal rgiht pluearl efufsion wiht baesl ateletcasis.", 0.8),
+        # Cyrillic and Greek letters among Latin ones.
+        ("Sm\u0430ll right \u0440leural effusi\u043en with b\u0430sal \u0430telectasis.", 0.8),
+        ("Severe \u03b5mphysema, right \u03bfpper lobe, plevra \u03bdormal.", 0.5),
+    ],
+)
+def test_read_findings_leaves_other_languages_and_letters_unread(report, least):
+    reading = read_findings(report)
+    assert reading.unread_share >= least
+    assert reading.num_words >= 4
+
+
+def test_read_findings_returns_the_offsets_of_unread_words():
+    report = "No effusion.\n\nThe aorta is coarcted;  QUORBLID vextramal of the\n4th rib, caf\u00e9 sign."
+    reading = read_findings(report)
+    assert [span.text for span in reading.unread] == ["coarcted", "QUORBLID vextramal", "caf\u00e9"]
+    assert all(report[start:end] == text for start, end, text in reading.unread)
+    # no, effusion; aorta, coarcted; quorblid, vextramal, rib, café, sign
+    assert (reading.num_words, reading.num_unread, reading.unread_share) == (9, 4, 4 / 9)
+    assert reading.findings == tuple(extract_findings(report, open_findings=True))
+
+
+def test_read_findings_counts_each_chinese_character_as_a_word():
+    reading = read_findings("\u5fc3\u5f71\u589e\u5927\uff0cnodule")
+    assert (reading.num_words, reading.num_unread) == (5, 4)
+
+
+def test_read_findings_counts_an_open_finding_as_read_only_if_it_reads_them():
+    report = "The portal vein is widened."
+    assert read_findings(report).unread == ()
+    assert [span.text for span in read_findings(report, open_findings=False).unread] == ["portal vein is widened"]
+
+
+def test_read_findings_rejects_other_types():
+    with pytest.raises(TypeError, match="report must be a report text, got NoneType"):
+        read_findings(None)
+
+
+def test_coverage_without_words_has_a_share_of_zero():
+    assert Coverage().unread_share == 0
+    assert Coverage((UnreadSpan(0, 3, "foo"),), 4, 1).unread_share == 0.25
+
+
+def test_coverage_reader_reads_the_same_words_in_any_order_of_reports():
+    reports = [
+        "Coarctation.",
+        "No coarctation.",
+        "Coarctation and effusion.",
+        "COARCTATION",
+        "The bronchi are crowded.",
+    ]
+    expected = {report: read_findings(report) for report in reports}
+    for order in itertools.permutations(reports):
+        engine = get_engine("chest", open_findings=True)
+        assert {report: engine.read(report) for report in order} == expected
+
+
+@given(st.text(max_size=80))
+def test_coverage_reader_counts_are_consistent_for_any_text(text):
+    reading = read_findings(text)
+    assert 0 <= reading.num_unread <= reading.num_words
+    assert (reading.num_unread > 0) == bool(reading.unread)
+    ends = [0, *(edge for span in reading.unread for edge in span[:2])]
+    assert ends == sorted(ends)
+    assert all(text[start:end].split() == words.split() for start, end, words in reading.unread)
+
+
+def test_coverage_reader_knows_words_in_british_spelling():
+    assert unread("The centre of the oesophagus and the haemorrhagic tumour are unchanged.") == []
+
+
+def test_plain_words_name_no_finding():
+    """A word that names a concept or an abnormality by itself cannot be plain, because then it would count as read."""
+    knowledge = load_knowledge("plain_words")
+    lexicon, reader = load_lexicon("chest"), open_statement_reader()
+    wrong = [
+        word
+        for section, words in knowledge.items()
+        for word in words.split()
+        if (candidates := lexicon.rules[word]) is not None
+        and any(not rule.rest and not rule.conditional_on for rule in candidates[-1])
+    ]
+    # The accessory fissure and the wedge shape are no findings by themselves.
+    assert set(wrong) <= {"accessory", "wedge"}, wrong
+    silent = ("positions", "regions", "anatomy", "measures", "examinations", "people", "done", "remarks", "normal")
+    heads = [
+        word
+        for section in silent
+        for word in knowledge[section].split()
+        if reader.roles([word], ()).get(0) in ("heads", "stated")
+    ]
+    # The spinal cord, the paratracheal stripe, a department, a spot view, and vessels that opacify.
+    assert {"cord", "stripe", "surgery", "spot", "opacify"} <= set(heads)
+    assert set(heads) <= {
+        *("cord", "stripe", "adipose", "cavity", "zygoma", "surgery", "spot"),
+        *("opacify", "opacifies", "opacified"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "section", "forms"),
+    [
+        ("show", "verbs", {"show", "shows", "showed", "showing"}),
+        ("agree", "verbs", {"agree", "agrees", "agreed", "agreeing"}),
+        ("pass", "verbs", {"pass", "passes", "passed", "passing"}),
+        ("survey", "verbs", {"survey", "surveys", "surveyed", "surveying"}),
+        ("stop", "doubling", {"stop", "stops", "stopped", "stopping"}),
+        ("artery", "anatomy", {"artery", "arteries"}),
+        ("ap", "examinations", {"ap"}),
+        ("clearly", "adverbs", {"clearly"}),
+    ],
+)
+def test_forms_are_those_of_regular_words(word, section, forms):
+    assert set(_forms(word, section)) == forms
+
+
+def test_coverage_reader_needs_no_findings_of_the_sentence_to_deny_a_word():
+    reader = CoverageReader(load_lexicon("chest"))
+    assert reader.read(["no", "quorblid", "is", "seen"], []).spans == ()
+    assert reader.read(["quorblid", "of", "the", "lung"], []).spans == ((0, 1),)
+    # A word with the ending of a disease names the finding.
+    assert reader.read(["quorbloma", "of", "the", "lung"], [(Mention(0, PRESENT, 0, 1, None), None)]).spans == ()

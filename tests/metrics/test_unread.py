@@ -1,0 +1,62 @@
+"""Details of the words that rules have not read, and their warning."""
+
+import warnings
+
+import pytest
+import torch
+
+from rrg_rewards.findings import read_findings
+from rrg_rewards.metrics import unread
+from rrg_rewards.metrics.unread import UnreadWarning, unread_shares, unread_words, warn_if_mostly_unread
+
+
+def covered(*reports):
+    return tuple(read_findings(report).coverage for report in reports)
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """A process that has not warned."""
+    monkeypatch.setattr(unread._Warned, "has_warned", False)
+
+
+def test_unread_shares_are_nan_where_the_coverage_is_not_known():
+    shares = unread_shares([covered("Quorblid of the aorta.", "Normal aorta."), None])
+    torch.testing.assert_close(shares["unread_reference"], torch.tensor([0.5, torch.nan]).double(), equal_nan=True)
+    torch.testing.assert_close(shares["unread_candidate"], torch.tensor([0.0, torch.nan]).double(), equal_nan=True)
+    assert {name: values.shape for name, values in unread_shares([]).items()} == {
+        "unread_reference": (0,),
+        "unread_candidate": (0,),
+    }
+
+
+def test_unread_words_name_the_report():
+    pair = covered("Quorblid of the aorta. Vextramal.", "Effusion, plondrastic.")
+    assert unread_words(pair) == "reference: Quorblid, Vextramal; candidate: plondrastic"
+    assert unread_words(covered("Effusion.", "Effusion.")) == unread_words(None) == ""
+
+
+@pytest.mark.usefixtures("silent")
+def test_warn_if_mostly_unread_names_the_first_report_and_warns_once():
+    german, english = "Kleiner Erguss rechts basal, Herz deutlich breiter.", "Small effusion."
+    pairs = [None, covered(english, english), covered(english, german), covered(german, german)]
+    with pytest.warns(UnreadWarning, match=r"crimson: the rules could not read \d of \d words of preds\[2\].*English"):
+        warn_if_mostly_unread("crimson", pairs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_mostly_unread("crimson", pairs)
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize(
+    "report",
+    [
+        # Half of the words, and three words.
+        "Quorblid vextramal effusion. Emphysema.",
+        "Quorblid vextramal plondrastic.",
+    ],
+)
+def test_warn_if_mostly_unread_needs_more_than_half_of_four_words(report):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_mostly_unread("crimson", [covered(report, report)])
