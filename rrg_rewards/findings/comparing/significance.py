@@ -1,21 +1,26 @@
-"""Clinical significance of findings, from the rules in ``knowledge/concepts.yaml``."""
+"""Clinical significance of findings, from ``knowledge/concepts.yaml`` and the rules in ``knowledge/significance.yaml``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import floor
 from typing import Any
 
+from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.phrases import WordBits
 
+# The levels by their names in the knowledge, the least significant first.
 _LEVELS = {
-    "urgent": "urgent",
-    "actionable": "actionable_not_urgent",
-    "not_actionable": "not_actionable_not_urgent",
     "benign": "benign_expected",
+    "not_actionable": "not_actionable_not_urgent",
+    "actionable": "actionable_not_urgent",
+    "urgent": "urgent",
 }
+_ORDER = tuple(_LEVELS.values())
+# Changes of the level that the later rules give.
+_STEPS = {"lower": -1, "raise": 1}
 
 Condition = Callable[[Attributes, Patient, Sequence[str]], bool]
 
@@ -43,41 +48,61 @@ def clinical_significance(concept: str, attributes: Attributes, patient: Patient
         'urgent'
     """
     default, by_severity, cases = _rules()[concept]
+    steps = 0
     for conditions, level in cases:
         for condition in conditions:
             if not condition(attributes, patient, words):
                 break
         else:
-            return level
-    return by_severity.get(attributes.severity, default)
+            if level not in _STEPS:
+                break
+            steps += _STEPS[level]
+    else:
+        level = by_severity.get(attributes.severity, default)
+    return _ORDER[min(max(_ORDER.index(level) + steps, 0), len(_ORDER) - 1)] if steps else level
 
 
 @cache
 def _rules() -> dict[str, tuple[str, dict[str | None, str], list[tuple[list[Condition], str]]]]:
+    shared = load_knowledge("significance")["rules"]
     return {
         concept: (
             _LEVELS[entry["significance"]],
             {severity: _LEVELS[level] for severity, level in entry.get("severity", {}).items()},
             [
-                ([_condition(key, value) for key, value in case["if"].items()], _LEVELS[case["then"]])
-                for case in entry.get("cases", ())
+                (
+                    [_condition(key, value, concept) for key, value in case["if"].items()],
+                    _LEVELS.get(case["then"], case["then"]),
+                )
+                for case in [*(rule for rule in shared if _is_for(rule, concept)), *entry.get("cases", ())]
             ],
         )
         for concept, entry in load_knowledge("concepts")["concepts"].items()
     }
 
 
-def _condition(key: str, value: Any) -> Condition:
-    if key == "context":
-        return lambda _, patient, __: value in patient.contexts
+def _is_for(rule: Mapping[str, Any], concept: str) -> bool:
+    kinds = {concept, *concept_graph().wider(concept)}
+    return concept in rule.get("concepts", ()) or not kinds.isdisjoint(rule.get("kinds_of", ()))
+
+
+def _condition(key: str, value: Any, concept: str) -> Condition:
+    if key.startswith("not_"):
+        denied = _condition(key.removeprefix("not_"), value, concept)
+        return lambda attributes, patient, words: not denied(attributes, patient, words)
     name, _, bound = key.rpartition("_")
     if bound in ("below", "from") and name in _MEASURES:
         return _bound(name, value, below=bound == "below")
+    if key == "known":
+        family = concept_graph().family(concept)
+        return lambda _, patient, __: not family.isdisjoint(patient.known)
     if key == "words":
         return _words(value)
+    choices = frozenset([value] if isinstance(value, str) else value)
+    if key == "context":
+        return lambda _, patient, __: not choices.isdisjoint(patient.contexts)
     if key not in Attributes._fields:
-        raise ValueError(f"unknown condition {key!r} in knowledge/concepts.yaml")
-    choices = frozenset(value)
+        raise ValueError(f"unknown condition {key!r} of the significance of {concept}")
     if key in ("location", "morphology"):
         return lambda attributes, *_: not choices.isdisjoint(getattr(attributes, key))
     return lambda attributes, *_: getattr(attributes, key) in choices

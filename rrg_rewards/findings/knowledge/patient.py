@@ -4,19 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.engine import get_engine
 
-# A single M or W after a number may be the sex. It is a unit only after three digits, as in DICOM.
-_AGE = re.compile(
-    r"\s*(\d+(?:\.\d+)?)"
-    r"(?:(?<=\d{3})([ymwd])\b|[\s-]*(y|yrs?|years?|mos?|months?|wks?|weeks?|days?)\b)?",
-    re.IGNORECASE,
-)
-_PER_YEAR = {"y": 1.0, "m": 12.0, "w": 52.18, "d": 365.25}
 _MAX_AGE = 130.0
+# Between two words of a clause.
+_BETWEEN = r"[^\w.;]+"
 
 
 def parse_age(age: object) -> float | None:
@@ -28,18 +25,33 @@ def parse_age(age: object) -> float | None:
     Example:
         >>> parse_age("066Y"), parse_age("018M"), parse_age("82-year-old"), parse_age("82 M"), parse_age("")
         (66.0, 1.5, 82.0, 82.0, None)
+        >>> parse_age("3 days"), parse_age("27/40"), parse_age("newborn")
+        (0.008213552361396304, 0.0, 0.0)
     """
-    match = _AGE.match(str(age)) if age is not None else None
-    if match is None:
-        return None
-    years = float(match[1]) / _PER_YEAR[(match[2] or match[3] or "y")[0].lower()]
-    return years if years <= _MAX_AGE else None
+    for expression, per_year in _ages():
+        if (match := expression.match(str(age).strip())) is not None:
+            # An expression without a number is for newborns.
+            years = float(match[1]) / per_year if match.re.groups else 0.0
+            return years if years <= _MAX_AGE else None
+    return None
+
+
+@cache
+def _ages() -> list[tuple[re.Pattern[str], float]]:
+    return [(re.compile(text, re.IGNORECASE), per_year) for text, per_year in load_knowledge("significance")["ages"]]
+
+
+@cache
+def _expression(name: str) -> re.Pattern[str]:
+    """Compile a regular expression or a list of phrases of ``knowledge/significance.yaml``."""
+    entry = load_knowledge("significance")[name]
+    return re.compile(entry if isinstance(entry, str) else _any_of(entry), re.IGNORECASE)
 
 
 @cache
 def _contexts() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    groups = load_knowledge("concepts")["contexts"]
-    return tuple((name, re.compile(_any_of(words), re.IGNORECASE)) for name, words in groups.items())
+    groups = load_knowledge("significance")["contexts"]
+    return tuple((name, re.compile(_any_of(phrases), re.IGNORECASE)) for name, phrases in groups.items())
 
 
 @cache
@@ -47,13 +59,32 @@ def _denial() -> re.Pattern[str]:
     return re.compile(_any_of(sorted(cue_words("denials", "in_indications"))) + "[^.;]*$", re.IGNORECASE)
 
 
-def _any_of(words: Sequence[str]) -> str:
-    return r"\b(?:" + "|".join(re.escape(word).replace(r"\*", r"\w*") for word in words) + r")\b"
+def _any_of(phrases: Sequence[str]) -> str:
+    return r"\b(?:" + "|".join(map(_phrase, phrases)) + r")\b"
+
+
+def _phrase(text: str) -> str:
+    """Return the expression of a phrase: ``|`` separates choices, ``*`` is any letters, ``<n>`` at most n words."""
+    words = (
+        rf"(?:\w+{_BETWEEN}){{0,{word[1]}}}"
+        if word.startswith("<")
+        else "(?:" + re.escape(word).replace(r"\*", r"\w*").replace(r"\|", "|") + ")" + _BETWEEN
+        for word in text.split()
+    )
+    return "".join(words).removesuffix(_BETWEEN)
 
 
 def _is_named(words: re.Pattern[str], indication: str) -> bool:
     """Whether an indication contains one of the words without denying it."""
     return any(not _denial().search(indication[: found.start()]) for found in words.finditer(indication))
+
+
+def _known(indication: str) -> frozenset[str]:
+    """Return the concepts of the findings that an indication states as known, and does not ask for."""
+    clauses = re.findall(r"[^.;?]+(?:[.;?]|$)", indication)
+    stated = [text for text in clauses if _expression("known").search(text) and not _expression("asked").search(text)]
+    findings = chain.from_iterable(map(get_engine("chest").extract, stated))
+    return frozenset(finding.concept for finding in findings if finding.presence != "absent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +93,25 @@ class Patient:
 
     Args:
         age: Age in years, or ``None``.
-        contexts: Keys of ``contexts`` in ``knowledge/concepts.yaml`` whose words the indication contains.
+        contexts: Keys of ``contexts`` in ``knowledge/significance.yaml`` whose words the indication contains.
+        known: Concepts of the findings that the indication states as known.
 
     Example:
-        >>> Patient.from_context({"age": "82", "indication": "Fall from a ladder"})
-        Patient(age=82.0, contexts=frozenset({'trauma'}))
+        >>> Patient.from_context({"indication": "72-year-old man, fall from a ladder"})
+        Patient(age=72.0, contexts=frozenset({'trauma'}), known=frozenset())
     """
 
     age: float | None = None
     contexts: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any] | None) -> "Patient":
         """Make a patient from context columns.
 
         Args:
-            context: ``age`` and ``indication``, both optional; other columns are ignored.
+            context: ``age`` and ``indication``, both optional; other columns are ignored. Without an age, the one that
+                the indication states counts.
         """
         if not context:
             return cls()
@@ -87,5 +121,8 @@ class Patient:
 
 @lru_cache(maxsize=10_000)
 def _patient(age: str, indication: str) -> Patient:
-    named = (name for name, words in _contexts() if _is_named(words, indication))
-    return Patient(parse_age(age), frozenset(named))
+    contexts = frozenset(name for name, words in _contexts() if _is_named(words, indication))
+    years = parse_age(age)
+    if years is None and "pregnancy" not in contexts and (stated := _expression("stated_age").search(indication)):
+        years = parse_age(stated[0])
+    return Patient(years, contexts, _known(indication))

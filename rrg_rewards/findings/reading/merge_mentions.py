@@ -189,7 +189,7 @@ def _interprets(words: Sequence[str]) -> bool:
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
     """Merge repetitions of a concept, of a wider concept at the same location, and of findings on both sides."""
     wider, family = concept_graph().wider, concept_graph().family
-    positions = load_knowledge("concepts")["positions"]
+    positions = load_knowledge("devices")["positions"]
     kept: list[Finding] = []
     seen: set[str] = set()
     for finding in findings:
@@ -284,7 +284,7 @@ def _is_another(first: Attributes, second: Attributes, reference: str | None) ->
 
 def _placed(finding: Finding) -> Finding:
     """Return a finding with the device position that the location of its tip implies; only devices have a position."""
-    positions = load_knowledge("concepts")["positions"].get(finding.concept)
+    positions = load_knowledge("devices")["positions"].get(finding.concept)
     attributes = finding.attributes
     if attributes.device_position is not None and not _is_device(finding.concept):
         return finding._replace(attributes=attributes._replace(device_position=None))

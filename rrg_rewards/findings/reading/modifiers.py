@@ -36,8 +36,6 @@ _DENIAL_REACH = 2
 _UNDENIED = frozenset({"change", "certainty", "size_mm", "location"})
 # Maximum distance in words from a level to the word that makes it one: "upper and left lower lobe".
 _LEVEL_REACH = 6
-# Distances from the carina in mm at which an endotracheal tube is well placed.
-_TUBE_RANGE = (20.0, 75.0)
 
 
 class Modifier(NamedTuple):
@@ -154,8 +152,9 @@ class ModifierReader:
             return Modifier(start, end, ())
         after = tokens[end : end + 2]
         if "carina" in tokens[end : end + 6] and after and after[0] in ("above", "from"):
-            good = _TUBE_RANGE[0] <= size.largest <= _TUBE_RANGE[1]
-            return Modifier(start, end, (("device_position", "satisfactory" if good else "malpositioned"),))
+            lowest, highest = load_knowledge("devices")["above_carina"]
+            position = "satisfactory" if lowest <= size.largest <= highest else "malpositioned"
+            return Modifier(start, end, (("device_position", position), ("size_mm", size.largest)))
         if after and (after[0] in self._distance or (after[0] in self._toward and after[1:] in (["to"], ["the"]))):
             return Modifier(start, end, ())
         second = () if size.second is None else (("short_axis_mm", size.second),)
