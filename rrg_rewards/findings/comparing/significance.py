@@ -1,13 +1,14 @@
-"""Clinical significance of findings, from ``knowledge/concepts.yaml`` and the rules in ``knowledge/significance.yaml``."""
+"""Clinical significance of findings, from ``concepts.yaml`` and ``significance.yaml`` in ``findings/knowledge``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import floor
 from typing import Any
 
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
+from rrg_rewards.findings.reading.engine import get_engine
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.phrases import WordBits
 
@@ -95,7 +96,7 @@ def _condition(key: str, value: Any, concept: str) -> Condition:
         return _bound(name, value, below=bound == "below")
     if key == "known":
         family = concept_graph().family(concept)
-        return lambda _, patient, __: not family.isdisjoint(patient.known)
+        return lambda _, patient, __: not family.isdisjoint(known_concepts(patient.known))
     if key == "words":
         return _words(value)
     choices = frozenset([value] if isinstance(value, str) else value)
@@ -106,6 +107,18 @@ def _condition(key: str, value: Any, concept: str) -> Condition:
     if key in ("location", "morphology"):
         return lambda attributes, *_: not choices.isdisjoint(getattr(attributes, key))
     return lambda attributes, *_: getattr(attributes, key) in choices
+
+
+@lru_cache(maxsize=10_000)
+def known_concepts(text: str) -> frozenset[str]:
+    """Return the concepts of the findings in clauses of an indication.
+
+    Example:
+        >>> sorted(known_concepts("Known emphysema, no effusion."))
+        ['emphysema']
+    """
+    findings = get_engine("chest").extract(text) if text else ()
+    return frozenset(finding.concept for finding in findings if finding.presence != "absent")
 
 
 def _bound(name: str, value: float, below: bool) -> Condition:

@@ -28,8 +28,8 @@ def knowledge_digest() -> str:
         >>> len(knowledge_digest())
         8
     """
-    names = "attributes compositions concepts devices measurements open_findings organs plain_words significance spellings wordings"
-    return package_yaml_digest(_PACKAGE, *names.split())
+    names = "attributes compositions concepts measurements open_findings organs plain_words spellings wordings"
+    return package_yaml_digest(_PACKAGE, *names.split(), "devices", "significance")
 
 
 def joined(patterns: Sequence[str]) -> re.Pattern[str]:

@@ -4,12 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import chain
 from typing import Any
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
-from rrg_rewards.findings.reading.engine import get_engine
 
 _MAX_AGE = 130.0
 # Between two words of a clause.
@@ -79,12 +77,11 @@ def _is_named(words: re.Pattern[str], indication: str) -> bool:
     return any(not _denial().search(indication[: found.start()]) for found in words.finditer(indication))
 
 
-def _known(indication: str) -> frozenset[str]:
-    """Return the concepts of the findings that an indication states as known, and does not ask for."""
+def _known(indication: str) -> str:
+    """Return the clauses of an indication that state a finding as known, and do not ask for it."""
     clauses = re.findall(r"[^.;?]+(?:[.;?]|$)", indication)
-    stated = [text for text in clauses if _expression("known").search(text) and not _expression("asked").search(text)]
-    findings = chain.from_iterable(map(get_engine("chest").extract, stated))
-    return frozenset(finding.concept for finding in findings if finding.presence != "absent")
+    known, asked = _expression("known"), _expression("asked")
+    return "".join(clause for clause in clauses if known.search(clause) and not asked.search(clause)).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +91,16 @@ class Patient:
     Args:
         age: Age in years, or ``None``.
         contexts: Keys of ``contexts`` in ``knowledge/significance.yaml`` whose words the indication contains.
-        known: Concepts of the findings that the indication states as known.
+        known: Clauses of the indication that state findings as known.
 
     Example:
-        >>> Patient.from_context({"indication": "72-year-old man, fall from a ladder"})
-        Patient(age=72.0, contexts=frozenset({'trauma'}), known=frozenset())
+        >>> Patient.from_context({"indication": "72-year-old man, fall. Known emphysema."})
+        Patient(age=72.0, contexts=frozenset({'trauma'}), known='Known emphysema.')
     """
 
     age: float | None = None
     contexts: frozenset[str] = frozenset()
-    known: frozenset[str] = frozenset()
+    known: str = ""
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any] | None) -> "Patient":

@@ -189,12 +189,9 @@ def _interprets(words: Sequence[str]) -> bool:
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
     """Merge repetitions of a concept, of a wider concept at the same location, and of findings on both sides."""
     wider, family = concept_graph().wider, concept_graph().family
-    positions = load_knowledge("devices")["positions"]
     kept: list[Finding] = []
     seen: set[str] = set()
-    for finding in findings:
-        if finding.concept in positions or finding.attributes.device_position is not None:
-            finding = _placed(finding)
+    for finding in map(_placed, findings):
         kin = family(finding.concept)
         similar: list[int] = []
         if not kin.isdisjoint(seen):
@@ -216,7 +213,7 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
             ):
                 continue
             # "Pacemaker in place. The device is in satisfactory position."
-            here = _same_place(earlier.attributes, finding.attributes) or finding.concept == _DEVICE
+            here = _same_place(earlier.attributes, finding.attributes) or _DEVICE in (earlier.concept, finding.concept)
             if finding.concept == earlier.concept or (here and finding.concept in wider(earlier.concept)):
                 kept[i] = earlier._replace(attributes=earlier.attributes.filled(finding.attributes))
                 break
@@ -226,7 +223,8 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
         else:
             if not _repeats_both_sides(finding, [kept[i] for i in similar]):
                 kept.append(finding)
-    return kept
+    # A later mention may have stated the place of a device.
+    return [_placed(finding) for finding in kept]
 
 
 def _antecedent(kept: Sequence[Finding], similar: Sequence[int], finding: Finding) -> int | None:

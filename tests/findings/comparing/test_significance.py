@@ -10,11 +10,28 @@ from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.schemas import SIGNIFICANCE_WEIGHTS
 
 
+def test_rules_name_what_exists():
+    knowledge = load_knowledge("significance")
+    concepts, locations = load_knowledge("concepts")["concepts"], load_knowledge("attributes")["location"]
+    conditions = [rule["if"] for rule in knowledge["rules"]]
+    conditions += [case["if"] for entry in concepts.values() for case in entry.get("cases", ())]
+    for rule in knowledge["rules"]:
+        assert {*rule.get("concepts", ()), *rule.get("kinds_of", ())} <= set(concepts), rule
+        assert {"if", "then"} < rule.keys() <= {"concepts", "kinds_of", "if", "then"}, rule
+    for condition in conditions:
+        for key in ("context", "not_context"):
+            groups = condition.get(key, [])
+            assert {groups} if isinstance(groups, str) else {*groups} <= set(knowledge["contexts"]), condition
+    for concept, positions in load_knowledge("devices")["positions"].items():
+        assert concept in concepts
+        assert {place for places in positions.values() for place in places} <= set(locations), concept
+
+
 def test_every_concept_has_a_significance_for_every_patient():
     for concept in load_lexicon("chest").concepts:
         for age in (None, 0.1, 25, 50, 90):
             for severity in (None, "minimal", "mild", "moderate", "severe"):
-                patient = Patient(age, frozenset(load_knowledge("concepts")["contexts"]))
+                patient = Patient(age, frozenset(load_knowledge("significance")["contexts"]))
                 assert clinical_significance(concept, Attributes(severity=severity), patient) in SIGNIFICANCE_WEIGHTS
 
 
@@ -81,6 +98,42 @@ def test_every_concept_has_a_significance_for_every_patient():
         ("degenerative_change", {}, {"age": "75", "indication": "Back pain"}, "not_actionable_not_urgent"),
         ("postsurgical_change", {"location": ("sternum",)}, {"age": "70"}, "benign_expected"),
         ("postsurgical_change", {}, {"age": "70"}, "not_actionable_not_urgent"),
+        ("enteric_tube", {"device_position": "malpositioned"}, {}, "urgent"),
+        ("chest_tube", {"device_position": "malpositioned"}, {}, "urgent"),
+        ("enteric_tube", {}, {"indication": "NG tube position, safe to feed?"}, "actionable_not_urgent"),
+        ("free_air", {}, {"indication": "Day 1 after laparotomy"}, "not_actionable_not_urgent"),
+        ("free_air", {}, {"indication": "Appendectomy in 2009, rigid abdomen"}, "urgent"),
+        ("pneumothorax", {"severity": "mild"}, {}, "actionable_not_urgent"),
+        ("pneumothorax", {"severity": "mild"}, {"indication": "Ventilated"}, "urgent"),
+        ("pneumothorax", {"size_mm": 8.0}, {}, "actionable_not_urgent"),
+        ("lung_nodule", {"size_mm": 4.0}, {"indication": "Melanoma"}, "actionable_not_urgent"),
+        ("lung_nodule", {"size_mm": 4.0, "change": "new"}, {"indication": "Melanoma"}, "urgent"),
+        (
+            "lung_nodule",
+            {"size_mm": 4.0, "morphology": ("calcified",)},
+            {"indication": "Melanoma"},
+            "not_actionable_not_urgent",
+        ),
+        (
+            "elevated_hemidiaphragm",
+            {},
+            {"indication": "Known phrenic palsy, elevated hemidiaphragm"},
+            "benign_expected",
+        ),
+        ("elevated_hemidiaphragm", {}, {"indication": "Fall from a roof"}, "urgent"),
+        ("enlarged_mediastinum", {}, {"age": "4 months", "indication": "Fever"}, "benign_expected"),
+        ("enlarged_mediastinum", {}, {"age": "4 months", "indication": "Road traffic accident"}, "urgent"),
+        ("thymic_tissue", {}, {"age": "9"}, "benign_expected"),
+        ("thymic_tissue", {}, {"age": "71"}, "actionable_not_urgent"),
+        ("hyperinflation", {"laterality": "left"}, {"age": "2", "indication": "Choked on a nut"}, "urgent"),
+        ("cardiomegaly", {}, {"indication": "Known heart failure"}, "not_actionable_not_urgent"),
+        ("cardiomegaly", {"change": "increased"}, {"indication": "Known heart failure"}, "actionable_not_urgent"),
+        ("pulmonary_embolism", {"acuity": "chronic"}, {}, "actionable_not_urgent"),
+        ("lung_opacity", {"extent": "entire"}, {}, "urgent"),
+        ("lung_opacity", {"extent": "entire"}, {"indication": "Pneumonectomy 2017"}, "benign_expected"),
+        ("thyroid_lesion", {"size_mm": 12.0}, {"age": "60"}, "not_actionable_not_urgent"),
+        ("thyroid_lesion", {"size_mm": 12.0}, {"age": "30"}, "actionable_not_urgent"),
+        ("renal_cyst", {"morphology": ("complex",)}, {}, "actionable_not_urgent"),
         # a cervical rib
         ("bone_anomaly", {}, {}, "not_actionable_not_urgent"),
         ("thoracic_variant", {}, {}, "not_actionable_not_urgent"),

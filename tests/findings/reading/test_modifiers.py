@@ -25,8 +25,16 @@ SAID = [
     ("The effusion has decreased in size", "pleural_effusion", Attributes(change="decreased")),
     ("Probable hiatal hernia", "hiatal_hernia", Attributes(certainty="likely")),
     ("Diffuse streaky opacities", "lung_opacity", Attributes(extent="diffuse", morphology=("linear",))),
-    ("Endotracheal tube tip 5 cm above the carina", "endotracheal_tube", Attributes(device_position="satisfactory")),
-    ("Endotracheal tube tip 5 mm above the carina", "endotracheal_tube", Attributes(device_position="malpositioned")),
+    (
+        "Endotracheal tube tip 5 cm above the carina",
+        "endotracheal_tube",
+        Attributes(size_mm=50.0, device_position="satisfactory"),
+    ),
+    (
+        "Endotracheal tube tip 5 mm above the carina",
+        "endotracheal_tube",
+        Attributes(size_mm=5.0, device_position="malpositioned"),
+    ),
     ("PICC tip in the SVC", "central_line", Attributes(location=("svc",))),
     ("12x9 mm nodule", "lung_nodule", Attributes(size_mm=12.0, short_axis_mm=9.0)),
     ("Nodule of 1.2 \u00d7 0.9 cm", "lung_nodule", Attributes(size_mm=12.0, short_axis_mm=9.0)),
