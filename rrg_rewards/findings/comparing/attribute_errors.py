@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 
 from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -60,11 +61,12 @@ def attribute_discrepancies(
     - Density of nodules: two different ones are significant. One that a report leaves open is significant if it changes
       the clinical significance.
     - Severity: a difference is significant if it is at least two steps (small and large) or changes the clinical
-      significance.
+      significance. Minimal and mild are one degree in different words.
     - Measurement: of nodules and masses, a difference is significant above 2 mm if the reference's size is below 6 mm,
       above 4 mm below 3 cm, and above 20 % of the reference's size from 3 cm, where a mass begins. A mass instead of a
       nodule, and a nodule instead of a mass, are significant. Of other findings, a difference is significant above half
-      of the smaller size.
+      of the smaller size, or if it changes the clinical significance. Other values have the margins of
+      ``knowledge/concepts.yaml``. A match has at most one error of measurement.
     - Change since an earlier examination: "new" or "increased" that the candidate leaves out, adds or replaces is
       significant. Any other difference, such as "stable" left out, is negligible. Acute instead of chronic is
       significant. A match has at most one temporal error.
@@ -95,8 +97,7 @@ def attribute_discrepancies(
     # Names that state two degrees are one error with the words for these degrees.
     if relation.kind != "severity":
         errors += _severity(reference, candidate, significance)
-    if measured or (ours.places and theirs.places):
-        errors += _measurement(reference, candidate)
+    errors += _measurement(reference, candidate, significance)
     # A name and a form that contradict the reference's are one error.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
     errors += [] if named else _morphology(ours, theirs)
@@ -268,16 +269,30 @@ def _severity(reference: Finding, candidate: Finding, significance: Significance
         changed = significance(reference.concept, ours) != significance(
             reference.concept, Attributes(severity=theirs.severity).filled(ours)
         )
-        explanation = f"{theirs.severity} for {ours.severity}"
-        errors.append(AttributeDiscrepancy("severity", steps >= _SIGNIFICANT_STEPS or changed, explanation))
+        # "Slight" and "mild" are one degree in different words.
+        is_slight = {ours.severity, theirs.severity} == {"minimal", "mild"}
+        significant = not is_slight and (steps >= _SIGNIFICANT_STEPS or changed)
+        errors.append(AttributeDiscrepancy("severity", significant, f"{theirs.severity} for {ours.severity}"))
     if {ours.extent, theirs.extent} == {"focal", "diffuse"}:
         errors.append(AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}"))
     return errors
 
 
-def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscrepancy]:
-    """Return the difference in size; of findings in several places the largest difference of a place."""
+def _measurement(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
+    """Return the difference in size or in another value: at most one, of several places the largest of a place."""
     ours, theirs = reference.attributes, candidate.attributes
+    concept, rules = reference.concept, load_knowledge("concepts")["measurement"]
+    errors = [
+        AttributeDiscrepancy("measurement", _values_differ(kind, value, other), f"{other:g} for {value:g} ({kind})")
+        for kind, value in ours.values
+        if (other := dict(theirs.values).get(kind, value)) != value
+    ]
+    if concept in rules["concepts"]:
+        # "A tiny nodule" is no nodule of 20 mm.
+        for sized, graded in ((ours, theirs), (theirs, ours)):
+            lowest, highest = rules["degrees"].get(None if graded.size_mm else graded.severity, (0, inf))
+            if sized.size_mm is not None and not lowest <= sized.size_mm <= highest:
+                errors.append(AttributeDiscrepancy("measurement", True, f"{graded.severity} for {sized.size_mm:g} mm"))
     sizes = [(ours.size_mm, theirs.size_mm)]
     if ours.places and theirs.places:
         sizes = [
@@ -286,12 +301,30 @@ def _measurement(reference: Finding, candidate: Finding) -> list[AttributeDiscre
             for other in theirs.places
             if is_among(place, [other])
         ]
-    errors = [
-        AttributeDiscrepancy("measurement", _is_beyond(reference.concept, own, other), f"{other:g} mm for {own:g} mm")
+    other_size = ours._replace(size_mm=theirs.size_mm, short_axis_mm=theirs.short_axis_mm)
+    levels = {significance(concept, attributes) for attributes in (ours, other_size)}
+    is_other_level = concept not in rules["concepts"] and len(levels) > 1
+    errors += [
+        AttributeDiscrepancy(
+            "measurement", is_other_level or _is_beyond(concept, own, other), f"{other:g} mm for {own:g} mm"
+        )
         for own, other in sizes
         if own is not None and other is not None and own != other
     ]
     return _most_significant(errors)
+
+
+def _values_differ(kind: str, ours: float, theirs: float) -> bool:
+    """Whether two values of a kind differ significantly.
+
+    Example:
+        >>> _values_differ("share", 30, 40), _values_differ("share", 30, 60), _values_differ("count", 2, 5)
+        (False, True, True)
+    """
+    rules = load_knowledge("concepts")["measurement"]
+    if kind in rules["ratios"]:
+        return bool(max(ours, theirs) > rules["ratios"][kind] * min(ours, theirs))
+    return bool(round(abs(ours - theirs) - rules["values"][kind], 6) > 0)
 
 
 def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
@@ -303,7 +336,8 @@ def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
     """
     rules = load_knowledge("concepts")["measurement"]
     if concept not in rules["concepts"]:
-        return bool(max(ours, theirs) > rules["ratio"] * min(ours, theirs))
+        ratio = (rules["calibers"] if concept in rules["calibers"]["concepts"] else rules)["ratio"]
+        return bool(max(ours, theirs) > ratio * min(ours, theirs))
     is_mass = ours >= rules["mass"]
     if is_mass != (theirs >= rules["mass"]):
         return True

@@ -1,5 +1,6 @@
 """Pairs of findings of two reports: how they are related, whether they may be one finding, and how much they differ."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -33,6 +34,8 @@ _MOST_ALTERNATIVES = 1
 _SIMILAR = Relation("descriptor", 1, significant=False)
 _WIDER = Relation("unspecific", 2, significant=True)
 _NARROWER = Relation("overinterpretation", 2, significant=False)
+# A finding of an organ of which the reference says no more than that it is abnormal.
+_GUESS = Relation("overinterpretation", 3, significant=True)
 
 
 def relation_of(reference: Finding, candidate: Finding, considered: frozenset[str] = frozenset()) -> Relation | None:
@@ -130,8 +133,9 @@ def _is_wider(concept: str, others: frozenset[str]) -> bool:
 def _open_relation(reference: Finding, candidate: Finding) -> Relation | None:
     """Return the relation of two findings of which at least one is open, or ``None`` if they are unrelated.
 
-    Findings in one organ are related if they share a word that says what is abnormal. If the organ of one is unknown,
-    they have to share most words. A word for any abnormality is wider than a lesion of the organ.
+    Findings in one organ are related if they share a word that says what is abnormal. If an organ is unknown, they have
+    to share most words, and if only one is, more than one. A word for any abnormality, such as "irregularity", is wider
+    than any finding of the organ.
 
     Args:
         reference: Finding of the reference.
@@ -154,18 +158,19 @@ def _open_relation(reference: Finding, candidate: Finding) -> Relation | None:
     shared = (ours.heads & theirs.heads).bit_count() + len(ours.stems & theirs.stems)
     if reference.organ is None or candidate.organ is None:
         fewest = min(said.heads.bit_count() + len(said.stems) for said in (ours, theirs))
-        return _SIMILAR if shared > 1 and 2 * shared > fewest else None
+        return _SIMILAR if shared > (reference.organ != candidate.organ) and 2 * shared > fewest else None
     if shared:
         return _SIMILAR
     # "Abnormality" is wider than a "shadow" that is said to be an opacity.
     is_vague = theirs.is_general and not theirs.heads
     if ours.is_general and theirs.is_general and not (is_vague and ours.heads & lesion_bits()):
         return _SIMILAR
-    if theirs.is_general and ours.heads & lesion_bits():
-        return _WIDER
     if ours.is_general and theirs.heads & lesion_bits():
         return _NARROWER
-    return None
+    is_here = reference.organ == candidate.organ
+    if theirs.is_general and (ours.heads & lesion_bits() or (is_here and not theirs.heads & lesion_bits())):
+        return _WIDER
+    return _GUESS if ours.is_general and is_here and not ours.heads & lesion_bits() else None
 
 
 def _words(finding: Finding) -> tuple[str, ...]:
@@ -225,6 +230,20 @@ def covers(whole: Finding, part: Finding) -> bool:
         and (of_largest or not ours.location or set(theirs.location) <= set(ours.location))
         and (of_largest or all(is_among(place, stated_places(ours)) for place in stated_places(theirs)))
         and (theirs.size_mm is None or theirs.size_mm <= (ours.size_mm or _SMALL_PART))
+    )
+
+
+def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a mention beside a diagnosis describes it in wider words or by one of its signs, in the same place."""
+    ours, theirs = finding.attributes, diagnosis.attributes
+    return (
+        (
+            finding.concept in concept_graph().implied(diagnosis.concept)
+            or finding.concept in signs.get(diagnosis.concept, ())
+        )
+        and abs(finding.sentence - diagnosis.sentence) <= 1
+        and not sides_conflict(ours, theirs)
+        and not _levels_conflict(ours, theirs)
     )
 
 

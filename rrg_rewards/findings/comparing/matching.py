@@ -7,9 +7,10 @@ from operator import itemgetter
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
-from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, match_cost, relation_of
+from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, is_sign, match_cost, relation_of
 from rrg_rewards.findings.comparing.significance import clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
+from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.coverage import Coverage
 from rrg_rewards.findings.reading.engine import FindingEngine, get_engine
@@ -111,8 +112,9 @@ def compare_findings(
     sides or in different lobes match with an error. They do not match if one is a well placed device and the other a
     malpositioned one, if one is wider than the other and in another place, or if the candidate's is benign, the
     reference's is not, and their names are only similar. A bilateral finding matches one finding on each side, and
-    several nodules match each nodule that is neither larger nor more significant. Of each report, only the first 300
-    findings match.
+    several nodules match each nodule that is neither larger nor more significant. A wider name of a matched finding
+    beside it belongs to the match, and so do the signs of a candidate's diagnosis (``signs`` in
+    ``knowledge/concepts.yaml``). Of each report, only the first 300 findings match.
 
     Args:
         reference: Reference report, or its findings.
@@ -245,7 +247,21 @@ def _groups(
         elif i not in of_ours and excess >= 0 and covers(theirs[j], ours[i]):
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
+    _add_signs([group[0] for group in groups], ours, our_levels, {})
+    _add_signs([group[1] for group in groups], theirs, their_levels, load_knowledge("concepts")["signs"])
     return groups
+
+
+def _add_signs(
+    groups: Sequence[list[int]], findings: Sequence[Finding], levels: Sequence[str], signs: Mapping[str, Sequence[str]]
+) -> None:
+    """Add each unmatched finding that a matched one beside it implies to its group, unless it is more significant."""
+    weights = [SIGNIFICANCE_WEIGHTS[level] for level in levels]
+    for k in _rest(min(len(findings), _MOST_FINDINGS), [k for group in groups for k in group]):
+        for group in groups:
+            if any(is_sign(findings[k], findings[m], signs) and weights[k] <= weights[m] for m in group):
+                group.append(k)
+                break
 
 
 def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding]) -> Iterator[tuple[int, int]]:

@@ -148,6 +148,10 @@ class ConceptGraph:
         """Whether a specific concept is a kind or a diagnosis of a general one, or can look like it."""
         return general in self.explained(specific)
 
+    def implied(self, specific: str) -> frozenset[str]:
+        """Return the concepts that a concept is a kind or a diagnosis of."""
+        return self._interpreted.get(specific, frozenset()).union(self._distances.get(specific, ()))
+
     def explained(self, specific: str) -> frozenset[str]:
         """Return the concepts that a concept is a kind or a diagnosis of, or can look like."""
         return self._explained.get(specific, frozenset())

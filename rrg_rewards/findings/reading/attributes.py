@@ -10,7 +10,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.changes import share_changes, without_amounts
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, LUNG_PARTS, Attributes, Place
-from rrg_rewards.findings.reading.modifiers import PLACING, Modifier, modifier_reader
+from rrg_rewards.findings.reading.modifiers import PLACING, VALUE_KINDS, Modifier, modifier_reader
 from rrg_rewards.findings.reading.statements import statement_numbers
 
 _TUPLES = ("location", "morphology")
@@ -27,6 +27,8 @@ _WITHIN_LOBES = LUNG_PARTS - LUNG_LEVELS
 _PRONOUN_REACH = 6
 # Number of words before a place in which a word such as "largest" singles out a part of the finding.
 _EMPHASIS_REACH = 8
+# Largest difference in mm of two sizes that is no change, after the Fleischner Society.
+_MEASUREMENT_ERROR = 2.0
 
 
 class Span(NamedTuple):
@@ -331,6 +333,8 @@ def _sharing(own: Attributes, other: Attributes, names: Sequence[str]) -> Attrib
 def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
     """Combine the modifiers of one finding."""
     values: dict[str, Any] = {}
+    numbers: dict[str, float] = {}
+    former = None
     for modifier in modifiers:
         for kind, value in modifier.values:
             if kind in _TUPLES:
@@ -341,15 +345,26 @@ def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
                 if value > values.get(kind, 0.0):
                     values["short_axis_mm"] = None
                     values.update(modifier.values)
+            elif kind in VALUE_KINDS:
+                numbers.setdefault(kind, value)
+            elif kind == "former_mm":
+                former = value
             elif kind == "change" and values.get(kind) == "stable":
                 # "Again seen is an effusion, which has increased."
                 values[kind] = value
             elif kind not in ("short_axis_mm", "laterality", "segment", "implied"):
                 values.setdefault(kind, value)
-    values["laterality"] = where.laterality
-    values["location"] = where.location
-    values["places"] = where.places
-    return Attributes(**values)
+    if former and "size_mm" in values:
+        values.setdefault("change", _growth(former, values["size_mm"]))
+    values.update(laterality=where.laterality, location=where.location, places=where.places)
+    return Attributes(**values, values=tuple(sorted(numbers.items())))
+
+
+def _growth(former: float, size: float) -> str:
+    """Return the change that two sizes of a finding state: a difference within the error of a measurement is none."""
+    if abs(size - former) <= _MEASUREMENT_ERROR:
+        return "stable"
+    return "increased" if size > former else "decreased"
 
 
 def _change(modifiers: Sequence[Modifier]) -> Modifier | None:

@@ -1,5 +1,6 @@
 """Decide which words state the change of a finding since an earlier examination, and of which findings."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import takewhile
@@ -9,6 +10,8 @@ from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.modifiers import Modifier, modifier_reader
 from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
 
+# "Larger than on 25.1.2020"
+_DATE = re.compile(r"(?:\d{1,2}\.){0,2}(?:19|20)\d\d")
 _GROWTH = ("increased", "decreased")
 # Words that state an amount as often as a change: "increased density".
 _RELATIVE = ("increase", "decrease", "reduc", "diminish", "larger", "smaller", "bigger")
@@ -35,6 +38,8 @@ def is_compared(tokens: Sequence[str]) -> bool:
         (True, False)
     """
     earlier = cue_words("comparisons", "earlier", "today")
+    if "than" in tokens and any(map(_DATE.fullmatch, tokens)):
+        return True
     if earlier.isdisjoint(tokens):
         return False
     # "Compared to the left side"

@@ -42,6 +42,8 @@ class Attributes(NamedTuple):
         certainty: ``likely`` or ``possible`` if the report expresses doubt.
         device_position: ``satisfactory`` or ``malpositioned``.
         places: The places of a finding in several places with different sides: "right upper and left lower lobe".
+        values: Values that are no length, by kind: ``share`` (%), ``attenuation`` (HU), ``volume`` (ml), ``angle``
+            (degrees), ``ratio``, ``count``, ``grade`` and ``type``.
     """
 
     laterality: str | None = None
@@ -56,6 +58,7 @@ class Attributes(NamedTuple):
     certainty: str | None = None
     device_position: str | None = None
     places: tuple[Place, ...] = ()
+    values: tuple[tuple[str, float], ...] = ()
 
     def __repr__(self) -> str:
         stated = zip(self._fields, self, strict=True)

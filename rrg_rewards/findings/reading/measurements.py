@@ -15,11 +15,15 @@ Ends = tuple[Fraction | None, Fraction | None]
 _DIMENSION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(mm|cm|m)?")
 # One or more dimensions in a token: "<5mm", "12x8", "4mmx3mm", "x3mm".
 _TOKEN = re.compile(rf"(?:[<>]|x(?=.))?{_DIMENSION.pattern}(?:x{_DIMENSION.pattern})*x?")
+# A number with or without a unit in a token: "30%", "45hu".
+_VALUE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})([a-z%]*)")
 _TIMES = ("x", "by", "times")
 # Number of tokens of "one point five".
 _SPELLED_SIZE = 3
 # Number of words before a number in which a word such as "diameter" calls it a size.
 _SIZE_WORD_REACH = 4
+# Number of words before a number in which "ratio" calls it one: "the ratio of RV to LV is 1.4".
+_RATIO_REACH = 7
 # "m" after a number of a size means mm.
 _METRES_MEANT = 1.0
 _HOUNSFIELD = re.compile(
@@ -68,7 +72,12 @@ class Measure:
 def _millimetres() -> dict[str, float]:
     """Return the length in mm of each unit of length, by its names."""
     rules = load_knowledge("measurements")
-    return {word: float(rules["units"][unit][1]) for unit, words in rules["words"].items() for word in (unit, *words)}
+    return {
+        word: float(factor)
+        for unit, (kind, factor) in rules["units"].items()
+        if kind == "length"
+        for word in (unit, *rules["words"][unit])
+    }
 
 
 class TokenSize(NamedTuple):
@@ -132,6 +141,55 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
         lengths.append(number * unit)
     lengths.sort(reverse=True)
     return TokenSize(lengths[0], None if is_range else next(iter(lengths[1:]), None), end) if lengths[0] else None
+
+
+class TokenValue(NamedTuple):
+    """A value that is no length in the tokens of a sentence: its kind, the number, and the index after it."""
+
+    kind: str
+    number: float
+    end: int
+
+
+def value_at(tokens: Sequence[str], start: int) -> TokenValue | None:
+    """Return the ratio, or the value with a unit that is no length, that starts at a token; ``None`` if none does.
+
+    Example:
+        >>> value_at("30% height loss".split(), 0), value_at("attenuation of 45 hu".split(), 2)
+        (TokenValue(kind='share', number=30.0, end=1), TokenValue(kind='attenuation', number=45.0, end=4))
+        >>> value_at("cardiothoracic ratio of 55 %".split(), 3)
+        TokenValue(kind='ratio', number=0.55, end=5)
+    """
+    match = _VALUE.fullmatch(tokens[start])
+    if match is None:
+        return None
+    units, end = _value_units(), start + 1
+    unit = match[2]
+    if not unit:
+        unit = next((words for k in (2, 1) if (words := " ".join(tokens[end : end + k])) in units), "")
+        end += len(unit.split())
+    number = float(match[1])
+    kind, factor = units.get(unit, (None, 1.0))
+    if kind in (None, "share") and not _ratio_words().isdisjoint(tokens[max(0, start - _RATIO_REACH) : start]):
+        return TokenValue("ratio", number if kind is None else number / 100, end)
+    return None if kind is None else TokenValue(kind, number * factor, end)
+
+
+@cache
+def _value_units() -> dict[str, tuple[str, float]]:
+    """Return the kind and the factor of each unit that is no length, by its names."""
+    rules = load_knowledge("measurements")
+    return {
+        word: (kind, float(factor))
+        for unit, (kind, factor) in rules["units"].items()
+        if kind != "length"
+        for word in (unit, *rules["words"].get(unit, ()))
+    }
+
+
+@cache
+def _ratio_words() -> frozenset[str]:
+    return frozenset(load_knowledge("measurements")["ratio_words"])
 
 
 def _spelled_number(tokens: Sequence[str], start: int) -> float | None:

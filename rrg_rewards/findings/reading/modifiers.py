@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
-from rrg_rewards.findings.reading.measurements import size_at
+from rrg_rewards.findings.reading.measurements import size_at, value_at
 from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
 
 Values = tuple[tuple[str, Any], ...]
@@ -17,7 +17,10 @@ Values = tuple[tuple[str, Any], ...]
 PLACING = frozenset({"in", "at", "on", "within", "throughout"})
 """Words between a measure or a verb and the place that it is in."""
 
-_KINDS = (*Attributes._fields, "segment", "implied")
+VALUE_KINDS = frozenset({"share", "attenuation", "volume", "angle", "ratio", "count", "grade", "type"})
+"""Kinds of ``Attributes.values``."""
+
+_KINDS = (*Attributes._fields, "segment", "implied", "grade", "type")
 _DIGITS = "0123456789.<>"
 # Stands for the values of a word that can begin a measure or a level; they depend on the words after it.
 _NUMBER: Values = (("number", None),)
@@ -143,13 +146,17 @@ class ModifierReader:
         """Return a size such as "2.5 x 3 cm", or the position of a tube from its distance to the carina."""
         size = size_at(tokens, start)
         if size is None:
-            return None
+            value = value_at(tokens, start)
+            return value and Modifier(start, value.end, ((value.kind, value.number),))
         end = size.end
+        former = (("former_mm", size.largest),)
         if start and tokens[start - 1] == "from" and any(token.startswith(self._changing) for token in tokens):
             # "increased from 4 to 6 mm": the measure after "to" is the size.
-            return Modifier(start, next((i for i in range(start, end) if tokens[i] == "to"), end), ())
+            to = next((i for i in range(start, end) if tokens[i] == "to"), end)
+            return Modifier(start, to, former if to == end else ())
         if self._is_former(tokens, start, end):
-            return Modifier(start, end, ())
+            is_size = self._not_sizes.isdisjoint(tokens[max(0, start - _NO_SIZE_REACH) : start])
+            return Modifier(start, end, former if is_size else ())
         after = tokens[end : end + 2]
         if "carina" in tokens[end : end + 6] and after and after[0] in ("above", "from"):
             lowest, highest = load_knowledge("devices")["above_carina"]

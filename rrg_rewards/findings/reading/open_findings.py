@@ -245,6 +245,8 @@ class OpenStatementReader:
         organ: str | None,
     ) -> bool:
         """Whether a clause describes or interprets the finding before it, or one of an earlier sentence."""
+        if is_told and clause.link == ":" and clause.organ is None:
+            return True
         if is_told and (clause.link == "(" or (clause.link in _RELATIVE and (clause.organ is None or not has_head))):
             return True
         # "The pleura is thickened and calcified"

@@ -120,6 +120,9 @@ _NEXT = re.compile(
     r"(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
     re.IGNORECASE,
 )
+# A section on the earlier examination, or on the name of this one, which ends with its sentence if no heading follows.
+_BRIEF = re.compile(r"comparison|exam|study", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"\. ")
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".
 _ITEM = re.compile(r"[*#|+>\-\u2022-\u2024\u2013\u2014]|\(?\d{1,2}[.)](?!\d)|[A-Za-z][.)]\s")
 # Starts of a line that begin a statement even in lower case: "no ...", "there is ...", "heart size: ...".
@@ -192,6 +195,8 @@ def _blank_requests(report: str) -> str:
         if start < begin:
             continue
         following = _NEXT.search(report, heading.end() - 1)
+        if following is None and _BRIEF.search(heading[0]):
+            following = _SENTENCE_END.search(report, heading.end() - 1)
         end = following.start() if following else len(report)
         kept += [report[begin:start], " " * (end - start)]
         begin = end

@@ -49,8 +49,26 @@ def errors(reference, candidate, **context):
         ("2.9 cm nodule.", "2.5 cm nodule.", [("measurement", False)]),
         ("3.2 cm mass.", "1.5 cm nodule.", [("measurement", True)]),
         ("2 cm pneumothorax.", "5 cm pneumothorax.", [("measurement", True)]),
+        ("Ascending aortic aneurysm of 64 mm.", "Ascending aortic aneurysm, 44 mm.", [("measurement", True)]),
+        ("Ascending aortic aneurysm of 64 mm.", "Ascending aortic aneurysm, 6.4 cm.", []),
+        # the size makes a node pathological
+        ("Mediastinal lymph node of 9 mm.", "Mediastinal lymph node of 12 mm.", [("measurement", True)]),
+        ("Tiny nodule.", "20 mm nodule.", [("measurement", True)]),
+        ("Tiny nodule.", "4 mm nodule.", []),
+        ("Coronary stenosis of 70 %.", "Coronary stenosis of 30 per cent.", [("measurement", True)]),
+        ("Coronary stenosis of 70 %.", "Coronary stenosis of 75%.", [("measurement", False)]),
+        ("Scoliosis, Cobb angle 62 degrees.", "Scoliosis with a Cobb angle of 12 degrees.", [("measurement", True)]),
+        ("Pericardial effusion of 45 HU.", "Pericardial effusion, 5 HU.", [("measurement", True)]),
+        ("Pleural effusion of 1.2 l.", "Pleural effusion of 1200 ml.", []),
+        ("Pleural effusion of 1.2 l.", "Pleural effusion of 200 ml.", [("measurement", True)]),
+        ("Cardiomegaly, ratio 0.55.", "Cardiomegaly, cardiothoracic ratio of 70 %.", [("measurement", True)]),
+        ("Two nodules in the right lung.", "Five nodules in the right lung.", [("measurement", True)]),
+        ("Two nodules in the right lung.", "Multiple nodules in the right lung.", []),
+        ("Grade 1 fracture.", "Grade 3 fracture.", [("measurement", True)]),
+        ("Stanford type A dissection.", "Type B aortic dissection.", [("measurement", True)]),
         ("Small effusion.", "Tiny effusion.", [("severity", False)]),
         ("Small effusion.", "Large effusion.", [("severity", True)]),
+        ("Mildly enlarged mediastinal nodes.", "Slightly enlarged mediastinal nodes.", [("severity", False)]),
         # from not actionable to actionable
         ("Small effusion.", "Moderate effusion.", [("severity", True)]),
         ("Mild emphysema.", "Moderate emphysema.", [("severity", False)]),
@@ -211,6 +229,40 @@ def test_compare_findings_matches_findings_of_other_significance(reference, cand
     found = compare_findings(reference, candidate)
     assert found.reference_significance != found.candidate_significance
     assert len(found.matches) == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "false", "missing"),
+    [
+        ("Crazy paving in both lungs.", "Ground glass with septal thickening in both lungs.", 0, 0),
+        ("Left pacemaker.", "Pacemaker with its generator on the left.", 0, 0),
+        ("Pneumonia in the right lower lobe.", "Right lower lobe opacity and pneumonia.", 0, 0),
+        ("Right lower lobe opacity, and pneumonia there.", "Pneumonia in the right lower lobe.", 0, 0),
+        # a sign elsewhere is another finding
+        ("Left lower lobe pneumonia.", "Left lower lobe pneumonia. Opacity in the right upper lobe.", 1, 0),
+        # a diagnosis does not state its signs
+        ("Emphysema with bullae in both lungs.", "Emphysema in both lungs.", 0, 1),
+    ],
+)
+def test_compare_findings_signs_beside_their_diagnosis(reference, candidate, false, missing):
+    found = compare_findings(reference, candidate)
+    assert (len(found.false), len(found.missing)) == (false, missing)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate"),
+    [
+        ("Tracheal stenosis.", "Irregularity of the tracheal wall."),
+        ("Left lower lobe pneumonia.", "Changes in the left base."),
+        ("Cardiomegaly.", "Abnormal contour of the heart."),
+    ],
+)
+def test_compare_findings_vague_statement_is_an_unspecific_match(reference, candidate):
+    found = compare_findings(reference, candidate, open_findings=True)
+    errors = [(error.type, error.significant) for match in found.matches for error in match.discrepancies]
+    assert (errors, found.false, found.missing) == ([("unspecific", True)], (), ())
+    elsewhere = compare_findings("Splenic cyst.", candidate, open_findings=True)
+    assert (elsewhere.matches, elsewhere.false) == ((), (0,))
 
 
 def test_compare_findings_list_of_everything_matches_nothing_by_it():

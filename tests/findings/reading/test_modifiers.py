@@ -48,7 +48,10 @@ SAID = [
     ("Stones in the left kidney and a renal cyst in the upper pole", "renal_cyst", Attributes("left")),
     # what it was before
     ("The nodule decreased from 12 mm to 8 mm", "lung_nodule", Attributes(size_mm=8.0, change="decreased")),
-    ("8 mm nodule, previously 5 mm", "lung_nodule", Attributes(size_mm=8.0)),
+    ("8 mm nodule, previously 5 mm", "lung_nodule", Attributes(size_mm=8.0, change="increased")),
+    ("8 mm nodule (previously 7 mm)", "lung_nodule", Attributes(size_mm=8.0, change="stable")),
+    ("The nodule shrank from 2.6 to 1.2 cm", "lung_nodule", Attributes(size_mm=12.0, change="decreased")),
+    ("8 mm nodule, up from 4 mm", "lung_nodule", Attributes(size_mm=8.0, change="increased")),
     ("8 mm nodule superior segment of the RLL", "lung_nodule", Attributes("right", ("lower",), size_mm=8.0)),
     # by how much it changed is not how large it is
     ("No significant interval change in the right effusion", "pleural_effusion", Attributes("right", change="stable")),
