@@ -102,6 +102,8 @@ def _condition(key: str, value: Any, concept: str) -> Condition:
     choices = frozenset([value] if isinstance(value, str) else value)
     if key == "context":
         return lambda _, patient, __: not choices.isdisjoint(patient.contexts)
+    if key == "contexts":
+        return lambda _, patient, __: choices <= patient.contexts
     if key not in Attributes._fields:
         raise ValueError(f"unknown condition {key!r} of the significance of {concept}")
     if key in ("location", "morphology"):

@@ -19,7 +19,7 @@ def test_rules_name_what_exists():
         assert {*rule.get("concepts", ()), *rule.get("kinds_of", ())} <= set(concepts), rule
         assert {"if", "then"} < rule.keys() <= {"concepts", "kinds_of", "if", "then"}, rule
     for condition in conditions:
-        for key in ("context", "not_context"):
+        for key in ("context", "not_context", "contexts"):
             groups = condition.get(key, [])
             assert {groups} if isinstance(groups, str) else {*groups} <= set(knowledge["contexts"]), condition
     for concept, positions in load_knowledge("devices")["positions"].items():
@@ -83,6 +83,8 @@ def test_every_concept_has_a_significance_for_every_patient():
         ("central_line", {"device_position": "malpositioned"}, {}, "urgent"),
         ("fracture", {"acuity": "chronic"}, {}, "benign_expected"),
         ("fracture", {}, {"age": "4"}, "urgent"),
+        ("fracture", {"acuity": "chronic"}, {"age": "14 months", "indication": "Unexplained bruising"}, "urgent"),
+        ("lung_nodule", {"size_mm": 4.0}, {"age": "22"}, "benign_expected"),
         ("fracture", {}, {"age": "4", "indication": "Fall from a tree"}, "actionable_not_urgent"),
         ("fracture", {}, {"age": "80", "indication": "Old trauma"}, "not_actionable_not_urgent"),
         ("pleural_effusion", {"severity": "mild"}, {"age": "25"}, "actionable_not_urgent"),
@@ -101,7 +103,7 @@ def test_every_concept_has_a_significance_for_every_patient():
         ("enteric_tube", {"device_position": "malpositioned"}, {}, "urgent"),
         ("chest_tube", {"device_position": "malpositioned"}, {}, "urgent"),
         ("enteric_tube", {}, {"indication": "NG tube position, safe to feed?"}, "actionable_not_urgent"),
-        ("free_air", {}, {"indication": "Day 1 after laparotomy"}, "not_actionable_not_urgent"),
+        ("free_air", {}, {"indication": "Day 1 after laparotomy"}, "benign_expected"),
         ("free_air", {}, {"indication": "Appendectomy in 2009, rigid abdomen"}, "urgent"),
         ("pneumothorax", {"severity": "mild"}, {}, "actionable_not_urgent"),
         ("pneumothorax", {"severity": "mild"}, {"indication": "Ventilated"}, "urgent"),
