@@ -85,11 +85,13 @@ def attribute_discrepancies(
     errors: list[AttributeDiscrepancy] = []
     ours, theirs = reference.attributes, candidate.attributes
     measured = ours.size_mm is not None and theirs.size_mm is not None
-    if is_nodule(reference) and is_nodule(candidate):
+    # Of two nodules, the words of one may state a cause, as metastasis does.
+    is_named = relation.kind != "same" and reference.concept == candidate.concept
+    if is_nodule(reference) and is_nodule(candidate) and not is_named:
         errors += _density(reference, candidate, relation, significance)
     elif relation.kind != "same" and not (relation.kind == "descriptor" and measured):
-        names = f"{_words([candidate.concept])} for {_words([reference.concept])}"
-        errors.append(AttributeDiscrepancy(relation.kind, relation.significant, names))
+        first, second = (finding.text if is_named else _words([finding.concept]) for finding in (candidate, reference))
+        errors.append(AttributeDiscrepancy(relation.kind, relation.significant, f"{first} for {second}"))
     if relation.kind == "same" and _is_bare(ours, theirs):
         explanation = f"{_words([candidate.concept])} without side and degree"
         errors.append(AttributeDiscrepancy("unspecific", True, explanation))

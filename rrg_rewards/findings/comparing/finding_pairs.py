@@ -104,7 +104,7 @@ def _worded_relation(reference: Finding, candidate: Finding, relation: Relation)
         if (named.concept, other.concept) not in worded:
             continue
         words, is_diagnosis = worded[named.concept, other.concept]
-        if not any(words[word] for word in tokenise(named.text)):
+        if not any(words[word] for word in tokenise(named.text)) or any(words[word] for word in tokenise(other.text)):
             continue
         if is_diagnosis:
             return Relation("unspecific" if named is reference else "overinterpretation", 1, significant=True)
