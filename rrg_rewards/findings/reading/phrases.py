@@ -8,12 +8,13 @@ that it matches. One dictionary lookup per token is then enough for all phrases.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from itertools import chain
 from operator import or_
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.lexicon.cues import cue_words
 
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
@@ -224,6 +225,16 @@ class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
         return (self.phrases[i] for i in sorted(places))
 
 
+@cache
+def cue_bits(section: str, *lists: str) -> WordBits:
+    """Return codes of words in which each of some lists in a section of ``cues.yaml`` has one bit, in their order."""
+    words = WordBits()
+    for i, name in enumerate(lists):
+        for word in cue_words(section, name):
+            words.add(word, 1 << i)
+    return words
+
+
 Anchored = tuple[AnyPhrase, int, int, int]
 """A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
 
@@ -285,14 +296,10 @@ class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
         if len(found) < 2:
             return [(start, end, phrase) for start, _, end, phrase in found]
         kept: list[tuple[int, int, AnyPhrase]] = []
-        for start, _, end, phrase in sorted(found, key=_by_start):
+        for start, _, end, phrase in sorted(found, key=lambda candidate: candidate[:2]):
             if not kept or start >= kept[-1][1]:
                 kept.append((start, end, phrase))
         return kept
-
-
-def _by_start(found: tuple[int, int, int, Any]) -> tuple[int, int]:
-    return found[:2]
 
 
 class PhraseCompiler:
@@ -326,6 +333,9 @@ class PhraseCompiler:
 
     def _members(self, choice: str) -> Iterable[str]:
         for part in choice.split("|"):
+            if part == "not":
+                # In a contraction.
+                yield "nt"
             if part.startswith("{"):
                 yield from self._members(self.groups[part[1:-1]].replace(" ", "|"))
             else:
