@@ -35,8 +35,8 @@ def unread_words(coverage: PairCoverage | None) -> str:
 
     Example:
         >>> from rrg_rewards.findings import read_findings
-        >>> unread_words(tuple(read_findings(text).coverage for text in ("Coarctation.", "No effusion.")))
-        'reference: Coarctation'
+        >>> unread_words(tuple(read_findings(text).coverage for text in ("Coarktation.", "No effusion.")))
+        'reference: Coarktation'
     """
     sides = zip(("reference", "candidate"), coverage or (), strict=False)
     return "; ".join(f"{side}: {', '.join(span.text for span in one.unread)}" for side, one in sides if one.unread)

@@ -92,9 +92,9 @@ def unread_highlights(
 
     Example:
         >>> from rrg_rewards.findings import read_findings
-        >>> texts = ("Coarctation.", "Normal aorta.")
+        >>> texts = ("Coarktation.", "Normal aorta.")
         >>> unread_highlights(tuple(read_findings(text).coverage for text in texts), *texts)
-        [[0, 'U1', 'unread', '', '', 'Coarctation', '', [[0, 11]]]]
+        [[0, 'U1', 'unread', '', '', 'Coarktation', '', [[0, 11]]]]
     """
     found: list[list[Any]] = []
     for pane, (one, report) in enumerate(zip(coverage or (), (reference, candidate), strict=False)):

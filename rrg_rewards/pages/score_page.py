@@ -130,7 +130,7 @@ class ScoreRows:
         coverages = [coverage for one in scores for coverage in one.coverages]
         if self._joined:
             evaluations = [one and _without_reference_places(one) for one in evaluations]
-            coverages = [one and (one[0]._replace(unread=()), one[1]) for one in coverages]
+            coverages = [one and (replace(one[0], unread=()), one[1]) for one in coverages]
         texts: Sequence[tuple[str | None, str | None]] = (
             list(zip(self._references, self._predictions, strict=True))
             if self.with_text
@@ -146,7 +146,7 @@ class ScoreRows:
 def _without_reference_places(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
     """Remove the places in the reference: they are those in one of several references, not in their joined text."""
     findings = tuple(replace(finding, spans=()) for finding in evaluation.reference_findings)
-    coverage = evaluation.coverage and (evaluation.coverage[0]._replace(unread=()), evaluation.coverage[1])
+    coverage = evaluation.coverage and (replace(evaluation.coverage[0], unread=()), evaluation.coverage[1])
     return replace(evaluation, reference_findings=findings, coverage=coverage)
 
 

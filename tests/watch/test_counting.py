@@ -81,8 +81,8 @@ def test_count_findings_counts_findings_hedges_and_sizes():
 
 def test_count_found_counts_the_words_that_rules_have_not_read():
     counts = Counts()
-    _count_found(counts, "completions", ["No effusion. The aorta is coarcted.", "No effusion.", "No effusion."])
-    # no effusion (3 times), aorta, coarcted
+    _count_found(counts, "completions", ["No effusion. The aorta is plondric.", "No effusion.", "No effusion."])
+    # no effusion (3 times), aorta, plondric
     assert counts.sums["completions/unread_words"] == (1, 8)
     assert counts.sums["completions/findings"] == (0, 3)
 

@@ -1,54 +1,71 @@
 """Find the words of a report that were not read, so that they do not count as normal."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
-from typing import Any, NamedTuple, Protocol
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.lexicon import Lexicon
 from rrg_rewards.findings.reading.mentions import sentence_scope
-from rrg_rewards.findings.reading.negation import ABSENT, BE, DENYING, DOUBT, SHOW, NegationScope
+from rrg_rewards.findings.reading.negation import ABSENT, DENYING, NegationScope
 from rrg_rewards.findings.reading.phrases import WordBits, WordTable, union
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-# What a word is and does in a statement. Grammar, numbers and signs have no bit; every content word has the first.
-_CONTENT, _UNKNOWN, _SAYS, _SETTLES, _DESCRIBES, _DONE, _ABOUT, _BODY = (1 << i for i in range(8))
-_ROLES = (1 << 8) - 1
-# The code of an unknown word.
-_FOREIGN = _CONTENT | _UNKNOWN
-# Marks of the words of plain_words.yaml: any of them, grammar, and words that say nothing by themselves.
-_PLAIN, _GRAMMAR, _NEUTRAL = (1 << i for i in range(8, 11))
-# Marks of the words in the phrases of other lists: any of them, and those that settle a statement.
-_LISTED, _MAY_SETTLE = (1 << i for i in range(11, 13))
+# What a word does in a statement. Numbers and signs have no bit, and grammar has none or a few.
+_SAYS, _NAMES, _DESCRIBES, _NORMAL, _ABNORMAL, _REMARK, _DONE, _ABOUT, _EXAMINES = (1 << i for i in range(9))
+_BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES = (1 << i for i in range(9, 16))
+# The last bits count the content words in the sum of codes, and make the code of an unknown word the largest.
+_CONTENT, _UNKNOWN = 1 << 32, 1 << 60
+_ROLES = (1 << 16) - 1 | _CONTENT | _UNKNOWN
+# A statement without any of these is a heading, a place or a size.
+_STATES = _UNKNOWN | _SAYS | _VERB | _PLACES | _DENIES
+# Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
+_GRAMMAR, _NEUTRAL, _LISTED = (1 << i for i in range(16, 19))
+# What the words of each section of plain_words.yaml do.
 _SECTIONS = {
     "grammar": _GRAMMAR,
-    **dict.fromkeys(("verbs", "doubling", "forms", "adverbs", "nouns", "adjectives"), _SAYS),
-    **dict.fromkeys(("positions", "regions", "measures", "calendar"), _NEUTRAL),
-    **dict.fromkeys(("examinations", "people"), _NEUTRAL | _ABOUT),
+    "being": _GRAMMAR | _VERB,
+    "placing": _GRAMMAR | _PLACES,
+    **dict.fromkeys(("verbs", "doubling", "forms"), _SAYS | _VERB),
+    "adverbs": _SAYS,
+    "nouns": _SAYS | _NAMES,
+    "adjectives": _SAYS | _DESCRIBES,
+    **dict.fromkeys(("positions", "regions", "calendar"), _NEUTRAL),
+    "measures": _NEUTRAL | _MEASURE,
+    "units": _NEUTRAL | _UNIT,
+    **dict.fromkeys(("agents", "people"), _NEUTRAL | _ABOUT),
+    "examinations": _NEUTRAL | _ABOUT | _EXAMINES,
     "anatomy": _NEUTRAL | _BODY,
-    "done": _SETTLES | _DONE,
-    "remarks": _SETTLES,
-    "normal": _SETTLES,
-    "described": _SAYS | _DESCRIBES,
+    "perceived": _NEUTRAL,
+    "showing": _NEUTRAL | _SHOWS,
+    "done": _REMARK | _DONE,
+    "remarks": _REMARK,
+    "normal": _NORMAL,
+    "abnormal": _SAYS | _DESCRIBES | _ABNORMAL,
 }
 # Sections whose words have a plural.
-_PLURAL = frozenset({"nouns", "anatomy", "measures", "examinations", "people"})
+_PLURAL = frozenset({"nouns", "anatomy", "measures", "examinations", "people", "agents"})
 # Shorter words are abbreviations.
 _SHORTEST_PLURAL = 3
-# Lists of open_findings.yaml whose words settle a statement: it is normal or about the examination.
-_SETTLING = ("normal", "explained", "technical")
-# Lists of knowledge files that contain no phrases of reports.
-_NO_PHRASES = frozenset({"suffixes", "exceptions", "vague", "units", "spellings", "upper", "lower"})
-# Sections of cues.yaml that are compiled into each lexicon.
-_COMPILED = frozenset({"groups", "cues", "compounds"})
+# Knowledge files with phrases of reports, of which all words are known, beside cues.yaml.
+_PHRASES = ("attributes", "measurements", "open_findings")
 _PHRASE_WORD = re.compile(r"[a-z]+\*?")
-# Number of lengths of sentences for which a result is kept.
-_MOST_LENGTHS = 512
+# Before it come the findings that are not absent.
+_NO_FINDING = (ABSENT, 0, 0)
+# Number of words before a normal word in which a denial reverses it: "not in the midline".
+_REVERSAL_REACH = 3
+# Number of words within which a denial denies whatever comes.
+_NEAR = 2
 # Writing systems without spaces between words. Each character counts as a word.
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_LETTERS = re.compile("[a-z]+")
+_SIZE = re.compile(r"[\d.]+(?:[cm]m)?(?:x[\d.]+(?:[cm]m)?)*")
 
 
 class UnreadSpan(NamedTuple):
@@ -65,10 +82,11 @@ class UnreadSpan(NamedTuple):
     text: str
 
 
-class Coverage(NamedTuple):
+@dataclass(frozen=True)
+class Coverage:
     """How much of a report was read.
 
-    Attributes:
+    Args:
         unread: The words that were not read, in the order of the text.
         num_words: Number of content words of the report, without its sections on the request and the technique.
         num_unread: Number of content words in ``unread``.
@@ -84,81 +102,33 @@ class Coverage(NamedTuple):
         return self.num_unread / self.num_words if self.num_words else 0.0
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading(Coverage):
     """The findings of a report, and how much of it was read.
 
-    Attributes:
+    Args:
         findings: All mentions, in the order of the text.
-        coverage: The words that were not read.
     """
 
-    findings: tuple[Finding, ...]
-    coverage: Coverage
+    findings: tuple[Finding, ...] = ()
 
     @property
-    def unread(self) -> tuple[UnreadSpan, ...]:
-        """The words that were not read, in the order of the text."""
-        return self.coverage.unread
-
-    @property
-    def num_words(self) -> int:
-        """Number of content words of the report."""
-        return self.coverage.num_words
-
-    @property
-    def num_unread(self) -> int:
-        """Number of content words that were not read."""
-        return self.coverage.num_unread
-
-    @property
-    def unread_share(self) -> float:
-        """Share of the content words that were not read, from 0 to 1."""
-        return self.coverage.unread_share
+    def coverage(self) -> Coverage:
+        """How much of the report was read, without the findings."""
+        return Coverage(self.unread, self.num_words, self.num_unread)
 
 
-class TokenSpan(Protocol):
-    """A finding at tokens ``start`` to ``end`` of a sentence."""
-
-    @property
-    def presence(self) -> int:
-        """``PRESENT``, ``UNCERTAIN`` or ``ABSENT``."""
-
-    @property
-    def start(self) -> int:
-        """First token."""
-
-    @property
-    def end(self) -> int:
-        """Token after the last."""
-
-
-class TokenCoverage(NamedTuple):
-    """How much of a sentence was read.
-
-    Attributes:
-        num_words: Number of content words.
-        num_unread: Number of content words in ``spans``.
-        spans: First token, and token after the last, of each sequence of unread words.
-    """
-
-    num_words: int
-    num_unread: int = 0
-    spans: tuple[tuple[int, int], ...] = ()
-
-
-@lru_cache(maxsize=_MOST_LENGTHS)
-def _all_read(num_words: int) -> TokenCoverage:
-    """Return the coverage of a sentence without unread words; most sentences are such."""
-    return TokenCoverage(num_words)
+TokenCoverage = tuple[int, int, tuple[tuple[int, int], ...]]
+"""Numbers of content words of a sentence and of unread ones, and first token and token after each sequence of these."""
 
 
 class CoverageReader:
     """Finds the unread words of sentences.
 
     A word is known if a phrase of the lexicon, of the other knowledge files or ``plain_words.yaml`` contains it. An
-    unknown word is unread, unless its clause denies it or its sentence only states what was done in the examination. A
-    sentence of known words is unread as a whole if it says something, and neither makes a finding, denies one, nor is
-    normal, about the examination or about the finding before.
+    unknown word is unread, unless its clause denies it or only states what was done in the examination. A statement of
+    known words is unread as a whole if it says something, and neither makes a finding, denies something, nor is normal
+    or about the examination.
 
     Args:
         lexicon: Lexicon that findings are read with.
@@ -166,19 +136,14 @@ class CoverageReader:
     Example:
         >>> from rrg_rewards.findings.reading.lexicon import load_lexicon
         >>> reader = CoverageReader(load_lexicon("chest"))
-        >>> reader.read("coarctation of the aorta".split(), [])
-        TokenCoverage(num_words=2, num_unread=1, spans=((0, 1),))
-        >>> reader.read("no coarctation of the aorta".split(), []).num_unread
-        0
+        >>> reader.read("coarkted left lung".split(), [])
+        (3, 1, ((0, 1),))
+        >>> reader.read("no coarkted left lung".split(), [])
+        (4, 0, ())
     """
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
-        self._descriptive = cue_words("adjectives", "descriptive")
-        self._separators = cue_words("connectives", "separators")
-        # Codes of unknown and of describing words, and of those that settle a statement.
-        self._noticed: set[int] = set()
-        self._settling: set[int] = set()
         self._codes = WordTable(self._code)
 
     @cached_property
@@ -187,125 +152,214 @@ class CoverageReader:
         return _known_words()
 
     def _code(self, word: str) -> int:
-        """Return what a word is and does."""
+        """Return what a word does."""
         # Most words are in the lists as they are written.
         marks = self._words.exact.get(word, 0)
-        if marks & _GRAMMAR:
-            code = _CONTENT | _SETTLES if self._lexicon.words[word] & DENYING else 0
-        elif marks & _NEUTRAL:
-            code = _CONTENT | marks & _ROLES & ~_SAYS
-        else:
-            code = self._other_code(word)
-        if code & (_UNKNOWN | _DESCRIBES):
-            self._noticed.add(code)
-        if code & _SETTLES:
-            self._settling.add(code)
-        return code
+        if not marks & ~_LISTED:
+            marks = self._other_marks(word)
+        if self._lexicon.words[word] & DENYING:
+            marks |= _CONTENT | _DENIES
+        elif marks and not marks & _GRAMMAR:
+            marks |= _CONTENT
+        if marks & _NEUTRAL:
+            marks &= ~(_SAYS | _NAMES | _DESCRIBES | _VERB)
+        elif marks & (_NAMES | _DESCRIBES):
+            # "Increase" is rather a noun.
+            marks &= ~_VERB
+        return marks & _ROLES
 
-    def _other_code(self, word: str) -> int:
-        """Return the code of a word that is neither grammar nor neutral, unless it is in another spelling."""
+    def _other_marks(self, word: str) -> int:
+        """Return the marks of a word that is in no section of ``plain_words.yaml`` as it is written."""
         if not word.isascii():
             # The lists are in English: another script, or letters of another script that look like English ones.
-            return _FOREIGN if any(map(str.isalpha, word)) else 0
-        if not word.isalpha() or not word.strip("x"):
-            # Numbers, measures and levels such as "5mm" and "t12", and the mask "xxxx" of a name that was removed.
+            return _UNKNOWN if any(map(str.isalpha, word.rstrip("\u00b2\u00b3"))) else 0
+        if not word.isalpha():
+            return self._number_marks(word)
+        marks = self._words[word]
+        if marks & ~_LISTED or not word.strip("x"):
+            # In British spelling, or the mask "xxxx" of a name that was removed.
+            return marks
+        code = self._lexicon.words[word]
+        if not (marks and self._words.is_form(word)) and not (code and self._lexicon.words.is_form(word)):
+            return _UNKNOWN
+        return _BODY if code & self._lexicon.sites else _SAYS | _DESCRIBES
+
+    def _number_marks(self, word: str) -> int:
+        """Return the marks of a number, measure or level ("5mm", "t12"), or of a word with wrong characters."""
+        if _SIZE.fullmatch(word):
+            return _UNIT if word[-1] == "m" or "." in word else 0
+        parts = _LETTERS.findall(word)
+        if sum(map(len, parts)) < _SHORTEST_PLURAL or (len(parts) == 1 and not self._codes[parts[0]] & _UNKNOWN):
             return 0
-        marks, code = self._words[word], self._lexicon.words[word]
-        if marks & _NEUTRAL:
-            return _CONTENT | marks & _ROLES & ~_SAYS
-        settles = _SETTLES if marks & _MAY_SETTLE or code & DENYING else 0
-        if marks & _PLAIN:
-            return _CONTENT | marks & _ROLES | settles
-        if code & self._lexicon.sites:
-            return _CONTENT | _BODY | settles
-        if word in self._descriptive:
-            return _CONTENT | _BODY | _SAYS | (settles or _DESCRIBES)
-        if code or marks:
-            return _CONTENT | _BODY | _SAYS | settles
-        return _FOREIGN
+        return _UNKNOWN
 
     def read(
-        self, tokens: Sequence[str], findings: Sequence[tuple[TokenSpan, Any]], continues: bool = False
+        self, tokens: Sequence[str], findings: Sequence[tuple[int, int, int]], is_told: bool = False
     ) -> TokenCoverage:
         """Return how much of a sentence was read.
 
         Args:
             tokens: Tokens of the sentence.
-            findings: Its findings, each with its attributes, which are not used.
-            continues: Whether the sentence describes the finding before it.
+            findings: Presence, first token, and token after the last, of each of its findings.
+            is_told: Whether the sentence describes the finding before it.
         """
         codes = list(map(self._codes.__getitem__, tokens))
-        num_words = len(codes) - codes.count(0)
-        is_present = False
-        for finding, _ in findings:
-            if finding.presence != ABSENT:
-                is_present = True
-                break
-        # Most sentences end here. Few different codes exist, and these tests are faster than the union of all codes.
-        if is_present:
-            # A description is about a finding of its sentence.
-            if _FOREIGN not in codes:
-                return _all_read(num_words)
-        elif (findings or continues or not self._settling.isdisjoint(codes)) and self._noticed.isdisjoint(codes):
-            return _all_read(num_words)
-        sentence = union(codes)
-        # "An interpreter was present": about the examination or a person, and not about the body.
-        is_settled = bool(findings or continues or sentence & _SETTLES or sentence & (_ABOUT | _BODY) == _ABOUT)
-        if not sentence & (_UNKNOWN | _DESCRIBES | _SAYS) or (is_settled and not sentence & (_UNKNOWN | _DESCRIBES)):
-            return _all_read(num_words)
-        unread = self._unread(tokens, codes, [finding for finding, _ in findings], is_settled, is_present)
-        if not unread and not sentence & _UNKNOWN:
-            return _all_read(num_words)
+        num_words = sum(codes) % _UNKNOWN // _CONTENT
+        # Words beside a finding that is present describe it.
+        is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING
+        is_known = max(codes, default=0) < _UNKNOWN
+        if is_known and (is_told or not union(codes) & _STATES):
+            return num_words, 0, ()
+        sentence = _Sentence(self._lexicon, tokens, codes, findings)
+        unread = set() if is_known else sentence.unknown()
+        if not is_told:
+            unread |= sentence.unsettled()
+        if not unread:
+            return num_words, 0, ()
         sizes = [_size(token, code) for token, code in zip(tokens, codes, strict=True)]
-        return TokenCoverage(sum(sizes), sum(sizes[i] for i in unread), tuple(_spans(unread, codes)))
+        return sum(sizes), sum(sizes[i] for i in unread), tuple(_spans(sorted(unread), codes))
 
-    def _unread(
-        self,
-        tokens: Sequence[str],
-        codes: Sequence[int],
-        findings: Sequence[TokenSpan],
-        is_settled: bool,
-        is_present: bool,
-    ) -> list[int]:
-        """Return the unread words of a sentence, in order."""
+
+class _Sentence:
+    """A sentence whose words are not all read at first sight.
+
+    Args:
+        lexicon: The lexicon.
+        tokens: Tokens of the sentence.
+        codes: What they do.
+        findings: Presence, first token, and token after the last, of each of its findings.
+    """
+
+    def __init__(
+        self, lexicon: Lexicon, tokens: Sequence[str], codes: Sequence[int], findings: Sequence[tuple[int, int, int]]
+    ) -> None:
+        self._lexicon, self._tokens, self._codes, self._findings = lexicon, tokens, codes, findings
+        separators = cue_words("connectives", "separators", "closing")
+        self._breaks = [i for i, token in enumerate(tokens) if token in separators]
+
+    def unknown(self) -> set[int]:
+        """Return the unknown words that the sentence does not deny."""
         # An unknown word with an ending such as "-itis" begins or ends an open finding.
-        naming = {i for finding in findings for i in (finding.start, finding.end - 1) if tokens[i].isascii()}
-        unknown = [i for i, code in enumerate(codes) if code & _UNKNOWN and i not in naming]
-        if not unknown and not is_settled:
-            return _content(codes, 0, len(codes))
-        named = {i for finding in findings for i in range(finding.start, finding.end)}
-        described = [] if is_present else [i for i, code in enumerate(codes) if code & _DESCRIBES and i not in named]
-        if not unknown and not described:
-            return []
-        scope = sentence_scope(self._lexicon, tokens)
+        naming = {i for _, start, end in self._findings for i in (start, end - 1) if self._tokens[i].isascii()}
+        unknown = [i for i, code in enumerate(self._codes) if code & _UNKNOWN and i not in naming]
+        # Few words are known in other languages, in which "no" may mean something else.
+        if 2 * len(unknown) > sum(self._codes) % _UNKNOWN // _CONTENT:
+            return set(unknown)
+        return {i for i in unknown if not self._is_explained(i)}
+
+    def _is_explained(self, i: int) -> bool:
+        """Whether the clause of an unknown word denies it, calls it normal, or names equipment and drugs."""
+        tokens, codes = self._tokens, self._codes
+        breaks = [k for k in self._breaks if tokens[k] not in cue_words("connectives", "alternatives")]
+        after = bisect_left(breaks, i)
+        start, end = breaks[after - 1] if after else 0, breaks[after] if after < len(breaks) else len(tokens)
         # "Images were acquired on a Somatom": the examination, and nothing that it shows of the body.
-        if union(codes) & (_DONE | _ABOUT | _BODY) == _DONE | _ABOUT and not scope.kinds & (SHOW | DOUBT):
-            unknown = []
-        unread = {i for i in unknown if not self._is_denied(tokens, codes, i, scope)}
-        for i in described:
-            start, end = self._clause(tokens, i)
-            if not union(codes[start:end]) & _SETTLES and not self._is_denied(tokens, codes, i, scope):
-                unread.update(_content(codes, start, end))
-        return sorted(unread)
+        if union(codes[start:end]) & (_DONE | _ABOUT | _BODY | _SHOWS) == _DONE | _ABOUT:
+            return True
+        return sentence_scope(self._lexicon, tokens[start:end]).denies(i - start)
 
-    def _is_denied(self, tokens: Sequence[str], codes: Sequence[int], i: int, scope: NegationScope) -> bool:
-        """Whether the sentence denies a token or calls it normal."""
-        if not scope.denies(i):
+    def unsettled(self) -> set[int]:
+        """Return the words of the statements of known words that were not understood."""
+        unread: set[int] = set()
+        for start, end in self._statements():
+            if self._is_read(start, end):
+                continue
+            clauses = pairwise([start, *(i for i in self._breaks if start < i < end), end])
+            if not all(self._is_read(*clause) for clause in clauses):
+                unread.update(i for i in range(start, end) if self._codes[i] & _CONTENT)
+        return unread
+
+    def _statements(self) -> Iterator[tuple[int, int]]:
+        """Yield the bounds of the statements of the sentence.
+
+        A clause without a verb belongs to the statement before it, unless it says something of the body ("the heart is
+        normal, stomach above the diaphragm"), or else to the next one ("heart, hila and mediastinum are normal").
+        """
+        start, said, size = 0, 0, len(self._tokens)
+        for begin, end in pairwise([0, *self._breaks, size]):
+            clause = union(self._codes[begin:end])
+            if said and self._is_own(start, begin, clause, said):
+                yield start, begin
+                start, said = begin, 0
+            # "If symptoms persist, ..."
+            is_condition = self._tokens[start] in cue_words("connectives", "conditions")
+            said |= clause & ~(_VERB | _NORMAL | _DENIES) if is_condition else clause
+        yield start, size
+
+    def _is_own(self, start: int, begin: int, clause: int, said: int) -> bool:
+        """Whether the clause from ``begin`` is no part of the statement from ``start``."""
+        link, before = self._tokens[begin], self._codes[begin - 1]
+        if not cue_words("connectives", "excepting").isdisjoint((link, self._tokens[start])):
+            return True
+        # "No effusion or edema is seen", "lungs are without consolidation"
+        is_joined = link in cue_words("connectives", "alternatives") or before == _VERB
+        if is_joined or not said & (_VERB | _NORMAL | _DENIES):
             return False
-        # "There is no effusion, and the aorta is coarcted": a clause with a verb of its own is not a part of the list.
-        start, end = self._clause(tokens, i)
-        has_verb = any(code & BE for code in scope.codes[start:i])
-        return not has_verb or bool(union(codes[start:end]) & _SETTLES)
+        if clause & _VERB or self._codes[begin] & _DENIES:
+            return True
+        # "No effusion was seen in the left and in the right pleural space", "no lesion compatible with thrombus"
+        if (link == "and" and said & _DENIES) or (link == "with" and before & (_DESCRIBES | _NORMAL) == _DESCRIBES):
+            return False
+        is_place = cue_words("connectives", "prepositions").issuperset(self._tokens[begin + 1 : begin + 2])
+        return bool(clause & _BODY and clause & (_DESCRIBES | _PLACES)) and not is_place
 
-    def _clause(self, tokens: Sequence[str], i: int) -> tuple[int, int]:
-        """Return the bounds of the words around a token that no separator divides."""
-        start = next((k + 1 for k in range(i, -1, -1) if tokens[k] in self._separators), 0)
-        return start, next((k for k in range(i, len(tokens)) if tokens[k] in self._separators), len(tokens))
+    def _is_read(self, start: int, end: int) -> bool:
+        """Whether a statement of known words was understood."""
+        codes = self._codes
+        said = union(codes[start:end])
+        # The other words of a statement with an unknown word count as read.
+        if (
+            not said & _STATES
+            or said & _UNKNOWN
+            or any(first < end and last > start for _, first, last in self._findings)
+        ):
+            return True
+        if not said & _ABNORMAL:
+            if (said & _UNIT and (said & _MEASURE or not said & _SAYS)) or self._is_about(start, end, said):
+                return True
+            if said & _NORMAL and any(codes[i] & _NORMAL and not self._is_reversed(i) for i in range(start, end)):
+                return True
+        return self._is_denied(start, end)
 
+    def _is_about(self, start: int, end: int, said: int) -> bool:
+        """Whether a statement is about the examination or a person, and nothing that is shown of the body."""
+        if said & _SHOWS:
+            return False
+        if said & _REMARK:
+            return True
+        first = self._tokens[start]
+        if not said & _BODY:
+            # "As far as can be seen"
+            return bool(said & _ABOUT) or first in cue_words("connectives", "conditions")
+        # "The lower edge of the film cuts off the left angle": the film is named first, and not after "on".
+        subject = next(code for code in self._codes[start:end] if code & (_BODY | _EXAMINES))
+        return bool(subject & _EXAMINES) and first not in cue_words("connectives", "prepositions")
 
-def _content(codes: Sequence[int], start: int, end: int) -> list[int]:
-    """Return the indices of the content words among some tokens."""
-    return [i for i in range(start, end) if codes[i] & _CONTENT]
+    def _is_reversed(self, i: int) -> bool:
+        """Whether a word before a normal word denies it: "not in the midline", "lower than usual"."""
+        start = max(0, i - _REVERSAL_REACH, *(k for k in self._breaks if k < i))
+        return any(
+            self._codes[k] & _DENIES or self._tokens[k] in cue_words("denials", "reversing") for k in range(start, i)
+        )
+
+    def _is_denied(self, start: int, end: int) -> bool:
+        """Whether a statement denies something abnormal, and not an organ ("no left kidney")."""
+        codes, tokens = self._codes, self._tokens
+        denials = [i for i, code in enumerate(codes) if code & _DENIES]
+        if not denials:
+            return False
+        scope: NegationScope | None = None
+        for i in range(start, end):
+            if not codes[i] & (_NAMES | _DESCRIBES) or codes[i] & (_NORMAL | _DENIES):
+                continue
+            # "Does not reach", "the breath did not fill"
+            near = i - 1 in denials and tokens[i - 2] in cue_words("connectives", "helping")
+            if near or (codes[i] & _NAMES and denials[0] > i):
+                continue
+            scope = scope or sentence_scope(self._lexicon, tokens)
+            if scope.denies(i) or any(start <= k < i <= k + _NEAR for k in denials):
+                return True
+        return False
 
 
 def _size(token: str, code: int) -> int:
@@ -333,53 +387,33 @@ def _known_words() -> WordBits:
     words = WordBits()
     for section, bits in _SECTIONS.items():
         for word in load_knowledge("plain_words")[section].split():
-            for form in _forms(word, section):
-                words.add(form, _PLAIN | bits)
-    cues = package_yaml("rrg_rewards.findings.lexicon", "cues")
-    lists = [
-        *(load_knowledge(name) for name in ("attributes", "measurements", "open_findings")),
-        {section: content for section, content in cues.items() if section not in _COMPILED},
-    ]
-    for phrase in _phrases(lists):
-        for word in _PHRASE_WORD.findall(phrase):
-            words.add(word, _LISTED)
-    for name in _SETTLING:
-        for phrase in load_knowledge("open_findings")[name]:
-            # A word of a longer phrase means something else by itself.
-            for word in _PHRASE_WORD.findall(phrase) if " " not in phrase else ():
-                words.add(word, _MAY_SETTLE)
+            for form, is_finite in _forms(word, section):
+                words.add(form, bits if is_finite else bits & ~_VERB)
+    lists = [*map(load_knowledge, _PHRASES), package_yaml("rrg_rewards.findings.lexicon", "cues")]
+    for word in _PHRASE_WORD.findall(repr(lists)):
+        words.add(word, _LISTED)
     return words
 
 
-def _forms(word: str, section: str) -> Iterator[str]:
-    """Yield a word of a section with its regular forms.
+def _forms(word: str, section: str) -> Iterator[tuple[str, bool]]:
+    """Yield a word of a section and its regular forms, each with whether it can be finite.
 
     Example:
-        >>> list(_forms("carry", "verbs")), list(_forms("base", "nouns"))
-        (['carry', 'carries', 'carried', 'carrying'], ['base', 'bases'])
-        >>> list(_forms("plan", "doubling"))
-        ['plan', 'plans', 'planned', 'planning']
+        >>> [form for form, _ in _forms("carry", "verbs")], [form for form, _ in _forms("base", "nouns")]
+        (['carry', 'carries', 'carried', 'carrying'], ['base', 'based', 'bases'])
+        >>> [form for form, is_finite in _forms("plan", "doubling") if is_finite]
+        ['plan', 'plans']
     """
-    yield word
+    yield word, True
     is_verb = section in ("verbs", "doubling")
+    if section == "nouns":
+        yield word.removesuffix("e") + "ed", False
     if not is_verb and (section not in _PLURAL or len(word) < _SHORTEST_PLURAL):
         return
     ends_in_y = word.endswith("y") and word[-2:-1] not in "aeiou"
-    yield word[:-1] + "ies" if ends_in_y else word + ("es" if word.endswith(("s", "x", "z", "ch", "sh", "o")) else "s")
+    ending = "es" if word.endswith(("s", "x", "z", "ch", "sh", "o")) else "s"
+    yield word[:-1] + "ies" if ends_in_y else word + ending, True
     if is_verb:
         stem = word + word[-1] if section == "doubling" else word
-        yield word[:-1] + "ied" if ends_in_y else stem.removesuffix("e") + "ed"
-        yield (stem if stem.endswith("ee") else stem.removesuffix("e")) + "ing"
-
-
-def _phrases(lists: Any) -> Iterator[str]:
-    """Yield the texts in nested lists and mappings."""
-    if isinstance(lists, str):
-        yield lists
-    elif isinstance(lists, Mapping):
-        for name, content in lists.items():
-            if name not in _NO_PHRASES:
-                yield from _phrases(content)
-    elif isinstance(lists, Iterable):
-        for content in lists:
-            yield from _phrases(content)
+        yield word[:-1] + "ied" if ends_in_y else stem.removesuffix("e") + "ed", False
+        yield (stem if stem.endswith("ee") else stem.removesuffix("e")) + "ing", False

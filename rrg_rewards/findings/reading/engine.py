@@ -11,8 +11,8 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
-from rrg_rewards.findings.reading.coverage import Coverage, CoverageReader, Reading, TokenCoverage, UnreadSpan
-from rrg_rewards.findings.reading.finding import DOUBTFUL, LUNG_PARTS, OTHER, Attributes, Finding, Presence
+from rrg_rewards.findings.reading.coverage import CoverageReader, Reading, TokenCoverage, UnreadSpan
+from rrg_rewards.findings.reading.finding import LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, last_word, sentence_scope, without_parts
 from rrg_rewards.findings.reading.merge_mentions import is_countable
@@ -211,7 +211,7 @@ class FindingEngine:
                     unread += [UnreadSpan(start, end, report[start:end]) for start, end in spans]
                 index += 1
             offset += len(unit) + len(UNIT_SEPARATOR)
-        return Reading(tuple(findings), Coverage(tuple(unread), num_words, num_unread))
+        return Reading(tuple(unread), num_words, num_unread, tuple(findings))
 
     def _read_sentence(self, offset: int, sentence: str) -> _SentenceReading:
         """Read a sentence that starts at character ``offset`` of its unit."""
@@ -227,8 +227,7 @@ class FindingEngine:
                 [
                     _UnitFinding(
                         finding.concept,
-                        # Labels count what is unlikely as absent.
-                        "uncertain" if attributes.certainty == DOUBTFUL else _PRESENCES[finding.presence],
+                        _PRESENCES[finding.presence],
                         offset + bounds[finding.start][0],
                         offset + bounds[finding.end - 1][1],
                         attributes,
@@ -251,7 +250,8 @@ class FindingEngine:
         if reading is None:
             findings = self._attributed_findings(list(tokens))
             continuation, item = (None, None) if findings else _further_attributes(tokens)
-            coverage = self._coverage.read(tokens, findings, continuation is not None or item is not None)
+            spans = [(found.presence, found.start, found.end) for found, _ in findings]
+            coverage = self._coverage.read(tokens, spans, continuation is not None or item is not None)
             reading = _TokenReading(findings, continuation, item, coverage)
             self._sentences.add(tokens, reading)
         return reading
@@ -320,9 +320,6 @@ def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]
     if finding.is_open and attributes.change in ("increased", "decreased") and not is_compared(tokens):
         # "The density of the liver has decreased" describes the liver.
         attributes = attributes._replace(change=None)
-    if finding.presence != ABSENT and attributes.certainty == DOUBTFUL:
-        # "Small effusion, unlikely to be significant"
-        attributes = attributes._replace(certainty=None)
     if attributes.change is None and finding.presence != ABSENT:
         return attributes
     return with_presence(attributes, finding.presence == ABSENT, tokens, finding.start)
@@ -462,9 +459,9 @@ def read_findings(report: str, lexicon: str | Path = "chest", open_findings: boo
         ValueError: If the lexicon is unknown. The message names the nearest known one.
 
     Example:
-        >>> reading = read_findings("Coarctation of the aorta. No effusion.")
+        >>> reading = read_findings("Coarktation of the aorta. No effusion.")
         >>> [found.text for found in reading.findings], reading.unread
-        (['effusion'], (UnreadSpan(start=0, end=11, text='Coarctation'),))
+        (['effusion'], (UnreadSpan(start=0, end=11, text='Coarktation'),))
         >>> reading.num_words, round(reading.unread_share, 2)
         (4, 0.25)
     """

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, NegationScope
@@ -12,6 +11,13 @@ from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
 _LABEL_SIZE = 4
+_LABEL_FILLERS = frozenset(
+    {"and", "the", ",", "/", "right", "left", "both", "bilateral", "upper", "middle", "lower", "central", "of"}
+    | {"imaged", "visualised", "visualized", "visible", "included", "covered", "partly", "partially"}
+    | {"remaining", "other"}
+)
+# Words for parts of a lung that are also parts of other organs: "Thyroid: bilateral lobar enlargement".
+_VAGUE = frozenset({"lobar", "apex", "apical", "base", "basal", "zone", "zones", "field", "fields", "fissure"})
 
 
 class Mention(NamedTuple):
@@ -82,19 +88,14 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> in
     """
     colon = tokens.index(":")
     sites = union(codes[:colon]) & lexicon.sites
-    vague = (
-        []
-        if sites & lexicon.words["lung"]
-        else [i for i in range(colon, len(codes)) if tokens[i] in cue_words("labels", "vague")]
-    )
+    vague = [] if sites & lexicon.words["lung"] else [i for i in range(colon, len(codes)) if tokens[i] in _VAGUE]
     named = union(code for i, code in enumerate(codes) if i > colon and i not in vague)
     # "Bronchiectasis: none" is an answer.
     if not sites or codes[colon] != lexicon.words[":"] or named & lexicon.sites & ~sites:
         return 0
     for i in vague:
         codes[i] &= ~lexicon.sites
-    fillers = cue_words("labels", "fillers")
-    if all(code & lexicon.sites or token in fillers for code, token in zip(codes[:colon], tokens, strict=False)):
+    if all(code & lexicon.sites or token in _LABEL_FILLERS for code, token in zip(codes[:colon], tokens, strict=False)):
         codes[colon] = 0
         return sites
     return 0

@@ -10,7 +10,7 @@ from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import attribute_reader
-from rrg_rewards.findings.reading.finding import DOUBTFUL, Attributes, Finding, may_be_same
+from rrg_rewards.findings.reading.finding import Attributes, Finding, may_be_same
 from rrg_rewards.findings.reading.tokens import tokenise
 
 # The words of a heading after a finding that it names: "Nodes/esophagus:".
@@ -58,7 +58,7 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
     findings: list[Finding] = []
     last: Finding | None = None
     for mention in mentions:
-        if mention.presence == "absent" or mention.certainty == DOUBTFUL:
+        if mention.presence == "absent":
             if last is not None and _is_heading(last, mention, report):
                 findings.pop()
             last = None
@@ -102,11 +102,6 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         return second._replace(attributes=second.attributes.filled(first.attributes))
     if link == "doubted" and not explained:
         return None
-    if link == "glossed":
-        # "Cystic lesions (bullae)", "consolidation (dense opacity)"
-        is_wider = len(graph.wider(second.concept)) < len(graph.wider(first.concept))
-        narrow, wide = (first, second) if is_wider else (second, first)
-        return narrow._replace(attributes=narrow.attributes.filled(wide.attributes))
     return _with_alternative(first, second)
 
 
@@ -164,9 +159,6 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     A sentence can continue the one before it: "... opacity. This may be pneumonia".
     """
     text = report[first.end : second.start]
-    if text.strip() == "(":
-        # "Opacity (pneumonia)", "opacity (pneumonia?)"
-        return "doubted" if second.presence == "uncertain" else "glossed"
     continues = second.sentence != first.sentence
     if continues:
         if second.sentence != first.sentence + 1:
@@ -272,11 +264,15 @@ def _densities_differ(first: Attributes, second: Attributes) -> bool:
     return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
 
 
+def _is_only_one_new(first: Attributes, second: Attributes) -> bool:
+    """Whether one of two lesions is new and the other was there before."""
+    changes = {first.change, second.change}
+    return "new" in changes and not changes <= {"new", None}
+
+
 def _is_another(first: Attributes, second: Attributes, reference: str | None) -> bool:
     """Whether a mention of a lesion, such as "a nodule", is not the one mentioned before."""
-    changes = {first.change, second.change, None}
-    # One of the two is new, and the other was there before.
-    if _densities_differ(first, second) or ("new" in changes and changes != {"new", None}):
+    if _densities_differ(first, second) or _is_only_one_new(first, second):
         return True
     if reference != "indefinite":
         return False

@@ -6,20 +6,21 @@ that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from itertools import chain
 from operator import or_
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.lexicon.cues import cue_words
 
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
 # Number of first letters by which stems are looked up.
 _FIRST = 3
+# Most letters of a word after the stem of which it is a form.
+_LONGEST_ENDING = 5
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
 _MAX_SENTENCES = 100
 
@@ -101,13 +102,23 @@ class WordBits(WordTable[int]):
                 code |= bit
         return code
 
-    def _code(self, word: str) -> int:
-        code = self.exact.get(word, 0)
-        for stems in (self.stems[""], self.stems.get(word[:_FIRST])):
-            for stem, bits in (stems or {}).items():
+    def is_form(self, word: str) -> bool:
+        """Whether a word, in any spelling, is in the table, or has a short ending after a stem: not "sternophagia"."""
+        respelled = (word.replace(british, american) for british, american in self.spellings if british in word)
+        return any(
+            one in self.exact or any(len(one) - len(stem) <= _LONGEST_ENDING for stem, _ in self._stems(one))
+            for one in (word, *respelled)
+        )
+
+    def _stems(self, word: str) -> Iterator[tuple[str, int]]:
+        """Yield the stems with which a word starts, and their bits."""
+        for stems in (self.stems[""], self.stems.get(word[:_FIRST], {})):
+            for stem, bits in stems.items():
                 if word.startswith(stem):
-                    code |= bits
-        return code
+                    yield stem, bits
+
+    def _code(self, word: str) -> int:
+        return self.exact.get(word, 0) | union(bits for _, bits in self._stems(word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,16 +236,6 @@ class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
         return (self.phrases[i] for i in sorted(places))
 
 
-@cache
-def cue_bits(section: str, *lists: str) -> WordBits:
-    """Return codes of words in which each of some lists in a section of ``cues.yaml`` has one bit, in their order."""
-    words = WordBits()
-    for i, name in enumerate(lists):
-        for word in cue_words(section, name):
-            words.add(word, 1 << i)
-    return words
-
-
 Anchored = tuple[AnyPhrase, int, int, int]
 """A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
 
@@ -296,10 +297,14 @@ class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
         if len(found) < 2:
             return [(start, end, phrase) for start, _, end, phrase in found]
         kept: list[tuple[int, int, AnyPhrase]] = []
-        for start, _, end, phrase in sorted(found, key=lambda candidate: candidate[:2]):
+        for start, _, end, phrase in sorted(found, key=_by_start):
             if not kept or start >= kept[-1][1]:
                 kept.append((start, end, phrase))
         return kept
+
+
+def _by_start(found: tuple[int, int, int, Any]) -> tuple[int, int]:
+    return found[:2]
 
 
 class PhraseCompiler:
@@ -333,9 +338,6 @@ class PhraseCompiler:
 
     def _members(self, choice: str) -> Iterable[str]:
         for part in choice.split("|"):
-            if part == "not":
-                # In a contraction.
-                yield "nt"
             if part.startswith("{"):
                 yield from self._members(self.groups[part[1:-1]].replace(" ", "|"))
             else:

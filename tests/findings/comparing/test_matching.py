@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rrg_rewards.findings import abnormal_findings, compare_findings, extract_findings
+from rrg_rewards.findings import Coverage, abnormal_findings, compare_findings, extract_findings
 
 
 def errors(reference, candidate, **context):
@@ -284,7 +284,7 @@ def test_compare_findings_alternatives_match():
 def test_compare_findings_says_how_much_of_both_reports_was_read():
     comparison = compare_findings("Quorblid of the aorta. Effusion.", "Effusion, no quorblid.", open_findings=True)
     assert [span.text for span in comparison.reference_coverage.unread] == ["Quorblid"]
-    assert comparison.candidate_coverage == ((), 3, 0)
+    assert comparison.candidate_coverage == Coverage((), 3, 0)
     given = compare_findings(extract_findings("Effusion."), "Effusion.")
     assert given.reference_coverage is None
     assert given.candidate_coverage.num_words == 1

@@ -11,7 +11,6 @@ from rrg_rewards.findings import extract_findings, get_engine, read_findings
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.coverage import Coverage, CoverageReader, UnreadSpan, _forms
 from rrg_rewards.findings.reading.lexicon import load_lexicon
-from rrg_rewards.findings.reading.mentions import Mention
 from rrg_rewards.findings.reading.negation import PRESENT
 from rrg_rewards.findings.reading.open_findings import open_statement_reader
 
@@ -44,10 +43,30 @@ def unread(report):
         "The {} has not changed.",
         "The {} was discussed with the referring physician.",
         "Repair of the {} was performed last year.",
+        # After the end of a denial, in parentheses, and in appositions.
+        "No effusion, {} of the aorta.",
+        "No effusion with {} of the left atrium.",
+        "No pneumothorax or effusion, new {}.",
+        "The heart (with {}) is normal in size.",
+        "The aorta, a {} variant, is of normal caliber.",
+        "CT of the chest was performed and demonstrated {}.",
+        "Status after {}, otherwise normal.",
+        "Unremarkable except for {}.",
     ],
 )
 def test_read_findings_leaves_unknown_words_unread(report, word):
     assert unread(report.format(word)) == [word]
+
+
+@pytest.mark.parametrize("word", ["sternophagia", "hepatoquexis", "bronchotrelliform", "cardioplexoid"])
+def test_read_findings_does_not_take_a_long_word_for_a_form_of_its_beginning(word):
+    assert unread(f"The heart and {word} are normal in size, no effusion.") == []
+    assert unread(f"Clear lungs with {word} on the left.") == [word]
+
+
+@pytest.mark.parametrize("word", ["effusi0n", "pneum0thorax", "nodu1es"])
+def test_read_findings_does_not_take_words_with_digits_for_measures(word):
+    assert unread(f"Small {word} on the left.") == [word]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +100,17 @@ def test_read_findings_reads_denied_words_and_names_of_equipment(report):
         "One kidney is seen on the left",
         "Bronchi that run upwards",
         "The spine leads to the left",
+        "The stomach is in the chest",
+        "Stomach above the diaphragm",
+        "The right lung has two lobes",
+        # A denied organ, a denied verb, and a normal word that is denied.
+        "No left kidney",
+        "The spleen is not visible",
+        "The lung does not reach the chest wall",
+        "The trachea is not in the midline",
+        "The right kidney is lower than usual",
+        "The image shows round bright things",
+        "Small lung with a hole in normal tissue",
     ],
 )
 def test_read_findings_leaves_statements_that_it_does_not_understand_unread(statement):
@@ -95,6 +125,9 @@ def test_read_findings_leaves_statements_that_it_does_not_understand_unread(stat
         ("The bronchi are crowded without consolidation.", ["bronchi are crowded"]),
         ("No effusion, the bronchi are crowded.", ["bronchi are crowded"]),
         ("The heart is normal and the bronchi are crowded.", ["bronchi are crowded"]),
+        ("The lungs are clear with the stomach above the diaphragm.", ["stomach above the diaphragm"]),
+        ("There is no effusion and the heart lies on the right.", ["heart lies on the right"]),
+        ("The bones are normal except that the left clavicle is short.", ["left clavicle is short"]),
         # These describe a finding, or are denied.
         ("Bronchiectasis with crowded bronchi.", []),
         ("No crowded bronchi.", []),
@@ -124,6 +157,13 @@ def test_read_findings_reads_descriptions_beside_findings_only(report, expected)
         "Follow-up in six months is recommended.",
         "Report dictated by the resident and approved by the attending radiologist.",
         "XXXX XXXX are normal.",
+        "Heart size, shape and position are normal.",
+        "As far as can be seen, the aorta is of normal width.",
+        "If symptoms persist, a CT is recommended.",
+        "No mass, nodule or swelling was seen in the left and in the right lung.",
+        "The lower edge of the film cuts off the left costophrenic angle.",
+        "Discussed with Dr. Quorblid at noon.",
+        "The left atrium has a diameter of 3.4 cm.",
     ],
 )
 def test_read_findings_reads_normal_and_technical_statements_and_places(report):
@@ -149,11 +189,11 @@ def test_read_findings_leaves_other_languages_and_letters_unread(report, least):
 
 
 def test_read_findings_returns_the_offsets_of_unread_words():
-    report = "No effusion.\n\nThe aorta is coarcted;  QUORBLID vextramal of the\n4th rib, caf\u00e9 sign."
+    report = "No effusion.\n\nThe aorta is plondric;  QUORBLID vextramal of the\n4th rib, caf\u00e9 sign."
     reading = read_findings(report)
-    assert [span.text for span in reading.unread] == ["coarcted", "QUORBLID vextramal", "caf\u00e9"]
+    assert [span.text for span in reading.unread] == ["plondric", "QUORBLID vextramal", "caf\u00e9"]
     assert all(report[start:end] == text for start, end, text in reading.unread)
-    # no, effusion; aorta, coarcted; quorblid, vextramal, rib, café, sign
+    # no, effusion; aorta, plondric; quorblid, vextramal, rib, café, sign
     assert (reading.num_words, reading.num_unread, reading.unread_share) == (9, 4, 4 / 9)
     assert reading.findings == tuple(extract_findings(report, open_findings=True))
 
@@ -228,10 +268,10 @@ def test_plain_words_name_no_finding():
         if reader.roles([word], ()).get(0) in ("heads", "stated")
     ]
     # The spinal cord, the paratracheal stripe, a department, a spot view, and vessels that opacify.
-    assert {"cord", "stripe", "surgery", "spot", "opacify"} <= set(heads)
+    assert {"cord", "stripe", "surgery", "spot"} <= set(heads)
     assert set(heads) <= {
         *("cord", "stripe", "adipose", "cavity", "zygoma", "surgery", "spot"),
-        *("opacify", "opacifies", "opacified"),
+        *("opacify", "opacifies", "opacified", "nonvisualized"),
     }
 
 
@@ -249,12 +289,12 @@ def test_plain_words_name_no_finding():
     ],
 )
 def test_forms_are_those_of_regular_words(word, section, forms):
-    assert set(_forms(word, section)) == forms
+    assert {form for form, _ in _forms(word, section)} == forms
 
 
 def test_coverage_reader_needs_no_findings_of_the_sentence_to_deny_a_word():
     reader = CoverageReader(load_lexicon("chest"))
-    assert reader.read(["no", "quorblid", "is", "seen"], []).spans == ()
-    assert reader.read(["quorblid", "of", "the", "lung"], []).spans == ((0, 1),)
+    assert reader.read(["no", "quorblid", "is", "seen"], [])[2] == ()
+    assert reader.read(["quorblid", "of", "the", "lung"], [])[2] == ((0, 1),)
     # A word with the ending of a disease names the finding.
-    assert reader.read(["quorbloma", "of", "the", "lung"], [(Mention(0, PRESENT, 0, 1, None), None)]).spans == ()
+    assert reader.read(["quorbloma", "of", "the", "lung"], [(PRESENT, 0, 1)])[2] == ()
