@@ -65,7 +65,7 @@ def attribute_discrepancies(
     - Measurement: of nodules and masses, a difference is significant above 2 mm if the reference's size is below 6 mm,
       above 4 mm below 3 cm, and above 20 % of the reference's size from 3 cm, where a mass begins. A mass instead of a
       nodule, and a nodule instead of a mass, are significant. Of other findings, a difference is significant above half
-      of the smaller size, or if it changes the clinical significance. Other values have the margins of
+      of the smaller size, and of lymph nodes if it changes the clinical significance. Other values have the margins of
       ``knowledge/concepts.yaml``. A match has at most one error of measurement.
     - Change since an earlier examination: "new" or "increased" that the candidate leaves out, adds or replaces is
       significant. Any other difference, such as "stable" left out, is negligible. Acute instead of chronic is
@@ -305,7 +305,7 @@ def _measurement(reference: Finding, candidate: Finding, significance: Significa
         ]
     other_size = ours._replace(size_mm=theirs.size_mm, short_axis_mm=theirs.short_axis_mm)
     levels = {significance(concept, attributes) for attributes in (ours, other_size)}
-    is_other_level = concept not in rules["concepts"] and len(levels) > 1
+    is_other_level = concept in rules["levels"] and len(levels) > 1
     errors += [
         AttributeDiscrepancy(
             "measurement", is_other_level or _is_beyond(concept, own, other), f"{other:g} mm for {own:g} mm"

@@ -242,6 +242,7 @@ def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[s
             or finding.concept in signs.get(diagnosis.concept, ())
         )
         and abs(finding.sentence - diagnosis.sentence) <= 1
+        and (finding.concept != OTHER or not organs_differ(finding.organ, diagnosis.organ))
         and not sides_conflict(ours, theirs)
         and not _levels_conflict(ours, theirs)
     )

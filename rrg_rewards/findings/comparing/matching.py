@@ -247,17 +247,26 @@ def _groups(
         elif i not in of_ours and excess >= 0 and covers(theirs[j], ours[i]):
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
-    _add_signs([group[0] for group in groups], ours, our_levels, {})
-    _add_signs([group[1] for group in groups], theirs, their_levels, load_knowledge("concepts")["signs"])
+    # A wrong diagnosis explains nothing.
+    right = [group for group in groups if not group[2].significant]
+    _add_signs([group[0] for group in right], _rest(min(len(ours), _MOST_FINDINGS), of_ours), ours, our_levels, {})
+    signs = load_knowledge("concepts")["signs"]
+    _add_signs(
+        [group[1] for group in right], _rest(min(len(theirs), _MOST_FINDINGS), of_theirs), theirs, their_levels, signs
+    )
     return groups
 
 
 def _add_signs(
-    groups: Sequence[list[int]], findings: Sequence[Finding], levels: Sequence[str], signs: Mapping[str, Sequence[str]]
+    groups: Sequence[list[int]],
+    unmatched: Sequence[int],
+    findings: Sequence[Finding],
+    levels: Sequence[str],
+    signs: Mapping[str, Sequence[str]],
 ) -> None:
     """Add each unmatched finding that a matched one beside it implies to its group, unless it is more significant."""
     weights = [SIGNIFICANCE_WEIGHTS[level] for level in levels]
-    for k in _rest(min(len(findings), _MOST_FINDINGS), [k for group in groups for k in group]):
+    for k in unmatched:
         for group in groups:
             if any(is_sign(findings[k], findings[m], signs) and weights[k] <= weights[m] for m in group):
                 group.append(k)

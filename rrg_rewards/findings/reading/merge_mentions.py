@@ -209,7 +209,7 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
             if _is_side_of(finding, earlier):
                 break
             if not (_may_be_one(earlier.attributes, finding.attributes) and may_be_same(earlier, finding)) or (
-                is_countable(finding) and _is_another(earlier.attributes, finding.attributes, reference)
+                is_countable(finding) and _is_another(earlier, finding.attributes, reference, report)
             ):
                 continue
             # "Pacemaker in place. The device is in satisfactory position."
@@ -264,17 +264,15 @@ def _densities_differ(first: Attributes, second: Attributes) -> bool:
     return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
 
 
-def _is_only_one_new(first: Attributes, second: Attributes) -> bool:
-    """Whether one of two lesions is new and the other was there before."""
-    changes = {first.change, second.change}
-    return "new" in changes and not changes <= {"new", None}
-
-
-def _is_another(first: Attributes, second: Attributes, reference: str | None) -> bool:
+def _is_another(earlier: Finding, second: Attributes, reference: str | None, report: str) -> bool:
     """Whether a mention of a lesion, such as "a nodule", is not the one mentioned before."""
-    if _densities_differ(first, second) or _is_only_one_new(first, second):
+    first = earlier.attributes
+    changes = {first.change, second.change, None}
+    # One of the two is new, and the other was there before.
+    if _densities_differ(first, second) or ("new" in changes and changes != {"new", None}):
         return True
-    if reference != "indefinite":
+    # "The described mass is stable. A mass of 64 mm is seen on the right."
+    if reference != "indefinite" or _reference_to(earlier, report) == "definite":
         return False
     stated = [name for name in ("laterality", "location", "size_mm") if getattr(second, name)]
     return bool(stated) and not any(getattr(first, name) for name in stated)
