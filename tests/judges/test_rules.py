@@ -25,6 +25,9 @@ PARAPHRASES = [
     pair for name in FILES for pair in yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 ]
 
+# References with candidates and their order, by RadJudge's categories.
+RANKINGS = yaml.safe_load(Path(__file__).with_name("rankings.yaml").read_text(encoding="utf-8"))
+
 
 def score(reference, candidate, **context):
     pair = ReportPair(reference, candidate, tuple((name, text) for name, text in context.items() if text))
@@ -36,6 +39,20 @@ def test_rule_judge_on_normal_reports():
     assert score(normal, normal) == score(normal, "No acute cardiopulmonary abnormality.") == 1
     assert score("Large right pneumothorax.", normal) == 0
     assert score(normal, "Large right pneumothorax.") == -0.5
+
+
+@pytest.mark.parametrize(
+    "case", [case for cases in RANKINGS.values() for case in cases], ids=lambda case: case["reference"]
+)
+def test_rule_judge_ranks_candidates(case):
+    scores = [
+        score(case["reference"], found["text"], age=found.get("age"), indication=found.get("indication"))
+        for found in case["candidates"]
+    ]
+    for ranking in case["ranking"]:
+        first, relation, second = ranking.split()
+        difference = scores[int(first) - 1] - scores[int(second) - 1]
+        assert difference > 0.01 if relation == ">" else abs(difference) <= 0.01
 
 
 def test_rule_judge_evaluations_are_consistent():

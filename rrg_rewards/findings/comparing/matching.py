@@ -1,7 +1,7 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
 from operator import itemgetter
 from typing import Any
@@ -137,6 +137,8 @@ def compare_findings(
     significance = partial(clinical_significance, patient=patient)
     levels = [tuple([_finding_significance(finding, patient) for finding in report]) for report in (ours, theirs)]
     matched = _groups(ours, theirs, levels[0], levels[1]) if ours and theirs else []
+    if patient.contexts:
+        matched = [(i, j, _in_patient(relation, ours[i[0]], theirs[j[0]], patient)) for i, j, relation in matched]
     return FindingComparison(
         reference=ours,
         candidate=theirs,
@@ -164,6 +166,15 @@ def compare_findings(
         reference_coverage=our_coverage,
         candidate_coverage=their_coverage,
     )
+
+
+def _in_patient(relation: Relation, reference: Finding, candidate: Finding, patient: Patient) -> Relation:
+    """Return the relation of two findings, which is negligible if the patient's context makes a sign its diagnosis."""
+    pair = {reference.concept, candidate.concept}
+    for rule in load_knowledge("significance")["diagnoses"]:
+        if rule["diagnosis"] in pair <= {rule["diagnosis"], *rule["of"]} and rule["context"] in patient.contexts:
+            return replace(relation, significant=False)
+    return relation
 
 
 def _read(engine: FindingEngine, report: str) -> tuple[tuple[Finding, ...], Coverage]:
