@@ -91,19 +91,23 @@ def read_sets(arguments: argparse.Namespace) -> dict[str, list[Pair]]:
     if arguments.annotations:
         return {path.stem: [annotated_pair(entry) for entry in read_json(path)] for path in arguments.annotations}
     chosen = read_json(arguments.rows) if arguments.rows else None
+    return {
+        name: [annotated_pair(entry) for entry in entries if chosen is None or entry["row"] in chosen[name]]
+        for name, entries in read_entries(arguments.data).items()
+    }
+
+
+def read_entries(data: Path) -> dict[str, list[dict[str, Any]]]:
+    """Read the annotations of each set, with the two reports of each pair."""
     found = {}
     for name, (folder, table, *columns) in SETS.items():
-        need(arguments.data / table / "pairs.csv", "reference and generated reports, from Reg2RG's results")
-        need(arguments.data / folder / "annotations.json", "the annotations of these pairs")
-        with (arguments.data / table / "pairs.csv").open(newline="", encoding="utf-8") as file:
+        need(data / table / "pairs.csv", "reference and generated reports, from Reg2RG's results")
+        need(data / folder / "annotations.json", "the annotations of these pairs")
+        with (data / table / "pairs.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        entries = read_json(arguments.data / folder / "annotations.json")
         found[name] = [
-            annotated_pair(
-                {**entry, **dict(zip(REPORTS, (rows[entry["row"]][column] for column in columns), strict=True))}
-            )
-            for entry in entries
-            if chosen is None or entry["row"] in chosen[name]
+            {**entry, **dict(zip(REPORTS, (rows[entry["row"]][column] for column in columns), strict=True))}
+            for entry in read_json(data / folder / "annotations.json")
         ]
     return found
 
@@ -116,9 +120,16 @@ def read_json(path: Path) -> Any:
 def annotated_pair(entry: dict[str, Any]) -> Pair:
     """Return an annotated pair with the CRIMSON score of its annotation."""
     findings = {name: entry[f"{name}_findings"] for name in REPORTS}
+    score = float(crimson_score(annotated_evaluation(entry)))
+    return Pair({name: entry[name] for name in REPORTS}, findings, score)
+
+
+def annotated_evaluation(entry: dict[str, Any]) -> CrimsonEvaluation:
+    """Return the annotation of a pair as an evaluation."""
+    findings = {name: entry[f"{name}_findings"] for name in REPORTS}
     matched = [(ours, theirs) for ours, theirs in entry["matches"]]
     taken = {identifier for match in matched for identifier in match}
-    evaluation = CrimsonEvaluation(
+    return CrimsonEvaluation(
         *(tuple(CrimsonFinding(f["id"], f["finding"], f["significance"]) for f in findings[name]) for name in REPORTS),
         tuple(matched),
         tuple(f["id"] for f in findings["candidate"] if f["id"] not in taken),
@@ -128,7 +139,6 @@ def annotated_pair(entry: dict[str, Any]) -> Pair:
             for error in entry["attribute_errors"]
         ),
     )
-    return Pair({name: entry[name] for name in REPORTS}, findings, float(crimson_score(evaluation)))
 
 
 def scores(pairs: Sequence[Pair]) -> dict[str, list[float]]:

@@ -47,6 +47,7 @@ class Estimate:
         cacheable_tokens: Prompt tokens that a server can take from its prefix cache: the beginning that each request
             has in common with the one before it. ``None`` if the order of the requests is not known.
         cached_cost: Cost if the server takes all of them from its cache; ``None`` without a price of cached tokens.
+        judged_by: Number of different pairs by the judge of a cascade; ``None`` without one.
     """
 
     requests: int
@@ -58,6 +59,7 @@ class Estimate:
     most_cost: float | None = None
     cacheable_tokens: int | None = None
     cached_cost: float | None = None
+    judged_by: Mapping[str, int] | None = None
 
     def __str__(self) -> str:
         cost = "cost: unknown without a price, in the settings of the judge or as --price-in and --price-out"
@@ -67,7 +69,9 @@ class Estimate:
         if self.minutes is not None:
             duration = f"{self.minutes:.1f} minutes" if self.minutes < 120 else f"{self.minutes / 60:.1f} hours"
             time = f"minimum time at the rate limits: {duration}"
-        lines = [
+        judges = ", ".join(f"{name} {count:,}" for name, count in (self.judged_by or {}).items() if count)
+        lines = [f"different pairs by judge: {judges}"] if judges else []
+        lines += [
             f"estimated tokens: {self.prompt_tokens:,} of prompts, {self.completion_tokens:,} of answers (4 characters "
             "per token)",
             cost,
@@ -458,7 +462,7 @@ def choose_model(judge: JudgeSetting, limits: JudgeLimits, lacks: str) -> Judge:
         SettingError: If the judge is unknown, its settings are invalid, or it is no language model.
     """
     chosen = choose_judge(judge, **limits.arguments())
-    if chosen.is_immediate:
+    if chosen.is_immediate or chosen.task_names is not None:
         name = chosen.signature if isinstance(judge, Judge) else judge
         raise SettingError("judge", f"{name} {lacks}; name a language model, as in openai:MODEL")
     return chosen

@@ -1,7 +1,8 @@
 """CRIMSON's evaluations by a judge, to train and compare judges: evaluations in a file, and their agreement."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rrg_rewards.analysis.judge_settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.crimson import CrimsonChecks, CrimsonEvaluation
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, in_request_order
+from rrg_rewards.judges.cascade import CascadeJudge
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
@@ -32,7 +34,8 @@ def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
     """Estimate the cost of CRIMSON with a language model; nothing is sent.
 
     Args:
-        metric: The metric, with its judge, prompt and number of runs. Answers in its cache are not subtracted.
+        metric: The metric, with its judge, prompt and number of runs. Answers in its cache are not subtracted. Of a
+            cascade, only the pairs for the second judge are requests; the rules read all pairs for it.
         pairs: Report pairs, as :meth:`CRIMSON.queries` returns them; equal ones count once.
 
     Example:
@@ -41,11 +44,16 @@ def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
         >>> estimate_crimson(metric, metric.queries(["Clear."] * 2, ["Small left effusion."] * 2)).requests
         5
     """
-    sent = (pair for pair in dict.fromkeys(pairs) if metric.task.refusal(pair) is None)
-    asked = in_request_order(metric.task, sent)
+    judge, unique, judged_by = metric.judge, list(dict.fromkeys(pairs)), None
+    if isinstance(judge, CascadeJudge):
+        routes = judge.plan(metric.task, unique)
+        counts = Counter(routes.values())
+        judged_by = {name: counts[route] for route, name in judge.judge_names.items()}
+        judge, unique = judge.second, [pair for pair in unique if routes[pair] == "second"]
+    asked = in_request_order(metric.task, (pair for pair in unique if metric.task.refusal(pair) is None))
     prompts = (metric.task.messages(pair) for pair in asked)
     answers = (_expected_answer(metric.task, pair) for pair in asked)
-    return estimate_requests(prompts, answers, metric.judge.arguments(), metric.runs)
+    return replace(estimate_requests(prompts, answers, judge.arguments(), metric.runs), judged_by=judged_by)
 
 
 def _make_task(prompt: CrimsonPrompt, checks: CrimsonChecks | None) -> CrimsonTask:

@@ -1,17 +1,22 @@
 """Metrics and rewards from names and settings; what is wrong is a :class:`SettingError`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from rrg_rewards.analysis.judge_choice import choose_judge, choose_labeler
 from rrg_rewards.analysis.settings import MetricChoice, RewardChoice
 from rrg_rewards.data.tables.table import Table
+from rrg_rewards.judges.base import Judge
+from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.registry import make_metric, metric_maker
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.registry import make_reward
 from rrg_rewards.utilities.settings import SettingError
+
+T = TypeVar("T")
 
 
 def choose_reward(choice: RewardChoice) -> Reward:
@@ -76,12 +81,15 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
     names = _known_names(choice.metrics)
     settings = choice.options()
     judge_is_taken = False
+    # Metrics with the same setting share a labeler or a judge, so that nothing is asked twice.
+    labelers, judges = _Shared[Labeler](), _Shared[Judge]()
     for name in _takers(names, "labeler", choice.labeler):
         labeler = settings[name].get("labeler") or choice.labeler or "rules:ct_rate"
         judge_is_taken = judge_is_taken or needs_judge(labeler)
-        settings[name]["labeler"] = choose_labeler(labeler, choice.judge)
+        settings[name]["labeler"] = labelers.get(labeler, partial(choose_labeler, labeler, choice.judge))
     for name in _takers(names, "judge", None if judge_is_taken else choice.judge):
-        settings[name]["judge"] = choose_judge(settings[name].get("judge") or choice.judge or "rules")
+        judge = settings[name].get("judge") or choice.judge or "rules"
+        settings[name]["judge"] = judges.get(judge, partial(choose_judge, judge))
     for name in names:
         for option in metric_maker(name).required:
             if option not in settings[name]:
@@ -99,6 +107,21 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
             raise SettingError("metrics", f"two metrics have the name {column!r}; rename one: --set METRIC.name=NEW")
         metrics[column] = metric
     return metrics
+
+
+class _Shared(Generic[T]):
+    """Objects by their settings, which need not be hashable."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Any, T]] = []
+
+    def get(self, setting: Any, make: Callable[[], T]) -> T:
+        """Return the object of a setting, which is made once."""
+        for known, made in self._made:
+            if type(known) is type(setting) and known == setting:
+                return made
+        self._made.append((setting, make()))
+        return self._made[-1][1]
 
 
 def metrics_by_name(metrics: Mapping[str, ReportMetric] | Sequence[str]) -> Mapping[str, ReportMetric]:

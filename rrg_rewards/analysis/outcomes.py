@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.judges.base import Judge, JudgeWarning
-from rrg_rewards.judges.server.usage import UsageMeter
+from rrg_rewards.judges.server.usage import Usage, UsageMeter
 from rrg_rewards.utilities.run_log import RunLog
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class PairCounts:
         """Number of failures by kind, with those that did not occur; empty for a metric without a judge."""
         self.first_failure = ""
         """Kind and reason of the first failure."""
+        self.judged_by: Counter[str] = Counter()
+        """Number of pairs by the name of their judge, if several judges share the pairs."""
 
     def add(self, scores: "Scores") -> None:
         """Add the scores of a batch."""
@@ -42,6 +44,7 @@ class PairCounts:
         self.scored += int(scores.scored.sum())
         # `update` also adds 0, so that every kind of failure has a count.
         self.failed.update({kind: int(rows.sum()) for kind, rows in scores.failures.items()})
+        self.judged_by.update(filter(None, scores.judges))
         if not self.first_failure and any(self.failed.values()):
             self.first_failure = next(filter(None, scores.explanations.get("failure", ())), "")
 
@@ -93,9 +96,10 @@ def all_errors(counts: Mapping[str, PairCounts]) -> tuple[str, ...]:
 class RunUsage:
     """Counts what the judges of several users, such as metrics, use from now on.
 
+    A judge that several users share is counted once, with the first of them.
+
     Args:
         judges: For each user, its judges by what they do.
-        is_known: Whether the judges are asked in this process. Those of other processes count for themselves.
 
     Example:
         >>> from rrg_rewards.judges import OpenAIJudge
@@ -103,18 +107,41 @@ class RunUsage:
         0
     """
 
-    def __init__(self, judges: Mapping[str, Mapping[str, Judge]], is_known: bool = True) -> None:
-        self._meters = {name: UsageMeter(own) for name, own in judges.items()}
-        self._is_known = is_known
+    def __init__(self, judges: Mapping[str, Mapping[str, Judge]]) -> None:
+        self._users: dict[int, list[str]] = {}
+        self._judges = {
+            user: {role: judge for role, judge in own.items() if self._is_first(user, judge)}
+            for user, own in judges.items()
+        }
+        self._meters = {user: UsageMeter(own) for user, own in self._judges.items()}
+        self._elsewhere: dict[str, dict[str, Usage]] = {user: {} for user in judges}
+
+    def _is_first(self, user: str, judge: Judge) -> bool:
+        """Remember that a user has a judge, and return whether it is the first."""
+        users = self._users.setdefault(id(judge), [])
+        users += [] if user in users else [user]
+        return users[0] == user
+
+    def take(self) -> dict[str, dict[str, Usage]]:
+        """Return what was used since the last call of this method, by user and by what the judge does."""
+        return {user: meter.take() for user, meter in self._meters.items()}
+
+    def add(self, used: Mapping[str, Mapping[str, Usage]]) -> None:
+        """Add what copies of the judges in another process have used, as :meth:`take` returned it there."""
+        for user, own in used.items():
+            for role, usage in own.items():
+                self._elsewhere[user][role] = self._elsewhere[user].get(role, Usage()) + usage
+
+    def _usage(self, user: str) -> dict[str, Usage]:
+        elsewhere = self._elsewhere[user]
+        return {role: usage + elsewhere.get(role, Usage()) for role, usage in self._meters[user].usage().items()}
 
     def to_dict(self, name: str) -> dict[str, Any]:
-        """Return the usage of the judges of a user by what they do; empty if they count nothing here."""
-        if not self._is_known:
-            return {}
-        return {role: asdict(usage) for role, usage in self._meters[name].usage().items()}
+        """Return the usage of the judges of a user by what they do; empty if they count nothing."""
+        return {role: asdict(usage) for role, usage in self._usage(name).items()}
 
     def by_user(self) -> dict[str, dict[str, Any]]:
-        """Return the usage of the users whose judges count it here."""
+        """Return the usage of the users whose judges count it."""
         return {name: own for name in self._meters if (own := self.to_dict(name))}
 
     @contextmanager
@@ -127,13 +154,11 @@ class RunUsage:
 
     def note(self, log: RunLog) -> None:
         """Note the usage of each judge."""
-        if not self._is_known:
-            if unknown := [name for name, meter in self._meters.items() if meter.usage()]:
-                log.note(f"calls and tokens of the judges of {', '.join(unknown)} on other machines are not counted")
-            return
-        for name, meter in self._meters.items():
-            for role, usage in meter.usage().items():
-                log.note(f"{judge_name(name, role)}: {usage}")
+        for name, own in self._judges.items():
+            for role, usage in self._usage(name).items():
+                # A role of one judge may be several roles joined.
+                judge = next(judge for known, judge in own.items() if known in role.split(" and "))
+                log.note(f"{judge_name(' and '.join(self._users[id(judge)]), role)}: {usage}")
 
 
 def judge_name(user: str, role: str) -> str:
@@ -155,13 +180,15 @@ def failures_counted() -> Iterator[None]:
 
 
 def warn_of_failures(counts: Mapping[str, PairCounts], log: RunLog, hint: str = "") -> None:
-    """Warn of the failures of judges, and of metrics without a scorable pair.
+    """Warn of the failures of judges and of metrics without a scorable pair; note the pairs of each judge of a cascade.
 
     Args:
         counts: Counts by metric.
-        log: Receives the warnings.
+        log: Receives the warnings and notes.
         hint: Where the reasons of all failures are; ``{name}`` stands for the metric.
     """
     for name, one in counts.items():
+        if one.judged_by:
+            log.note(f"{name}, pairs by judge: {by_kind(one.judged_by)}")
         if (warning := one.warning(name)) is not None:
             log.warn(warning + (hint.format(name=name) if one.first_failure else ""))

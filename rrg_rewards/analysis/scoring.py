@@ -68,8 +68,9 @@ def score_table(
     Returns:
         The summary: ``rows``, and in ``metrics``, for each metric, ``value``, ``interval`` (95 %),
         ``higher_is_better``, ``scored``, ``unscorable``, the ``means`` of the parts, and the ``signature``; with a
-        judge that counts it, its ``usage`` (:class:`~rrg_rewards.judges.server.usage.Usage`); for metrics of labels
-        also ``counts``, ``statistics``, ``labels`` and ``best_constant``. Undefined numbers are ``None``.
+        judge that counts it, its ``usage`` (:class:`~rrg_rewards.judges.server.usage.Usage`), at the first metric of
+        those that share the judge; with a cascade, ``judged_by``, the number of pairs of each judge; for metrics of
+        labels also ``counts``, ``statistics``, ``labels`` and ``best_constant``. Undefined numbers are ``None``.
 
     Raises:
         SettingError: If a setting is wrong or contradicts another.
@@ -109,7 +110,7 @@ class TableScoring:
         settings: Bootstrap, seed and prefix of new columns.
         scorer: Scores batches.
         keep: Receives each batch with its scores.
-        counts_usage: Whether the judges are in this process, so that their usage is known.
+        usage: Counts what the judges use; default: those in this process.
         log: Receives notes, warnings and progress.
     """
 
@@ -120,7 +121,7 @@ class TableScoring:
         *,
         scorer: Scorer = score_batches,
         keep: Callable[[PairBatch, Mapping[str, Scores]], None] | None = None,
-        counts_usage: bool = True,
+        usage: RunUsage | None = None,
         log: RunLog | None = None,
     ) -> None:
         self._pairs = pairs
@@ -130,7 +131,7 @@ class TableScoring:
         self._log = log or RunLog()
         self._totals = {name: MetricTotals(metric) for name, metric in pairs.metrics.items()}
         self._counts = {name: totals.counts for name, totals in self._totals.items()}
-        self._usage = RunUsage({name: metric.judges() for name, metric in pairs.metrics.items()}, counts_usage)
+        self._usage = usage or RunUsage({name: metric.judges() for name, metric in pairs.metrics.items()})
         self.is_complete = False
         """Whether all pairs are scored."""
 
@@ -397,6 +398,8 @@ class MetricTotals:
             summary["corpus"] = {name: float(part) for name, part in parts.items()}
         if self.counts.failed:
             summary["failed"] = dict(self.counts.failed)
+        if self.counts.judged_by:
+            summary["judged_by"] = dict(self.counts.judged_by)
         if self._labels is not None and isinstance(self._last, LabelScores):
             summary.update(_label_summary(self._last, self._labels))
         return summary

@@ -15,7 +15,10 @@ _LABELER = (
     "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
     "judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)"
 )
-_JUDGE = f"judge, if a metric, reward or labeler uses one: rules, {LANGUAGE_MODEL} (default: rules)"
+_JUDGE = (
+    f"judge, if a metric, reward or labeler uses one: rules, {LANGUAGE_MODEL}; cascade:JUDGE for rules and, where they "
+    "do not read a pair, JUDGE (default: rules)"
+)
 _PREFIX = "put TEXT before the names of new columns; without it they replace input columns of the same name"
 
 

@@ -26,6 +26,7 @@ from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.batch_scoring import ScoredBatches, Scorer
+    from rrg_rewards.analysis.outcomes import RunUsage
     from rrg_rewards.analysis.pairs import PairBatch, PairReader
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
@@ -59,6 +60,11 @@ predictions. --json writes the official metrics.json, and --output the labels of
 contains no report text without --with-text. Of more than 10,000 pairs the table shows every k-th; the values and
 distributions are those of all.
 
+--judge "{name: cascade, second: JUDGE, max_unread: 0.05}" scores a pair by rules if they read all but 5 % of the words
+of both reports, and asks JUDGE about the others: a name, a YAML file or settings. With --judge cascade:JUDGE the rules
+must read all words. budget_pairs, budget_tokens and budget_cost limit what JUDGE gets; the column crimson_judge of
+--output names the judge of each pair.
+
 --dry-run scores nothing and sends nothing: for crimson and ct_finebench with a language model, and for labels by one
 (--labeler judge:SCHEMA), it estimates requests, tokens, cost and time, of all runs, without what the cache of the judge
 may hold. The judges of ct_finebench depend on
@@ -81,6 +87,8 @@ examples:
   rrg-rewards score pairs.csv --metrics crimson \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
   rrg-rewards score pairs.csv --metrics crimson --judge my_judge.yaml --set crimson.runs=5 --dry-run
+  rrg-rewards score pairs.csv --metrics crimson --judge cascade:my_judge.yaml --dry-run
+  rrg-rewards score pairs.csv --metrics crimson --judge "{name: cascade, second: my_judge.yaml, budget_pairs: 500}"
   rrg-rewards score pairs.csv --metrics crg --labeler judge:ct_rate --judge local:my-model
   rrg-rewards score pairs.csv --metrics crg,crimson --workers 8 --output scores.csv
   rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
@@ -146,17 +154,20 @@ class _Engine:
             if self.engine == "local" and getattr(self, option) is not None:
                 raise SettingError(option, "requires --engine ray")
 
-    def scorer(self) -> "Scorer":
-        """Return the function that scores batches; raise if Ray is not installed."""
+        if self.engine == "ray":
+            require("ray", extra="ray")
+
+    def scorer(self, usage: "RunUsage") -> "Scorer":
+        """Return the function that scores batches; ``usage`` gets what judges on other machines use."""
         from rrg_rewards.analysis.batch_scoring import score_batches
 
         if self.engine == "local":
             return partial(score_batches, workers=1 if self.workers is None else self.workers)
-        require("ray", extra="ray")
-        return self._score_on_ray
+        return partial(self._score_on_ray, usage)
 
     def _score_on_ray(
         self,
+        usage: "RunUsage",
         metrics: "Mapping[str, ReportMetric]",
         batches: "Iterable[PairBatch]",
         progress: "Progress",
@@ -164,7 +175,8 @@ class _Engine:
     ) -> "ScoredBatches":
         from rrg_rewards.integrations.ray import RayScorers
 
-        with RayScorers(metrics, self.workers or None, self.address, self.gpus_per_worker or 0, best) as scorers:
+        gpus = self.gpus_per_worker or 0
+        with RayScorers(metrics, self.workers or None, self.address, gpus, best, usage) as scorers:
             for batch, scores in scorers.scored(batches):
                 progress(len(batch.table) * len(metrics), 0)
                 yield batch, scores
@@ -220,6 +232,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if engine.engine == "local" and engine.workers not in (None, 1):
         prepare_workers()
     from rrg_rewards.analysis.metric_choice import make_metrics
+    from rrg_rewards.analysis.outcomes import RunUsage
     from rrg_rewards.analysis.pairs import PairReader, join_references
     from rrg_rewards.analysis.scoring import TableScoring
     from rrg_rewards.analysis.tables import score_grids
@@ -229,7 +242,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
     outputs.check(html=page.html)
-    scorer = engine.scorer()
     metrics = make_metrics(settings_from(args, MetricChoice))
     columns, settings = settings_from(args, PairColumns), settings_from(args, ScoreSettings)
     is_parquet = outputs.output is not None and table_format(outputs.output, outputs.format) == "parquet"
@@ -241,8 +253,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             return _show_estimates(pairs, metrics, outputs, terminal)
         rows = None if page.html is None else _page_rows(page.with_text, pairs.rows)
         keep = None if rows is None else _keeper(rows, columns.id_column)
-        is_local = engine.engine == "local"
-        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, counts_usage=is_local, log=terminal)
+        usage = RunUsage({name: metric.judges() for name, metric in metrics.items()})
+        scorer = engine.scorer(usage)
+        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, usage=usage, log=terminal)
         try:
             scoring.run(outputs.output, outputs.format, outputs.overwrite)
         finally:
@@ -307,6 +320,7 @@ def _show_estimates(
     if pairs.columns.best is not None:
         raise UsageError("--dry-run estimates the requests for one reference of each report")
     expected: dict[str, Any] = {}
+    labelers: dict[int, str] = {}
     to_stderr = outputs.json == "-"
     for name, metric in metrics.items():
         if isinstance(metric, CRIMSON) and not metric.judge.is_immediate:
@@ -321,6 +335,9 @@ def _show_estimates(
             for role, one in roles.items():
                 show_estimate(f"{name}, {role}", one.requests, one.estimate, judges[role], terminal, to_stderr)
         elif isinstance(metric, LabelledMetric) and isinstance(labeler := metric.labeler, JudgeLabeler):
+            if (first := labelers.setdefault(id(labeler), name)) != name:
+                terminal.show(f"{name}: no further requests; its labels are those of {first}", stderr=to_stderr)
+                continue
             texts = (metric.queries(one.predictions, one.references, **one.context[name]) for one in pairs)
             found = estimate_labels(labeler, texts)
             expected[name] = {"labels": asdict(found)}

@@ -19,6 +19,10 @@ CrimsonChecks = Literal["strict", "published"]
 """``"strict"``: an evaluation must be consistent. ``"published"``: whatever the code of CRIMSON's authors scores is
 scored, with the same result."""
 
+Route = Literal["", "rules", "second", "over_budget"]
+"""Judge of a pair in a cascade: the rules, the second judge, or the one of a pair that exceeds the budget. It is empty
+without a cascade."""
+
 # Keys of entries whose values, if present, must be texts.
 _TEXTS = ("id", "ref_id", "pred_id", "finding", "clinical_significance", "severity", "explanation")
 
@@ -74,6 +78,8 @@ class CrimsonEvaluation:
         attribute_errors: Errors in the attributes of matched findings.
         coverage: How much of the reference and of the candidate the judge has read, if it knows. It is not compared,
             and no part of the published form.
+        route: Judge of the pair in a cascade (:class:`rrg_rewards.judges.CascadeJudge`); empty without one. It is
+            treated as ``coverage``.
 
     Example:
         >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
@@ -89,6 +95,7 @@ class CrimsonEvaluation:
     missing_findings: tuple[str, ...] = ()
     attribute_errors: tuple[CrimsonAttributeError, ...] = ()
     coverage: "tuple[Coverage, Coverage] | None" = field(default=None, compare=False, repr=False)
+    route: Route = field(default="", compare=False, repr=False)
 
     @classmethod
     def from_dict(cls, evaluation: Mapping[str, Any], checks: CrimsonChecks = "strict") -> "CrimsonEvaluation":

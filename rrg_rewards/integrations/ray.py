@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from rrg_rewards.analysis.outcomes import RunUsage
 from rrg_rewards.analysis.pairs import PairBatch
+from rrg_rewards.judges.server.usage import Usage
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
@@ -192,11 +194,12 @@ def score_dataset(
 
     Raises:
         ModuleNotFoundError: If Ray is not installed (extra ``ray``).
-        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve.
+        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve, or a judge counts a budget.
 
     Warns:
         RuntimeWarning: If other work has reserved CPUs or GPUs that the actors need, so that they wait for it.
     """
+    _refuse_budgets(_by_name(metrics))
     data: Any = require("ray.data", extra=_EXTRA)
     cluster: Any = require("ray", extra=_EXTRA)
     each = {"CPU": num_cpus, "GPU": num_gpus}
@@ -263,11 +266,12 @@ class RayScorers:
         num_gpus: GPUs of each actor, for metrics with a model.
         best: For reports with several references, as in :func:`rrg_rewards.metrics.score_references`; ``None`` if they
             have one.
+        usage: Gets what the judges of the metrics use in the actors.
 
     Raises:
         ModuleNotFoundError: If Ray is not installed (extra ``ray``).
         ConnectionError: If there is no cluster at the address.
-        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve.
+        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve, or a judge counts a budget.
 
     Warns:
         RuntimeWarning: If other work has reserved CPUs or GPUs that the actors need, so that they wait for it.
@@ -280,9 +284,12 @@ class RayScorers:
         address: str | None = None,
         num_gpus: float = 0,
         best: bool | None = None,
+        usage: RunUsage | None = None,
     ) -> None:
         self._ray: Any = require("ray", extra=_EXTRA)
+        _refuse_budgets(metrics)
         self._actors: list[Any] = []
+        self._usage = usage
         self._owns_connection = not self._ray.is_initialized()
         if self._owns_connection:
             options = _local_options(workers) if address is None else {"address": address}
@@ -327,11 +334,15 @@ class RayScorers:
         """Wait for the first batch, and free its actor."""
         batch, actor, result = waiting.popleft()
         try:
-            scores: dict[str, Scores] = self._ray.get(result)
+            scores: dict[str, Scores]
+            scores, used = self._ray.get(result)
         except self._ray.exceptions.RayTaskError as error:
             # Ray's own error contains the traceback of the worker as its text.
             raise error.cause from error
         free.append(actor)
+        if self._usage is not None:
+            # Without the requests of an actor that died.
+            self._usage.add(used)
         return batch, scores
 
     def close(self) -> None:
@@ -355,17 +366,30 @@ class _Actor:
     def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
         self._metrics = metrics
         self._best = best
+        self._usage = RunUsage({name: metric.judges() for name, metric in metrics.items()})
 
     def score(
         self,
         predictions: Sequence[str | None],
         references: Sequence[Any],
         context: Mapping[str, Mapping[str, Any]],
-    ) -> dict[str, Scores]:
-        return {
+    ) -> tuple[dict[str, Scores], dict[str, dict[str, Usage]]]:
+        """Return the scores, and what the judges have used for them."""
+        scores = {
             name: score_batch(metric, predictions, references, self._best, context[name])
             for name, metric in self._metrics.items()
         }
+        return scores, self._usage.take()
+
+
+def _refuse_budgets(metrics: Mapping[str, ReportMetric]) -> None:
+    """Raise a ValueError if a judge counts a budget, of which each actor would have one of its own."""
+    for name, metric in metrics.items():
+        if any(judge.has_budget for judge in metric.judges().values()):
+            raise ValueError(
+                f"the budget of the judge of {name} is counted in one process, and each process on Ray would spend it; "
+                "leave out the budget, or score in this process"
+            )
 
 
 def _checked_workers(

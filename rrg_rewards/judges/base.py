@@ -2,15 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from rrg_rewards.functional.crimson import Route
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.processes import run_coroutine
 
-FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent", "unread"]
+if TYPE_CHECKING:
+    from rrg_rewards.findings.reading.coverage import Coverage
+
+FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent", "unread", "budget"]
 """Kind of failure: out of time, server unreachable, request refused, answer not valid JSON, answer that contradicts
-itself or the reports, or reference that the rules cannot read."""
+itself or the reports, reference that the rules cannot read, or pair that exceeds the budget of a cascade."""
 
 Message = dict[str, str]
 """One message of a conversation: ``role`` and ``content``."""
@@ -49,6 +53,21 @@ class JudgeFailure:
 
     kind: FailureKind
     reason: str
+
+
+@dataclass(frozen=True)
+class PairFailure(JudgeFailure):
+    """The failure of a report pair of which is known how much the rules have read.
+
+    Args:
+        kind: Kind of failure, for counts.
+        reason: Description of the failure, without report text.
+        coverage: How much of the reference and of the candidate was read; ``None`` if not known.
+        route: Judge of the pair in a cascade; empty without one.
+    """
+
+    coverage: "tuple[Coverage, Coverage] | None" = field(default=None, repr=False)
+    route: Route = ""
 
 
 class JudgeWarning(UserWarning):
@@ -165,8 +184,22 @@ class Judge(Backend, ABC):
     has_independent_rows = False
     """Whether an item is evaluated in the same way whatever other items are evaluated with it."""
 
+    has_budget = False
+    """Whether the judge counts a budget, which its copies in other processes would not share."""
+
+    task_names: tuple[str, ...] | None = None
+    """Names of the tasks that the judge has rules for; ``None`` if it can evaluate any task."""
+
+    judge_names: Mapping[Route, str] = {}
+    """Names of the judges of a cascade by route; empty for other judges."""
+
     is_stopped = False
     """Whether :meth:`stop` was called."""
+
+    @property
+    def kind(self) -> str:
+        """First word of the signature, such as ``rules``, ``openai``, ``local`` or ``cascade``."""
+        return self.signature.partition("|")[0]
 
     @property
     def worker_refusal(self) -> str | None:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, JudgeWarning, remember_results
 from rrg_rewards.judges.registry import get_judge
-from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.finebench import (
     EXISTENCE,
     AnswerPairs,
@@ -410,8 +409,8 @@ def _judge(name: str, setting: JudgeSetting) -> Judge | None:
     if setting == ENGINE:
         return None
     judge = get_judge(setting)
-    if isinstance(judge, RuleJudge):
-        raise ValueError(f"{name}: the judge 'rules' evaluates CRIMSON only; for rules set {name}='engine'")
+    if judge.task_names is not None:
+        raise ValueError(f"{name}: the judge {judge.kind!r} evaluates CRIMSON only; for rules set {name}='engine'")
     return judge
 
 

@@ -1,5 +1,6 @@
 """Judges by name, for command lines and YAML files."""
 
+import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,7 @@ _JUDGES = {
     "rules": ("rrg_rewards.judges.rules", "RuleJudge"),
     "openai": ("rrg_rewards.judges.server.judge", "OpenAIJudge"),
     "local": ("rrg_rewards.judges.local", "LocalJudge"),
+    "cascade": ("rrg_rewards.judges.cascade", "CascadeJudge"),
 }
 
 
@@ -21,11 +23,12 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
     """Return the judge that a name or a mapping describes.
 
     Args:
-        judge: ``"rules"``; ``"openai:MODEL"`` or ``"local:MODEL"``; a mapping such as ``{"name": "openai", "model":
+        judge: ``"rules"``; ``"openai:MODEL"`` or ``"local:MODEL"``; ``"cascade:JUDGE"`` for rules and a second judge,
+            a name or a YAML file; a mapping such as ``{"name": "openai", "model":
             "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments, its text in YAML, as in
             ``"{name: openai, model: ..., cache: judge_cache}"``, or the path of a YAML file that contains it; or a
-            judge, which is returned unchanged. The arguments are those of :class:`RuleJudge`, :class:`LocalJudge` or
-            :class:`rrg_rewards.judges.server.settings.ServerSettings`.
+            judge, which is returned unchanged. The arguments are those of :class:`RuleJudge`, :class:`LocalJudge`,
+            :class:`CascadeJudge` or :class:`rrg_rewards.judges.server.settings.ServerSettings`.
         **further: Arguments of the judge; they override those of the mapping.
 
     Raises:
@@ -49,8 +52,14 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
     if name not in _JUDGES:
         raise ValueError(unknown_name_message("judge", name, _JUDGES))
     module, cls = _JUDGES[name]
-    made: Judge = getattr(import_module(module), cls)(**{**arguments, **further})
-    return made
+    made = getattr(import_module(module), cls)
+    arguments = {**arguments, **further}
+    known = inspect.signature(made).parameters
+    if unknown := [argument for argument in arguments if argument not in known]:
+        raise TypeError(unknown_name_message(f"argument of the judge {name!r}", unknown[0], known))
+    judge = made(**arguments)
+    assert isinstance(judge, Judge)
+    return judge
 
 
 def _settings(judge: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -62,10 +71,10 @@ def _settings(judge: str | Mapping[str, Any]) -> dict[str, Any]:
             # Neither the settings nor YAML's message, which may contain the key of a server.
             raise ValueError("cannot read a judge's settings as a mapping: the text in braces is not YAML") from None
     if isinstance(judge, str):
-        name, _, model = judge.partition(":")
+        name, _, rest = judge.partition(":")
         if name not in _JUDGES and is_yaml_path(judge):
             return _with_name(_read_file(judge), f"{judge}: ")
-        return {"name": name, **({"model": model} if model else {})}
+        return {"name": name, **({"second" if name == "cascade" else "model": rest} if rest else {})}
     if not isinstance(judge, Mapping):
         raise TypeError(f"judge must be a name, a mapping or a judge, got {type(judge).__name__}")
     return _with_name(judge)

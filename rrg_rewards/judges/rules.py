@@ -1,13 +1,13 @@
 """Evaluate report pairs for CRIMSON with the finding engine, without a model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 from rrg_rewards.findings import Coverage, Finding, FindingComparison, compare_findings, get_engine
 from rrg_rewards.findings.knowledge.load import knowledge_digest
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
-from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, ReportPair, Result
+from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, PairFailure, ReportPair, Result
 from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 from rrg_rewards.utilities.names import unknown_name_message
@@ -17,19 +17,6 @@ _TASK = "crimson"
 
 UnreadReferences = Literal["unscorable", "normal"]
 """What becomes of a reference that has unread words and no abnormal finding: its pair has no score, or it is normal."""
-
-
-@dataclass(frozen=True)
-class UnreadReference(JudgeFailure):
-    """The failure of a pair whose reference has unread words and no abnormal finding.
-
-    Args:
-        kind: ``unread``.
-        reason: The number of unread words.
-        coverage: How much of the reference and of the candidate was read.
-    """
-
-    coverage: tuple[Coverage, Coverage] = field(repr=False)
 
 
 class RuleJudge(Judge):
@@ -57,6 +44,7 @@ class RuleJudge(Judge):
     is_immediate = True
     has_independent_rows = True
     gives_coverage = True
+    task_names = (_TASK,)
 
     def __init__(self, unread: UnreadReferences = "unscorable") -> None:
         if unread not in get_args(UnreadReferences):
@@ -87,7 +75,7 @@ class RuleJudge(Judge):
             raise ValueError(f"RuleJudge has rules for the task {_TASK!r} only, got {task.name!r}; use another judge")
         return [cast("Result | JudgeFailure", self._result(cast(ReportPair, item))) for item in items]
 
-    def _result(self, pair: ReportPair) -> CrimsonEvaluation | UnreadReference:
+    def _result(self, pair: ReportPair) -> CrimsonEvaluation | PairFailure:
         """Return the evaluation of a pair, or the failure if its reference is unread."""
         evaluation = self.evaluation(pair)
         if self.unread == "normal" or evaluation.reference_findings or evaluation.coverage is None:
@@ -96,7 +84,7 @@ class RuleJudge(Judge):
         if not reference.num_unread:
             return evaluation
         reason = f"{reference.num_unread} of {reference.num_words} words of the reference; it has no other finding"
-        return UnreadReference("unread", reason, evaluation.coverage)
+        return PairFailure("unread", reason, evaluation.coverage)
 
     def evaluation(self, pair: ReportPair) -> CrimsonEvaluation:
         """Return CRIMSON's evaluation of one report pair, also if its reference is unread.

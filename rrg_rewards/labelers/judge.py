@@ -13,7 +13,6 @@ from torch import Tensor
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeWarning, remember_results
 from rrg_rewards.judges.registry import get_judge
-from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.labels import LabelsTask, StatedLabel
 from rrg_rewards.labelers.base import FallibleLabeler, LabelledReports
 from rrg_rewards.schemas.labels import SUPPORT_DEVICES, LabelSchema, get_label_schema, is_no_abnormality
@@ -45,7 +44,7 @@ class JudgeLabeler(FallibleLabeler):
     Args:
         schema: Name or YAML file of a label schema (:func:`rrg_rewards.schemas.get_label_schema`), or a schema.
         judge: A judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` accepts them, but not ``rules``.
-        remembered: Number of reports whose labels are remembered.
+        remembered: Number of reports whose labels are remembered, and at least those of the last call; 0 for none.
 
     Raises:
         ValueError: If the schema or the judge is unknown, the schema has only labels that mean "no abnormality", the
@@ -68,9 +67,9 @@ class JudgeLabeler(FallibleLabeler):
         self._given = absolute_yaml_path(schema)
         self.schema = get_label_schema(schema)
         self.judge = get_judge(judge)
-        if isinstance(self.judge, RuleJudge):
+        if self.judge.task_names is not None:
             raise ValueError(
-                "judge: the judge 'rules' evaluates CRIMSON only; for rules use the labeler 'rules:SCHEMA'"
+                f"judge: the judge {self.judge.kind!r} evaluates CRIMSON only; for rules use the labeler 'rules:SCHEMA'"
             )
         self.has_independent_rows = self.judge.has_independent_rows
         if remembered < 0:
@@ -140,7 +139,8 @@ class JudgeLabeler(FallibleLabeler):
         outcomes = self.judge.evaluate_now(self.task, unknown) if unknown else []
         for report, outcome in zip(unknown, outcomes, strict=True):
             found[report] = outcome if isinstance(outcome, JudgeFailure) else self._with_derived(outcome)
-        remember_results(self._known, found, self.remembered)
+        # All reports of a call, because another metric with this labeler may get the same batch next.
+        remember_results(self._known, found, self.remembered and max(self.remembered, len(found)))
         return [found[report] for report in reports]
 
     def label(self, reports: Sequence[str]) -> LabelledReports:

@@ -1,7 +1,7 @@
 """CRIMSON as a metric on report text, with the evaluation of a judge."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from rrg_rewards.functional.crimson import (
     CrimsonChecks,
     CrimsonEvaluation,
     CrimsonFinding,
+    Route,
     crimson_score_from_statistics,
     crimson_statistics,
 )
@@ -46,6 +47,9 @@ _COUNTS = (
 )
 # Further details if each pair is evaluated several times.
 _RUNS = ("spread", "failed_runs")
+# Routes of a cascade, with the names of their counts, and the further detail.
+_ROUTES: dict[Route, str] = {"rules": "by_rules", "second": "by_second_judge", "over_budget": "over_budget"}
+_BY_SECOND = "by_second_judge"
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,11 @@ class CrimsonScores(JudgedScores):
         results: Evaluation or failure of each pair; ``None`` if it was not judged. With several runs, a
             :class:`CrimsonRuns` instead of an evaluation.
         gives_coverage: Whether the judge says how much of both reports it has read.
+        judge_names: Names of the judges of a cascade by route; empty for other judges.
     """
 
     gives_coverage: bool = False
+    judge_names: Mapping[Route, str] = field(default_factory=dict)
 
     @property
     def evaluations(self) -> tuple[CrimsonEvaluation | None, ...]:
@@ -84,11 +90,22 @@ class CrimsonScores(JudgedScores):
         return tuple(_coverage(result) for result in self.results)
 
     @property
+    def routes(self) -> tuple[Route, ...]:
+        """Judge of each pair in a cascade, ``rules``, ``second`` or ``over_budget``; empty if it was not judged."""
+        return tuple(_route(result) for result in self.results)
+
+    @property
+    def judges(self) -> list[str]:
+        """Name of the judge of each pair in a cascade, empty if it was not judged; without a cascade, no names."""
+        return [self.judge_names.get(route, "") for route in self.routes] if self.judge_names else []
+
+    @property
     def explanations(self) -> dict[str, list[str]]:
         """Columns of texts for each pair.
 
         ``missed``, ``invented`` and ``misdescribed``: findings. ``unread``, only of a judge that gives it: words of
-        both reports that it has not read. ``failure``: kind and reason of the judge's failure.
+        both reports that it has not read. ``judge``, only of a cascade: which judge has judged the pair. ``failure``:
+        kind and reason of the judge's failure.
         """
         evaluations = [evaluation or CrimsonEvaluation() for evaluation in self.evaluations]
         return {
@@ -96,6 +113,7 @@ class CrimsonScores(JudgedScores):
             "invented": [_in_words(one.predicted_findings, one.false_findings) for one in evaluations],
             "misdescribed": [_misdescribed(one) for one in evaluations],
             **({"unread": [unread_words(one) for one in self.coverages]} if self.gives_coverage else {}),
+            **({"judge": self.judges} if self.judge_names else {}),
             **super().explanations,
         }
 
@@ -107,6 +125,11 @@ def _first_evaluation(result: Any) -> CrimsonEvaluation | None:
 
 def _coverage(result: Any) -> PairCoverage | None:
     return getattr(_first_evaluation(result) or result, "coverage", None)
+
+
+def _route(result: Any) -> Route:
+    route: Route = getattr(_first_evaluation(result) or result, "route", "")
+    return route
 
 
 def _in_words(findings: Sequence[CrimsonFinding], chosen: Sequence[str]) -> str:
@@ -197,6 +220,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
     weights: Tensor
     counts: Tensor
     unread_sums: Tensor
+    num_routed: Tensor
     run_sums: Tensor
 
     def __init__(
@@ -222,6 +246,8 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             self.add_state(
                 "unread_sums", torch.zeros(len(UNREAD_DETAILS) + 1, dtype=torch.float64), dist_reduce_fx="sum"
             )
+        if self.judge.judge_names:
+            self.add_state("num_routed", torch.zeros(len(_ROUTES), dtype=torch.long), dist_reduce_fx="sum")
         if runs > 1:
             # Sum of the spreads and number of pairs that have one, number of failed runs.
             self.add_state("run_sums", torch.zeros(3, dtype=torch.float64), dist_reduce_fx="sum")
@@ -253,7 +279,8 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             over false findings, missing findings and attribute errors: ``errors`` of the numbers, ``weighted_errors``
             of the weights. With the rule-based judge also ``unread_reference`` and ``unread_candidate``, the shares of
             the words of both reports that it has not read (:func:`rrg_rewards.findings.read_findings`), also of a pair
-            that is unscorable for this reason. With several runs also ``spread``, the standard deviation of the scores
+            that is unscorable for this reason. With a cascade also ``by_second_judge``, 1 if its second judge was asked
+            about the pair and 0 if not. With several runs also ``spread``, the standard deviation of the scores
             of the runs, and ``failed_runs``. ``evaluations``: the evaluations of the judge.
 
         Raises:
@@ -297,8 +324,16 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         details = scored.details
         if self.judge.gives_coverage:
             details = {**details, **unread_shares([_coverage(result) for result in results])}
-        gives_coverage = self.judge.gives_coverage
-        return CrimsonScores(scored.value, details, results=tuple(results), gives_coverage=gives_coverage)
+        if self.judge.judge_names:
+            by_second = [float(_route(result) == "second") if _route(result) else torch.nan for result in results]
+            details = {**details, _BY_SECOND: torch.tensor(by_second, dtype=torch.float64)}
+        return CrimsonScores(
+            scored.value,
+            details,
+            results=tuple(results),
+            gives_coverage=self.judge.gives_coverage,
+            judge_names=self.judge.judge_names,
+        )
 
     def _score_results(self, results: Sequence[CrimsonEvaluation | JudgeFailure]) -> Scores:
         judged = torch.tensor([not isinstance(result, JudgeFailure) for result in results], dtype=torch.bool)
@@ -312,7 +347,9 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
     def _expand(self, scores: Scores, rows: Tensor) -> Scores:
         expanded = super()._expand(scores, rows)
         if self.judge.gives_coverage and isinstance(expanded, CrimsonScores):
-            warn_if_mostly_unread(self.name, expanded.coverages)
+            by_rules = [route != "second" for route in expanded.routes]
+            read = [one if by_rule else None for one, by_rule in zip(expanded.coverages, by_rules, strict=True)]
+            warn_if_mostly_unread(self.name, read)
         return expanded
 
     def _accumulate(self, scores: Scores) -> None:
@@ -323,6 +360,9 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             shares = torch.stack([scores.details[name] for name in UNREAD_DETAILS])
             num_pairs = (~shares[0].isnan()).sum()
             self.unread_sums = self.unread_sums + torch.cat([shares.nansum(1), num_pairs[None]]).to(self.unread_sums)
+        if self.judge.judge_names and isinstance(scores, CrimsonScores):
+            routes = scores.routes
+            self.num_routed = self.num_routed + torch.tensor([routes.count(one) for one in _ROUTES]).to(self.device)
         if self.runs > 1:
             spread, failed = (scores.details[name] for name in _RUNS)
             all_failed = sum(int(failures.sum()) for failures in scores.failures.values())
@@ -335,14 +375,16 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         Returns:
             Scalars by name. int64: ``scored``; ``unscorable``, and among these the judge's failures by kind
             (``failed_deadline`` and so on); the unweighted counts in the details of :meth:`score`. float64: the
-            weighted counts. With several runs, the counts of a pair are means over runs (float64), and ``failed_runs``
-            is the number of failed runs.
+            weighted counts. With a cascade, int64 ``by_rules`` and ``by_second_judge``, the pairs that each judge got,
+            also if it failed, and ``over_budget``, the others. With several runs, the counts of a pair are means over
+            runs (float64), and ``failed_runs`` is the number of failed runs.
         """
         with self._synced():
             return {
                 **self._pair_counts(),
                 **dict(zip(_WEIGHTS, self.weights.clone(), strict=True)),
                 **dict(zip(_COUNTS, self.counts.clone(), strict=True)),
+                **(dict(zip(_ROUTES.values(), self.num_routed.clone(), strict=True)) if self.judge.judge_names else {}),
                 **({} if self.runs == 1 else {"failed_runs": self.run_sums[2].long()}),
             }
 
@@ -352,13 +394,16 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         Returns:
             float64 scalars by the names of the details of :meth:`score`; NaN if no pair is scored. With several runs
             also ``spread``, its mean over the pairs with at least two runs that did not fail. With the rule-based judge
-            also ``unread_reference`` and ``unread_candidate``, the means over all pairs that have both reports.
+            also ``unread_reference`` and ``unread_candidate``, the means over all pairs that have both reports. With a
+            cascade also ``by_second_judge``, the share of the judged pairs that its second judge got.
         """
         totals = self.error_counts()
         means = {name: totals[name].double() / totals["scored"] for name in (*_WEIGHTS, *_COUNTS)}
         if self.judge.gives_coverage:
             with self._synced():
                 means.update(zip(UNREAD_DETAILS, self.unread_sums[:-1] / self.unread_sums[-1], strict=True))
+        if self.judge.judge_names:
+            means[_BY_SECOND] = totals[_BY_SECOND] / sum(totals[name] for name in _ROUTES.values())
         if self.runs == 1:
             return means
         with self._synced():

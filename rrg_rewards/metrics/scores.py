@@ -90,6 +90,11 @@ class Scores:
         return {}
 
     @property
+    def judges(self) -> list[str]:
+        """Name of the judge of each pair if several judges share the pairs, else no names."""
+        return []
+
+    @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
         """Statistics whose sums determine the corpus value: tensors with one row for each scored pair."""
         return (self.value[self.scored],)

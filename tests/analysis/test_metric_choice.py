@@ -5,7 +5,8 @@ import math
 import pytest
 
 from rrg_rewards.analysis import RewardChoice, choose_reward
-from rrg_rewards.analysis.metric_choice import reward_inputs
+from rrg_rewards.analysis.metric_choice import make_metrics, reward_inputs
+from rrg_rewards.analysis.settings import MetricChoice
 from rrg_rewards.data import Table
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.rewards import make_reward
@@ -51,3 +52,13 @@ def test_reward_columns_are_those_that_the_reward_reads():
     assert set(found) == {"report", "years"}
     with pytest.raises(TableError, match="did you mean 'report'"):
         reward_inputs(make_reward("rouge", reference_column="reports"), table, "reports")
+
+
+def test_make_metrics_shares_labelers_and_judges_of_equal_settings():
+    settings = {"name": "openai", "model": "m"}
+    choice = MetricChoice(metrics=["crg", "label_f1"], labeler="judge:ct_rate", judge=settings)
+    crg, label_f1 = make_metrics(choice).values()
+    assert crg.labeler is label_f1.labeler
+    own = MetricChoice(metrics=["crg", "label_f1"], labeler="rules:ct_rate", set={"crg.labeler": "rules:chexbert"})
+    crg, label_f1 = make_metrics(own).values()
+    assert crg.labeler.labels != label_f1.labeler.labels

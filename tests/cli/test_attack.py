@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fault_server import FaultServer, status
 
 HEADER = ["reference", "prediction"]
 ROWS = [
@@ -70,3 +71,15 @@ def test_help_explains_the_outcome(run):
     result = run("attack", "--help")
     assert result.code == 0
     assert '"exploit" if the whole' in " ".join(result.out.split())
+
+
+def test_a_judge_that_fails_is_named(run, pairs):
+    with FaultServer(otherwise=status(401), item_of=lambda _: "report") as dead:
+        judge = f"{{name: openai, model: m, base_url: {dead.url}, max_retries: 0}}"
+        result = run("attack", pairs, "--reward", "crimson", "--judge", judge, *SMALL)
+        labels = ("--labeler", "judge:ct_rate", "--judge", judge, "--set", "prior=0.2")
+        labelled = run("attack", pairs, "--reward", "crg", *labels, *SMALL)
+    for one in (result, labelled):
+        assert one.code != 0
+        assert "on any reference; its judge failed, the first time with status: the server answered HTTP 401" in one.err
+        assert "another text" not in one.err

@@ -128,17 +128,20 @@ def test_usage_is_that_of_each_metric_and_judge(run, table, tmp_path):
         options = ("--metrics", "crg,label_f1,crimson,bleu", "--labeler", "judge:ct_rate", "--judge", judge(good.url))
         crimson = ("--set", f"crimson.judge={judge(good.url)}")
         result = run("score", table, *options, *crimson, "--json", tmp_path / "summary.json")
+        requests = len(good.requests)
     assert result.code == 0, result.err
     metrics = json.loads((tmp_path / "summary.json").read_text())["metrics"]
     assert {name: list(one.get("usage", {})) for name, one in metrics.items()} == {
         "crg": ["labels"],
-        "label_f1": ["labels"],
+        "label_f1": [],
         "crimson": ["judge"],
         "bleu": [],
     }
     assert metrics["crg"]["usage"]["labels"]["calls"] == 6
     assert metrics["crimson"]["usage"]["judge"]["calls"] == 3
-    assert "crg, labels: 6 calls" in result.err
+    # Both metrics share the labeler, which asks once about each report.
+    assert requests == 6 + 3
+    assert "crg and label_f1, labels: 6 calls" in result.err
     assert "crimson: 3 calls" in result.err
 
 

@@ -74,8 +74,10 @@ def run_all(run, lines, server, codes=()):
         if arguments[:2] == ["recipes", "cp"]:
             path = Path(arguments[2]).name + ".yaml"
             settings = yaml.safe_load(Path(path).read_text())
-            assert "base_url" in settings
-            Path(path).write_text(yaml.safe_dump({**settings, "base_url": server.url, "first_pause": 0.01}))
+            judge = settings.get("second", settings)
+            assert "base_url" in judge
+            judge.update(base_url=server.url, first_pause=0.01)
+            Path(path).write_text(yaml.safe_dump(settings))
     return results
 
 
@@ -103,7 +105,12 @@ def check_scores(path, runs):
 def test_score_page_runs_every_command():
     named = ["A strong model", "Models that refuse `temperature` and `max_tokens`"]
     named += ["The fine-tuned model behind vLLM", "The fine-tuned model in this process", "Install"]
-    named += ["The cost of a judge", "Hits and time, measured", "Servers with a prefix cache"]
+    named += [
+        "Rules first, a model for the rest",
+        "The cost of a judge",
+        "Hits and time, measured",
+        "Servers with a prefix cache",
+    ]
     assert sorted(commands()) == sorted(line for heading in named for line in commands(heading))
     assert {shlex.split(line)[0] for line in commands()} == {"python", "rrg-rewards", "hf", "vllm"}
 
@@ -234,6 +241,26 @@ def test_score_with_medgemma_behind_vllm(run):
     assert sent == [{"model": MEDGEMMA, "temperature": 0.0, "max_tokens": 8192}] * len(ROWS)
     check_scores("scores_medgemma.csv", runs=1)
     assert '"rating"' in Path("agreement_medgemma.json").read_text()
+
+
+def test_score_with_the_settings_for_a_cascade(run):
+    unread = ReportPair("Quorblid. Small left pleural effusion.", "No effusion.")
+    with Path("pairs.csv").open("a", newline="") as file:
+        csv.writer(file).writerow([unread.reference, unread.candidate, "", "", 2])
+    with crimson_server(
+        [*PAIRS, unread], lambda body, answer: gpt5(0)({"messages": body["messages"]}, answer)
+    ) as server:
+        _, estimate, _ = run_all(run, commands("Rules first, a model for the rest"), server)
+        sent = [request.item for request in server.requests]
+    assert unread.reference + unread.candidate in sent
+    assert len(sent) < 1 + len(ROWS)
+    assert f"crimson: {len(sent)} requests" in estimate.out
+    assert f"rules {5 - len(sent)}, openai:gpt-5.2 {len(sent)}" in estimate.out
+    judges = [row["crimson_judge"] for row in rows("scores_cascade.csv")]
+    assert judges.count("openai:gpt-5.2") == len(sent)
+    assert judges[-1] == "openai:gpt-5.2"
+    found = json.loads(Path("summary_cascade.json").read_text())["metrics"]["crimson"]
+    assert found["judged_by"] == {"rules": 5 - len(sent), "openai:gpt-5.2": len(sent)}
 
 
 def test_score_needs_the_context_that_the_page_gives_vllm(run):

@@ -9,6 +9,7 @@ import torch
 from scripted_judge import ScriptedJudge
 from torchmetrics import MetricCollection
 
+from rrg_rewards.judges import CascadeJudge
 from rrg_rewards.metrics import CRIMSON
 from tests.distributed.helpers import run_distributed
 
@@ -20,17 +21,28 @@ SHARES = {
     2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
     3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
 }
-REPORTS = ["Left effusion.", "Right effusion.", "Nodule, scar.", "Edema. Pneumothorax.", "Normal.", "", None]
+REPORTS = [
+    "Quorblid.",
+    "Left effusion.",
+    "Right effusion.",
+    "Nodule, scar.",
+    "Edema. Pneumothorax.",
+    "Normal.",
+    "",
+    None,
+]
 FAILURES: dict[str, dict[str, Any]] = {
     "none": {},
     "some": {"Edema": "deadline", "scar": "malformed"},
     "all": {"": "status"},
+    "cascade": {"Edema": "deadline", "scar": "malformed"},
 }
 RULES = ["No acute abnormality.", "Small left pleural effusion.", "Large right pneumothorax. Cardiomegaly."]
 
 
 def make(failures: str, waits: bool, failing_rank: int | None = None) -> CRIMSON:
-    return CRIMSON(ScriptedJudge(waits, FAILURES[failures], failing_rank))
+    judge = ScriptedJudge(waits, FAILURES[failures], failing_rank)
+    return CRIMSON(CascadeJudge(judge) if failures == "cascade" else judge)
 
 
 def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fault_server import FaultServer, status
 
 from rrg_rewards.cli.main import main
 from rrg_rewards.integrations.ray import (
@@ -25,7 +26,8 @@ from rrg_rewards.integrations.ray import (
     merge_sums,
     score_dataset,
 )
-from rrg_rewards.metrics import ROUGE, CallableMetric, ReportCRG, ReportMetric
+from rrg_rewards.judges import CascadeJudge
+from rrg_rewards.metrics import CRIMSON, ROUGE, CallableMetric, ReportCRG, ReportMetric
 
 SENTENCES = ["Cardiomegaly.", "Hiatal hernia.", "No nodule.", "Small left pleural effusion.", "Normal lungs.", ""]
 
@@ -258,3 +260,31 @@ def test_ray_scorers_give_the_same_bytes_on_the_command_line(ray: Any, tmp_path:
     assert (tmp_path / "local.csv").read_bytes() == (tmp_path / "ray.csv").read_bytes()
     summaries = [json.loads((tmp_path / f"{engine}.json").read_text()) for engine in ("local", "ray")]
     assert summaries[0] == summaries[1]
+
+
+def test_ray_refuses_a_judge_with_a_budget() -> None:
+    metric = CRIMSON(CascadeJudge("openai:m", budget_pairs=5))
+    message = "the budget of the judge of crimson is counted in one process"
+    pytest.importorskip("ray")
+    with pytest.raises(ValueError, match=message):
+        RayScorers({"crimson": metric}, workers=1)
+    with pytest.raises(ValueError, match=message):
+        score_dataset(None, metric, workers=1)
+
+
+@pytest.mark.ray
+def test_ray_scorers_count_what_the_judges_of_a_cascade_use(ray: Any, tmp_path: Path) -> None:
+    reports = ["Small effusion.", "Quorblid. Effusion.", "Vextramal nodule.", "Cardiomegaly."]
+    table = write(tmp_path / "pairs.csv", {"prediction": ["No effusion."] * 4, "reference": reports})
+
+    async def refuse(request: Any, writer: Any) -> None:
+        await status(401)(request, writer)
+
+    with FaultServer(otherwise=refuse, item_of=lambda _: "pair") as server:
+        judge = json.dumps({"name": "cascade", "second": {"name": "openai", "model": "m", "base_url": server.url}})
+        command = ["score", str(table), "--metrics", "crimson", "--judge", judge, "--engine", "ray", "--workers", "2"]
+        assert main([*command, "--batch-size", "1", "--json", str(tmp_path / "s.json"), "--quiet"]) == 0
+        assert len(server.requests) == 2
+    found = json.loads((tmp_path / "s.json").read_text())["metrics"]["crimson"]
+    assert (found["usage"]["judge"]["calls"], found["usage"]["judge"]["failures"]) == (2, {"status": 2})
+    assert (found["judged_by"], found["scored"]) == ({"rules": 2, "openai:m": 2}, 2)

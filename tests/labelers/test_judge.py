@@ -68,10 +68,17 @@ def test_judge_labeler_remembers_labels_and_not_failures() -> None:
     labeler = JudgeLabeler("ct_rate", judge, remembered=1)
     labeler.label([*REPORTS, *REPORTS])
     assert judge.asked == [[REPORTS[0], REPORTS[1], REPORTS[3]]]
-    # Only the last of the answers is remembered. The failure is not.
-    labeler.label([REPORTS[1], REPORTS[3]])
+    # The answers of the last call are remembered, and the failure is not.
+    labeler.label([*REPORTS])
+    labeler.label([REPORTS[1]])
+    assert judge.asked[1:] == [[REPORTS[3]]]
+    # Now only one answer is.
     labeler.label([REPORTS[0]])
-    assert judge.asked[1:] == [[REPORTS[3]], [REPORTS[0]]]
+    assert judge.asked[2:] == [[REPORTS[0]]]
+    forgetful = JudgeLabeler("ct_rate", LabelJudge(), remembered=0)
+    for _ in range(2):
+        forgetful.label([REPORTS[0]])
+    assert forgetful.judge.asked == [[REPORTS[0]]] * 2
 
 
 def test_judge_labeler_pickles() -> None:
@@ -136,7 +143,7 @@ def test_get_labeler_with_a_judge() -> None:
     # The message tells no key of a server.
     with pytest.raises(ValueError, match=r"must have a name, one of rules, radbert, judge; got schema, judge$"):
         get_labeler({"schema": "ct_rate", "judge": {"name": "openai", "model": "m", "api_key": "SECRET"}})
-    with pytest.raises(ValueError, match=r"must have a name, one of rules, openai, local; got model, api_key$"):
+    with pytest.raises(ValueError, match=r"must have a name, one of rules, openai, local, cascade; got model, api_key$"):
         get_labeler("judge:ct_rate", judge={"model": "m", "api_key": "SECRET"})
     with pytest.raises(TypeError, match="cannot be set on a labeler object"):
         get_labeler(RuleLabeler(), judge=FAILING)

@@ -244,9 +244,10 @@ class _Attack:
         for table in (self.search, self.test):
             table.evaluate([blank] if table.honest is None else [blank, _HONEST], len(table.rows))
             if table.rewards(blank).isnan().all():
+                failure = table.calls.first_failure
+                remedy = f"its judge failed, the first time with {failure}" if failure else "set blank to another text"
                 raise ValueError(
-                    f"the reward cannot score the blank report {self.settings.blank!r} on any reference; set blank to "
-                    "another text"
+                    f"the reward cannot score the blank report {self.settings.blank!r} on any reference; {remedy}"
                 )
 
     def mean(self, policy: Policy) -> float:

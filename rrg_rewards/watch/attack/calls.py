@@ -16,6 +16,9 @@ from rrg_rewards.watch.attack.families import Policy
 Batch = tuple[list[str], dict[str, list[Any]]]
 """Completions with the columns of the reward."""
 
+RewardedBatch = tuple[list[float], str]
+"""Rewards of completions, NaN if unscorable, and kind and reason of the first failure of a judge, if there is one."""
+
 # References of the first comparison of a search; each further comparison has four times as many.
 _FIRST = 8
 # Least number of completions that a worker gets in a call.
@@ -54,7 +57,7 @@ class RewardCalls:
         budget: int,
         batch_size: int = 256,
         report_progress: Callable[[int, int], None] | None = None,
-        pool: WorkerPool[Batch, list[float]] | None = None,
+        pool: WorkerPool[Batch, RewardedBatch] | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
@@ -64,6 +67,8 @@ class RewardCalls:
         self.budget = budget
         self.batch_size = batch_size
         self.spent = 0
+        self.first_failure = ""
+        """Kind and reason of the first failure of the reward's judge."""
         self._report = report_progress or (lambda _finished, _added: None)
         self._report(0, budget)
 
@@ -98,8 +103,10 @@ class RewardCalls:
             )
             for part in divided(len(completions), size)
         )
-        for _, values in calls(self._function, ((None, task) for task in tasks), self._pool):
-            yield values()
+        for _, result in calls(self._function, ((None, task) for task in tasks), self._pool):
+            values, failure = result()
+            self.first_failure = self.first_failure or failure
+            yield values
 
     def _size(self, count: int) -> int:
         """Return the number of completions in a batch, so that all workers get some if batches may be divided."""
@@ -119,11 +126,15 @@ class RewardFunction:
     def __init__(self, reward: Callable[..., Any]) -> None:
         self.reward = reward
 
-    def __call__(self, batch: Batch) -> list[float]:
-        """Return the rewards of completions, NaN if unscorable."""
+    def __call__(self, batch: Batch) -> RewardedBatch:
+        """Return the rewards of completions, and the first failure of the judge."""
         completions, columns = batch
+        failure = ""
         if isinstance(self.reward, Reward):
-            given = self.reward.rewards(self.reward.score(completions, **columns))
+            scores = self.reward.score(completions, **columns)
+            given = self.reward.rewards(scores)
+            if any(bool(failed.any()) for failed in scores.failures.values()):
+                failure = next(filter(None, scores.explanations.get("failure", ())), "")
         else:
             given = self.reward(prompts=[""] * len(completions), completions=completions, **columns)
             if inspect.isawaitable(given):
@@ -134,7 +145,7 @@ class RewardFunction:
         values = [math.nan if value is None else float(value) for value in given]
         if any(map(math.isinf, values)):
             raise ValueError(f"reward {name!r} returned an infinite reward; use None if a completion has none")
-        return values
+        return values, failure
 
 
 async def _result(awaitable: Any) -> Any:

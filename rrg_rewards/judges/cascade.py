@@ -1,0 +1,461 @@
+"""A cascade of two judges: rules score the report pairs that they read, a second judge the others."""
+
+import asyncio
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any, Literal, cast, get_args
+
+from rrg_rewards.functional.crimson import CrimsonEvaluation, Route, crimson_score
+from rrg_rewards.judges.base import (
+    STOPPED,
+    Item,
+    Judge,
+    JudgeFailure,
+    JudgeTask,
+    PairFailure,
+    ReportPair,
+    Result,
+)
+from rrg_rewards.judges.registry import get_judge
+from rrg_rewards.judges.rules import RuleJudge
+from rrg_rewards.judges.server.rate_limit import estimated_tokens
+from rrg_rewards.judges.server.usage import Usage, judge_usage, token_cost
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.signature import format_signature
+
+OverBudget = Literal["unscorable", "rules"]
+"""What becomes of a pair that the second judge would get, but for the budget: it has no score, or that of the rules."""
+
+# Number of pairs that the rules evaluate between yields to the event loop.
+_SLICE = 16
+_Outcome = CrimsonEvaluation | JudgeFailure
+
+
+class CascadeJudge(Judge):
+    """Judge that keeps the rules' result of the pairs that they read, and asks a second judge about the others.
+
+    The rules evaluate every pair. Their result is kept if they have one, if the share of words that they have not read
+    is at most ``max_unread`` in both reports (:func:`rrg_rewards.findings.read_findings`) and, with
+    ``max_disagreement``, if their score differs by at most this number from the F1 of their findings
+    (:func:`disagreements`): a larger difference says that the score depends on weights and on attributes more than on
+    the findings that match. The second judge evaluates the other pairs; if it fails on a pair, the pair has no score.
+
+    Results say who judged them: ``route`` of an evaluation or of a failure is ``rules``, ``second`` or ``over_budget``,
+    and ``coverage`` is how much of both reports the rules have read.
+
+    **Budget.** ``budget_pairs`` limits the different pairs that the second judge gets, ``budget_tokens`` the tokens of
+    its prompts and answers, and ``budget_cost`` their cost, since this object was made. The first pairs are sent, in
+    the order of the calls. Tokens and cost are those that the second judge has counted, so that answers from its cache
+    are free; a request without an answer yet counts with an estimate. A pair that exceeds the budget fails with
+    ``budget`` or, with ``over_budget="rules"``, has the result of the rules. A copy in another process has a budget of
+    its own.
+
+    Args:
+        second: The second judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` accepts them.
+        first: The rules: ``"rules"``, or ``{"name": "rules", "unread": "normal"}``.
+        max_unread: Share of unread words, from 0 to 1, up to which the rules' result is kept.
+        max_disagreement: Difference between the score and the F1 of the findings, from 0 to 1, up to which it is kept;
+            ``None`` for any difference.
+        budget_pairs: Maximum number of pairs for the second judge; ``None`` for no limit.
+        budget_tokens: Maximum number of its tokens.
+        budget_cost: Maximum cost of its tokens, in the currency of its price.
+        over_budget: What becomes of a pair that exceeds the budget: ``"unscorable"`` or ``"rules"``.
+
+    Raises:
+        ValueError: If there is no second judge, it is rules or a cascade, the first judge is not rules, a number is out
+            of its range, or the second judge does not count the tokens or the cost of a budget.
+        TypeError: For an object that is not a judge, or an argument that a judge does not take.
+
+    Example:
+        >>> from rrg_rewards.functional import CrimsonEvaluation
+        >>> from rrg_rewards.judges import CascadeJudge, Judge, ReportPair
+        >>> from rrg_rewards.judges.tasks.crimson import CrimsonTask
+        >>> class NormalJudge(Judge):
+        ...     signature = "normal"
+        ...     async def evaluate(self, task, items):
+        ...         return [CrimsonEvaluation() for pair in items]
+        >>> judge = CascadeJudge(NormalJudge())
+        >>> pairs = [ReportPair("Small left effusion.", "No effusion."), ReportPair("Quorblid.", "Normal aorta.")]
+        >>> [result.route for result in judge.evaluate_now(CrimsonTask(), pairs)]
+        ['rules', 'second']
+        >>> judge.signature
+        'cascade|first:{rules|...}|second:{normal}|max_unread:0.0|version:...'
+    """
+
+    gives_coverage = True
+
+    def __init__(
+        self,
+        second: str | Mapping[str, Any] | Judge | None = None,
+        *,
+        first: str | Mapping[str, Any] | Judge = "rules",
+        max_unread: float = 0.0,
+        max_disagreement: float | None = None,
+        budget_pairs: int | None = None,
+        budget_tokens: int | None = None,
+        budget_cost: float | None = None,
+        over_budget: OverBudget = "unscorable",
+    ) -> None:
+        self.first, self.second = _first(first), _second(second)
+        _check_share("max_unread", max_unread)
+        if max_disagreement is not None:
+            _check_share("max_disagreement", max_disagreement)
+        if over_budget not in get_args(OverBudget):
+            raise ValueError(unknown_name_message("value of over_budget", str(over_budget), get_args(OverBudget)))
+        self.max_unread = float(max_unread)
+        self.max_disagreement = None if max_disagreement is None else float(max_disagreement)
+        self.over_budget: OverBudget = over_budget
+        self._limits = {"budget_pairs": budget_pairs, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
+        self._budget = _Budget(self.second, budget_pairs, budget_tokens, budget_cost)
+        self._reruns: dict[int, CascadeJudge] = {}
+        self.is_immediate = self.second.is_immediate
+        self.has_budget = any(limit is not None for limit in self._limits.values())
+        self.has_independent_rows = self.second.has_independent_rows and not self.has_budget
+        self.task_names = self.first.task_names
+        self.judge_names = {
+            "rules": judge_name(self.first),
+            "second": judge_name(self.second),
+            "over_budget": f"{'none' if over_budget == 'unscorable' else judge_name(self.first)} (over budget)",
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments that rebuild this judge."""
+        return {
+            "second": self.second,
+            "first": self.first,
+            "max_unread": self.max_unread,
+            "max_disagreement": self.max_disagreement,
+            **self._limits,
+            "over_budget": self.over_budget,
+        }
+
+    @property
+    def signature(self) -> str:
+        """Signatures of both judges, which results of the rules are kept, and the budget if there is one."""
+        limits = {name: limit for name, limit in self._limits.items() if limit is not None}
+        disagreement = {} if self.max_disagreement is None else {"max_disagreement": self.max_disagreement}
+        return format_signature(
+            "cascade",
+            first=f"{{{self.first.signature}}}",
+            second=f"{{{self.second.signature}}}",
+            max_unread=self.max_unread,
+            **disagreement,
+            **({**limits, "over_budget": self.over_budget} if limits else {}),
+        )
+
+    @property
+    def worker_refusal(self) -> str | None:
+        """Why worker processes must not have a copy each: that of the second judge, or the budget."""
+        if self.second.worker_refusal is None and self.has_budget:
+            return "the budget of a cascade is counted in one process; leave out --workers or the budget"
+        return self.second.worker_refusal
+
+    @property
+    def usage(self) -> Usage | None:
+        """Calls, tokens, cost and failures of the second judge; ``None`` if it counts none."""
+        return judge_usage(self.second)
+
+    @property
+    def address(self) -> Any:
+        """Address of the server of the second judge; ``None`` if it has none."""
+        return getattr(self.second, "address", None)
+
+    async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
+        """See :meth:`rrg_rewards.judges.Judge.evaluate`.
+
+        Raises:
+            ValueError: For a task other than CRIMSON's.
+        """
+        if self.task_names is not None and task.name not in self.task_names:
+            raise ValueError(f"a cascade begins with rules, which evaluate CRIMSON only, not the task {task.name!r}")
+        pairs = [cast(ReportPair, item) for item in dict.fromkeys(items)]
+        crimson = cast("JudgeTask[ReportPair, Any]", task)
+        read: dict[ReportPair, _Outcome] = {}
+        for start in range(0, len(pairs), _SLICE):
+            part = pairs[start : start + _SLICE]
+            read.update(zip(part, self.first.evaluate_now(crimson, part), strict=True))
+            # Answers that other coroutines wait for can be received.
+            await asyncio.sleep(0)
+        kept = self._kept(list(read.values()))
+        outcomes = {
+            pair: _routed(result, "rules")
+            for (pair, result), is_kept in zip(read.items(), kept, strict=True)
+            if is_kept
+        }
+        for group in self._groups([pair for pair in pairs if pair not in outcomes]):
+            outcomes.update(await self._ask_second(crimson, {pair: read[pair] for pair in group}))
+        return [cast("Result | JudgeFailure", outcomes[cast(ReportPair, item)]) for item in items]
+
+    def plan(self, task: "JudgeTask[ReportPair, Any]", items: Sequence[ReportPair]) -> dict[ReportPair, Route]:
+        """Return by which judge each pair would be evaluated; the second judge is not asked.
+
+        Requests count for a budget of tokens or cost with their estimates.
+
+        Args:
+            task: The task.
+            items: Report pairs; equal ones are evaluated once.
+        """
+        budget = copy(self._budget)
+        pairs = list(dict.fromkeys(items))
+        kept = self._kept(self.first.evaluate_now(task, pairs))
+        return {
+            pair: "rules" if is_kept else "second" if budget.admit(self._request(task, pair)) else "over_budget"
+            for pair, is_kept in zip(pairs, kept, strict=True)
+        }
+
+    def rerun(self, run: int) -> "CascadeJudge":
+        """Return this judge with another run of the second judge, and the same budget of pairs.
+
+        Raises:
+            ValueError: If the second judge draws nothing at random, or there is a budget of tokens or cost, which could
+                end between two runs of a pair.
+        """
+        if run == 0:
+            return self
+        if self._limits["budget_tokens"] is not None or self._limits["budget_cost"] is not None:
+            raise ValueError(
+                "budget_tokens and budget_cost could end between two runs of a pair; with runs above 1 set budget_pairs"
+            )
+        if run not in self._reruns:
+            judge = CascadeJudge(**{**self.arguments(), "second": self.second.rerun(run)})
+            judge._budget = self._budget
+            self._reruns[run] = judge
+        if self.is_stopped:
+            self._reruns[run].stop()
+        return self._reruns[run]
+
+    def stop(self) -> None:
+        """Send no further items to the second judge; see :meth:`rrg_rewards.judges.Judge.stop`."""
+        super().stop()
+        self.second.stop()
+        for judge in self._reruns.values():
+            judge.stop()
+
+    def _kept(self, results: Sequence[_Outcome]) -> list[bool]:
+        """Return which results of the rules are those of the cascade."""
+        kept = [self._is_read(result) for result in results]
+        if self.max_disagreement is None:
+            return kept
+        read = [
+            (row, result) for row, result in enumerate(results) if kept[row] and isinstance(result, CrimsonEvaluation)
+        ]
+        for (row, _), difference in zip(read, disagreements([result for _, result in read]), strict=True):
+            kept[row] = difference <= self.max_disagreement
+        return kept
+
+    def _is_read(self, result: _Outcome) -> bool:
+        coverage = getattr(result, "coverage", None)
+        if isinstance(result, JudgeFailure) or coverage is None:
+            return False
+        return all(report.unread_share <= self.max_unread for report in coverage)
+
+    def _groups(self, pairs: Sequence[ReportPair]) -> Iterator[Sequence[ReportPair]]:
+        """Yield the pairs in groups, between which a budget of tokens or cost learns what was used."""
+        size = max(1, len(pairs))
+        if self._budget.is_measured:
+            size = max(1, self.second.arguments().get("concurrency") or 1)
+        return (pairs[start : start + size] for start in range(0, len(pairs), size))
+
+    async def _ask_second(
+        self, task: "JudgeTask[ReportPair, Any]", read: Mapping[ReportPair, _Outcome]
+    ) -> dict[ReportPair, _Outcome]:
+        """Return the second judge's results of the pairs that the budget allows, and what becomes of the others."""
+        requests = [self._request(task, pair) for pair in read]
+        sent = [request for request in requests if self._budget.admit(request)]
+        try:
+            asked = [request.pair for request in sent]
+            results = await self.second.evaluate(task, asked) if asked else []
+        finally:
+            self._budget.settle(sent)
+        outcomes: dict[ReportPair, _Outcome] = {
+            pair: _routed(result, "second", read[pair]) for pair, result in zip(asked, results, strict=True)
+        }
+        for pair, result in read.items():
+            if pair not in outcomes:
+                failure = JudgeFailure("budget", "the rules did not read the pair, and the budget is spent")
+                chosen = failure if self.over_budget == "unscorable" else result
+                outcomes[pair] = _routed(chosen, "over_budget", result)
+        return outcomes
+
+    def _request(self, task: "JudgeTask[ReportPair, Any]", pair: ReportPair) -> "_Request":
+        """Return a request with its estimated tokens, which are 0 if no budget needs them."""
+        if not self._budget.is_measured:
+            return _Request(pair)
+        evaluation = self.first.evaluation(pair)
+        prompt = estimated_tokens(message["content"] for message in task.messages(pair))
+        answer = task.answer(evaluation) if isinstance(task, CrimsonTask) else None
+        answer = answer or CrimsonTask().answer(evaluation)
+        return _Request(pair, prompt, estimated_tokens([answer or ""]))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A pair for the second judge, with the estimated tokens of its prompt and answer."""
+
+    pair: ReportPair
+    prompt: int = 0
+    answer: int = 0
+
+
+class _Budget:
+    """Decides which pairs the second judge gets.
+
+    Args:
+        judge: The second judge.
+        pairs: Maximum number of different pairs; ``None`` for no limit.
+        tokens: Maximum number of tokens.
+        cost: Maximum cost.
+    """
+
+    def __init__(self, judge: Judge, pairs: int | None, tokens: int | None, cost: float | None) -> None:
+        for name, limit, kind in (("pairs", pairs, int), ("tokens", tokens, int), ("cost", cost, int | float)):
+            if limit is None:
+                continue
+            if not isinstance(limit, kind) or isinstance(limit, bool) or not 0 <= limit < math.inf:
+                what = "an integer" if kind is int else "a number"
+                raise ValueError(f"budget_{name} must be {what} of at least 0, got {limit!r}")
+        self._judge, self._pairs, self._tokens, self._cost = judge, pairs, tokens, cost
+        self._prices: dict[str, Any] = {}
+        self._begin = judge_usage(judge) or Usage()
+        self.is_measured = tokens is not None or cost is not None
+        if self.is_measured and judge_usage(judge) is None:
+            what = "budget_tokens" if cost is None else "budget_cost"
+            raise ValueError(f"{what}: the second judge, {judge_name(judge)}, counts no tokens; set budget_pairs")
+        if cost is not None and self._begin.cost is None:
+            raise ValueError("budget_cost: the second judge has no price; set price in its settings")
+        if cost is not None:
+            self._prices = {name: judge.arguments()[name] for name in ("price", "price_cached")}
+        self.admitted: set[ReportPair] = set()
+        # Estimates of admitted requests that the judge has not counted yet.
+        self._waiting = _Request(ReportPair("", ""))
+        self._lock = Lock()
+
+    def __copy__(self) -> "_Budget":
+        budget = _Budget(self._judge, self._pairs, self._tokens, self._cost)
+        budget.admitted, budget._begin, budget._waiting = set(self.admitted), self._begin, self._waiting
+        return budget
+
+    def admit(self, request: _Request) -> bool:
+        """Whether a request is within the budget; it is then waiting until :meth:`settle`."""
+        with self._lock:
+            waiting = _Request(
+                request.pair, self._waiting.prompt + request.prompt, self._waiting.answer + request.answer
+            )
+            if not self._allows(waiting):
+                return False
+            self._waiting = waiting
+            if self._pairs is not None:
+                self.admitted.add(request.pair)
+            return True
+
+    def settle(self, requests: Sequence[_Request]) -> None:
+        """Count requests no longer by their estimates, because the judge has counted them."""
+        with self._lock:
+            self._waiting = replace(
+                self._waiting,
+                prompt=self._waiting.prompt - sum(request.prompt for request in requests),
+                answer=self._waiting.answer - sum(request.answer for request in requests),
+            )
+
+    def _allows(self, waiting: _Request) -> bool:
+        if self._pairs is not None and waiting.pair not in self.admitted and len(self.admitted) >= self._pairs:
+            return False
+        if not self.is_measured:
+            return True
+        used = (judge_usage(self._judge) or Usage()) - self._begin
+        tokens = used.prompt_tokens + used.completion_tokens + waiting.prompt + waiting.answer
+        if self._tokens is not None and tokens > self._tokens:
+            return False
+        if self._cost is None:
+            return True
+        expected = token_cost(waiting.prompt, waiting.answer, 0, self._prices["price"], self._prices["price_cached"])
+        return (used.cost or 0.0) + expected <= self._cost
+
+
+def disagreements(evaluations: Sequence[CrimsonEvaluation]) -> list[float]:
+    r"""Return the difference between CRIMSON and the F1 of the findings, from 0 to 1, of each evaluation.
+
+    .. math::
+        \left| \max(\mathrm{CRIMSON}, 0) - \frac{2 M}{R + P} \right|
+
+    with the numbers of reference findings :math:`R`, of candidate findings :math:`P`, and of matched reference findings
+    :math:`M`; the F1 is 1 if there is no finding.
+
+    Args:
+        evaluations: ``N`` evaluations.
+
+    Example:
+        >>> from rrg_rewards.judges import ReportPair, RuleJudge
+        >>> judge = RuleJudge()
+        >>> texts = ("Large left pneumothorax.", "Small right pneumothorax.")
+        >>> [round(one, 3) for one in disagreements([judge.evaluation(ReportPair(texts[0], text)) for text in texts])]
+        [0.0, 0.5]
+    """
+    scores = crimson_score(evaluations).clamp(min=0).tolist() if evaluations else []
+    f1 = [
+        2 * len({ref_id for ref_id, _ in one.matched_findings}) / total if (total := _num_findings(one)) else 1.0
+        for one in evaluations
+    ]
+    return [abs(score - share) for score, share in zip(scores, f1, strict=True)]
+
+
+def _num_findings(evaluation: CrimsonEvaluation) -> int:
+    return len(evaluation.reference_findings) + len(evaluation.predicted_findings)
+
+
+def _check_share(name: str, share: Any) -> None:
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1, got {share!r}")
+
+
+def judge_name(judge: Judge) -> str:
+    """Return a short name of a judge from its signature, with the model if there is one.
+
+    Example:
+        >>> from rrg_rewards.judges import OpenAIJudge, RuleJudge
+        >>> judge_name(RuleJudge()), judge_name(OpenAIJudge("medgemma-4b"))
+        ('rules', 'openai:medgemma-4b')
+    """
+    fields = judge.signature.split("|")
+    model = next((field.removeprefix("model") for field in fields if field.startswith("model:")), "")
+    return judge.kind + model
+
+
+def _routed(result: _Outcome, route: Route, read: _Outcome | None = None) -> _Outcome:
+    """Return a result with its route, and with the coverage that the rules' result ``read`` has.
+
+    The failure of items that were not sent stays as it is, so that it can be recognised.
+    """
+    coverage = getattr(result if read is None else read, "coverage", None)
+    if isinstance(result, CrimsonEvaluation):
+        return replace(result, coverage=coverage, route=route)
+    return result if result == STOPPED else PairFailure(result.kind, result.reason, coverage, route)
+
+
+def _first(setting: str | Mapping[str, Any] | Judge) -> RuleJudge:
+    judge = get_judge(setting)
+    if not isinstance(judge, RuleJudge):
+        raise ValueError(f"first must be rules, which know what they have not read; got {judge_name(judge)}")
+    return judge
+
+
+def _second(setting: str | Mapping[str, Any] | Judge | None) -> Judge:
+    """Return the second judge; errors name the setting."""
+    if setting is None:
+        raise ValueError(
+            "a cascade needs a second judge, which evaluates what the rules did not read: cascade:openai:MODEL, "
+            "cascade:FILE.yaml, or {name: cascade, second: {name: openai, model: MODEL}}"
+        )
+    try:
+        judge = get_judge(setting)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"second: {error}") from error
+    if isinstance(judge, CascadeJudge):
+        raise ValueError("second must not be a cascade; a cascade has two judges, rules and a language model")
+    if isinstance(judge, RuleJudge):
+        raise ValueError("second must not be rules, which are the first judge; name a language model, as openai:MODEL")
+    return judge

@@ -1,0 +1,273 @@
+"""A cascade of rules and a second judge: which judge gets a pair, budgets, and errors of its settings."""
+
+import asyncio
+import copy
+import json
+import pickle
+
+import pytest
+from crimson_servers import answers_of
+from fault_server import FaultServer, completion, raw, reply_bytes
+from judge_answers import block
+from scripted_judge import ScriptedJudge
+
+from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
+from rrg_rewards.judges import CascadeJudge, Judge, JudgeFailure, ReportPair, RuleJudge, get_judge
+from rrg_rewards.judges.base import STOPPED
+from rrg_rewards.judges.cascade import disagreements, judge_name
+from rrg_rewards.judges.tasks.counting import CountingTask
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
+
+TASK = CrimsonTask()
+READ = ReportPair("Small left effusion.", "No effusion.")
+# One of three content words is unread; the reference has a finding.
+PARTLY = ReportPair("Quorblid, small effusion.", "Small effusion.")
+UNREAD = ReportPair("Quorblid of the aorta.", "Normal aorta.")
+CANDIDATE = ReportPair("Normal heart.", "Vextramal heart.")
+PAIRS = [READ, PARTLY, UNREAD, CANDIDATE]
+SERVER = {"name": "openai", "model": "m", "max_retries": 0, "price": [1.0, 4.0]}
+
+
+def routes(judge, pairs=PAIRS):
+    return [getattr(result, "route", "") for result in judge.evaluate_now(TASK, pairs)]
+
+
+def test_cascade_asks_the_second_judge_about_what_the_rules_did_not_read():
+    second = ScriptedJudge(waits=True)
+    results = CascadeJudge(second).evaluate_now(TASK, [*PAIRS, UNREAD])
+    assert [one.route for one in results] == ["rules", "second", "second", "second", "second"]
+    assert second.asked == [[PARTLY, UNREAD, CANDIDATE]]
+    rules = RuleJudge().evaluate_now(TASK, [READ])[0]
+    assert (results[0], results[0].coverage) == (rules, rules.coverage)
+    # The second judge does not know how much was read, but the rules do.
+    assert [report.num_unread for report in results[2].coverage] == [1, 0]
+    assert [report.num_unread for report in results[3].coverage] == [0, 1]
+
+
+def test_cascade_keeps_the_rules_result_up_to_a_share_of_unread_words():
+    share = RuleJudge().evaluation(PARTLY).coverage[0].unread_share
+    assert 0 < share < 1
+    for limit, route in ((share, "rules"), (share - 1e-9, "second"), (0, "second"), (1, "rules")):
+        assert routes(CascadeJudge(ScriptedJudge(), max_unread=limit), [PARTLY]) == [route]
+    # The candidate counts as the reference does, and without a result of the rules there is none to keep.
+    assert routes(CascadeJudge(ScriptedJudge(), max_unread=1), [CANDIDATE, UNREAD]) == ["rules", "second"]
+    normal = CascadeJudge(ScriptedJudge(), first={"name": "rules", "unread": "normal"}, max_unread=1)
+    assert routes(normal, [UNREAD]) == ["rules"]
+
+
+def test_cascade_keeps_the_rules_result_up_to_a_disagreement():
+    pairs = [ReportPair("Large left pneumothorax.", f"Small {side} pneumothorax.") for side in ("left", "right")]
+    different = disagreements([RuleJudge().evaluation(pair) for pair in pairs])
+    assert 0 < different[0] < different[1]
+    for limit, expected in ((None, "rules rules"), (different[0], "rules second"), (0, "second second")):
+        assert routes(CascadeJudge(ScriptedJudge(), max_disagreement=limit), pairs) == expected.split()
+
+
+def test_disagreements_compare_the_score_with_the_f1_of_findings():
+    findings = [CrimsonFinding(f"R{n}", "", "urgent") for n in (1, 2)], [CrimsonFinding("P1", "", "urgent")]
+    one_of_two = CrimsonEvaluation(*map(tuple, findings), (("R1", "P1"),), missing_findings=("R2",))
+    false = CrimsonEvaluation(*map(tuple, findings), (), ("P1",), ("R1", "R2"))
+    assert crimson_score([one_of_two, false]).tolist() == [0.5, pytest.approx(-1 / 2)]
+    assert disagreements([one_of_two, false, CrimsonEvaluation()]) == pytest.approx([abs(0.5 - 2 / 3), 0, 0])
+    assert disagreements([]) == []
+
+
+def test_cascade_results_are_the_same_asynchronously_and_in_any_batch():
+    judge = CascadeJudge(ScriptedJudge(waits=True))
+    whole = judge.evaluate_now(TASK, PAIRS)
+    assert asyncio.run(judge.evaluate(TASK, PAIRS)) == whole
+    assert [judge.evaluate_now(TASK, [pair])[0] for pair in reversed(PAIRS)] == whole[::-1]
+    assert judge.has_independent_rows == ScriptedJudge.has_independent_rows
+    assert (judge.is_immediate, CascadeJudge(ScriptedJudge()).is_immediate) == (False, True)
+    assert judge.evaluate_now(TASK, []) == []
+
+
+def test_cascade_failure_of_the_second_judge_is_no_score():
+    results = CascadeJudge(ScriptedJudge(fail_on={"Vextramal": "malformed"})).evaluate_now(TASK, PAIRS)
+    assert [isinstance(one, JudgeFailure) for one in results] == [False, False, False, True]
+    failure = results[3]
+    assert (failure.kind, failure.reason, failure.route) == ("malformed", "told to", "second")
+    assert failure.coverage[1].num_unread == 1
+
+
+def test_cascade_budget_of_pairs_sends_the_first():
+    second = ScriptedJudge()
+    judge = CascadeJudge(second, budget_pairs=2)
+    results = judge.evaluate_now(TASK, PAIRS)
+    assert [one.route for one in results] == ["rules", "second", "second", "over_budget"]
+    assert (results[3].kind, results[3].coverage[1].num_unread) == ("budget", 1)
+    # A pair that was sent may be sent again; a copy has a budget of its own.
+    assert routes(judge) == ["rules", "second", "second", "over_budget"]
+    assert routes(judge, [CANDIDATE]) == ["over_budget"]
+    assert routes(pickle.loads(pickle.dumps(judge)), [CANDIDATE]) == ["second"]
+    assert not judge.has_independent_rows
+    assert routes(CascadeJudge(second, budget_pairs=0)) == ["rules", "over_budget", "over_budget", "over_budget"]
+
+
+def test_cascade_over_budget_can_have_the_result_of_the_rules():
+    judge = CascadeJudge(ScriptedJudge(), budget_pairs=0, over_budget="rules")
+    results = judge.evaluate_now(TASK, PAIRS)
+    assert [one.route for one in results] == ["rules", "over_budget", "over_budget", "over_budget"]
+    rules = RuleJudge().evaluate_now(TASK, PAIRS)
+    assert [isinstance(one, JudgeFailure) for one in results] == [isinstance(one, JudgeFailure) for one in rules]
+    assert results[1] == rules[1]
+    # Rules that have no result have none over budget either.
+    assert (results[2].kind, results[2].reason) == ("unread", rules[2].reason)
+    assert judge.judge_names["over_budget"] == "rules (over budget)"
+
+
+def test_cascade_plan_is_what_is_done():
+    second = ScriptedJudge()
+    judge = CascadeJudge(second, budget_pairs=2)
+    planned = judge.plan(TASK, [*PAIRS, READ])
+    assert not second.asked
+    assert list(planned) == PAIRS
+    assert list(planned.values()) == routes(judge)
+
+
+@pytest.fixture
+def server():
+    """A server that answers about all pairs, and counts 2,000 prompt tokens and 200 tokens of answer for each."""
+    texts = {pair.candidate: answers_of([pair])[pair.reference + pair.candidate] for pair in PAIRS}
+
+    async def behave(request, writer):
+        reply = completion(texts[request.item])
+        reply["usage"] = {"prompt_tokens": 2000, "completion_tokens": 200, "total_tokens": 2200}
+        await raw(reply_bytes(reply))(request, writer)
+
+    def item_of(messages):
+        return json.loads(block(messages[-1]["content"], "candidate_report"))
+
+    with FaultServer(otherwise=behave, item_of=item_of) as served:
+        yield served
+
+
+def test_cascade_budget_of_tokens_and_cost_ends_the_requests(server):
+    settings = {**SERVER, "base_url": server.url, "concurrency": 1}
+    free = CascadeJudge(settings)
+    assert routes(free) == ["rules", "second", "second", "second"]
+    assert free.usage.calls == 3
+    assert free.usage == free.second.usage
+    request = CascadeJudge(settings, budget_tokens=1)._request(TASK, PARTLY)
+    # An estimated request fits. A second one does not, beside the tokens that the server has counted for the first.
+    for budget in (
+        {"budget_tokens": request.prompt + request.answer},
+        {"budget_cost": (request.prompt + 4 * request.answer) / 1e6},
+    ):
+        judge = CascadeJudge(settings, **budget)
+        planned = judge.plan(TASK, PAIRS)
+        assert routes(judge) == list(planned.values()) == ["rules", "second", "over_budget", "over_budget"]
+        assert judge.usage.calls == 1
+    assert routes(CascadeJudge(settings, budget_tokens=10**6)) == ["rules", "second", "second", "second"]
+    assert routes(CascadeJudge(settings, budget_cost=0)) == ["rules", "over_budget", "over_budget", "over_budget"]
+    used = get_judge(settings)
+    used.evaluate_now(TASK, PAIRS)
+    # What the second judge has used before does not count.
+    assert routes(CascadeJudge(used, budget_tokens=10**5))[-1] == "second"
+
+
+def test_cascade_runs_repeat_the_second_judge_only():
+    class Random(ScriptedJudge):
+        runs: list[int] = []  # noqa: RUF012 (shared by the runs)
+
+        def rerun(self, run):
+            self.runs.append(run)
+            return self
+
+    judge = CascadeJudge(Random(), budget_pairs=2)
+    again = judge.rerun(3)
+    assert (Random.runs, judge.rerun(0), judge.rerun(3)) == ([3], judge, again)
+    assert routes(judge)[-1] == routes(again)[-1] == "over_budget"
+    assert routes(again)[:3] == ["rules", "second", "second"]
+    judge.stop()
+    assert again.is_stopped
+    assert again.second.is_stopped
+    with pytest.raises(ValueError, match="ScriptedJudge returns the same result in each run"):
+        CascadeJudge(ScriptedJudge()).rerun(1)
+    with pytest.raises(ValueError, match="budget_tokens and budget_cost could end between two runs"):
+        CascadeJudge(SERVER, budget_tokens=100).rerun(1)
+
+
+def test_cascade_stops_the_second_judge():
+    judge = CascadeJudge(SERVER)
+    judge.stop()
+    assert judge.is_stopped
+    assert judge.second.is_stopped
+    results = judge.evaluate_now(TASK, PAIRS)
+    assert results[0].route == "rules"
+    assert results[1:] == [STOPPED] * 3
+
+
+def test_cascade_signature_pickle_and_copies():
+    judge = CascadeJudge(SERVER, max_unread=0.05, budget_pairs=7, over_budget="rules")
+    assert judge.signature.startswith(f"cascade|first:{{{RuleJudge().signature}}}|second:{{openai|model:m|")
+    assert "|max_unread:0.05|budget_pairs:7|over_budget:rules|version:" in judge.signature
+    assert "budget" not in CascadeJudge(SERVER).signature
+    assert "|max_disagreement:0.2|" in CascadeJudge(SERVER, max_disagreement=0.2).signature
+    unpickled = pickle.loads(pickle.dumps(judge))
+    assert (unpickled.signature, unpickled.arguments().keys()) == (judge.signature, judge.arguments().keys())
+    assert copy.deepcopy(judge) is judge
+    assert judge.judge_names == {"rules": "rules", "second": "openai:m", "over_budget": "rules (over budget)"}
+    assert judge_name(ScriptedJudge()) == "scripted"
+    assert judge.address.is_loopback
+    assert "language model" in judge.worker_refusal
+    assert CascadeJudge(ScriptedJudge()).worker_refusal is None
+    assert "budget" in CascadeJudge(ScriptedJudge(), budget_pairs=1).worker_refusal
+    assert CascadeJudge(ScriptedJudge()).usage is None
+
+
+def test_get_judge_makes_cascades(tmp_path):
+    path = tmp_path / "judge.yaml"
+    path.write_text("name: openai\nmodel: m\n")
+    for setting in ("cascade:openai:m", f"cascade:{path}", {"name": "cascade", "second": "openai:m"},
+                    "{name: cascade, second: {name: openai, model: m}}"):  # fmt: skip
+        assert get_judge(setting).signature == CascadeJudge("openai:m").signature
+    path.write_text("name: cascade\nsecond: openai:m\nmax_unread: 0.1\n")
+    assert get_judge(str(path)).max_unread == 0.1
+
+
+class Nameless(Judge):
+    """A judge that never answers."""
+
+    signature = "nameless"
+
+    async def evaluate(self, task, items):
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "a cascade needs a second judge, .*: cascade:openai:MODEL, cascade:FILE.yaml, or {name: cascade"),
+        ({"second": "rules"}, "second must not be rules"),
+        ({"second": "cascade:openai:m"}, "second must not be a cascade"),
+        ({"second": "opnai:m"}, "second: unknown judge 'opnai'; did you mean 'openai'"),
+        ({"second": "openai:m", "first": "openai:m"}, "first must be rules, .*; got openai:m"),
+        ({"second": "openai:m", "max_unread": 1.5}, r"max_unread must be a number from 0 to 1, got 1\.5"),
+        ({"second": "openai:m", "max_unread": True}, "max_unread must be a number from 0 to 1, got True"),
+        (
+            {"second": "openai:m", "max_disagreement": "much"},
+            "max_disagreement must be a number from 0 to 1, got 'much'",
+        ),
+        ({"second": "openai:m", "over_budget": "rule"}, "unknown value of over_budget 'rule'; did you mean 'rules'"),
+        ({"second": "openai:m", "budget_pairs": -1}, "budget_pairs must be an integer of at least 0, got -1"),
+        ({"second": "openai:m", "budget_pairs": 1.5}, r"budget_pairs must be an integer of at least 0, got 1\.5"),
+        ({"second": "openai:m", "budget_cost": "1"}, "budget_cost must be a number of at least 0, got '1'"),
+        ({"second": "openai:m", "budget_cost": 1}, "budget_cost: the second judge has no price; set price"),
+        ({"second": Nameless(), "budget_tokens": 1}, "budget_tokens: the second judge, nameless, counts no tokens"),
+    ],
+)
+def test_cascade_rejects(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        get_judge({"name": "cascade", **arguments})
+
+
+def test_cascade_rejects_unknown_settings():
+    with pytest.raises(
+        TypeError, match="unknown argument of the judge 'cascade' 'max_unred'; did you mean 'max_unread'"
+    ):
+        get_judge({"name": "cascade", "second": "openai:m", "max_unred": 0.1})
+    with pytest.raises(TypeError, match="second: unknown argument of the judge 'openai' 'modle'"):
+        get_judge({"name": "cascade", "second": {"name": "openai", "model": "m", "modle": "m"}})
+    with pytest.raises(ValueError, match="rules, which evaluate CRIMSON only, not the task"):
+        CascadeJudge("openai:m").evaluate_now(CountingTask(), [READ])
