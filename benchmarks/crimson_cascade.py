@@ -106,8 +106,8 @@ def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=SHARED, help="folder of the sets")
-    parser.add_argument("--draws", type=int, default=300, help="random orders of the pairs")
-    parser.add_argument("--resamples", type=int, default=2000, help="resamples of the bootstrap")
+    parser.add_argument("--draws", type=int, default=100, help="random orders of the pairs")
+    parser.add_argument("--resamples", type=int, default=1000, help="resamples of the bootstrap")
     parser.add_argument("--output", type=Path, default=RESULTS / "crimson_cascade.json")
     return parser.parse_args()
 

@@ -302,7 +302,7 @@ def test_async_metric_reward_both_log_the_same_names_whatever_fails(waits: bool,
         *(means if count < 4 else ()),
         *(
             f"crimson/failed_{kind}"
-            for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread")
+            for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread", "budget")
         ),
         "crimson/failed",
         "crimson/unscorable",
