@@ -238,10 +238,9 @@ def varies_in_organ(concept: str) -> bool:
 
 @cache
 def _organs() -> dict[str, tuple[str, frozenset[str]]]:
-    """Return the usual organ of each concept, and the other organs that it can be in."""
-    knowledge = load_knowledge("organs")
+    """Return the usual organ of each concept that has one, and the other organs that it can be in."""
     return {
-        concept: (organ, frozenset(knowledge["elsewhere"].get(concept, ())))
-        for organ, entry in knowledge["organs"].items()
-        for concept in entry.get("concepts", ())
+        concept: (entry["organ"], frozenset(entry.get("also_in", ())))
+        for concept, entry in load_knowledge("concepts")["concepts"].items()
+        if entry["organ"] != "any"
     }

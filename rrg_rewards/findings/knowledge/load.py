@@ -28,7 +28,7 @@ def knowledge_digest() -> str:
         >>> len(knowledge_digest())
         8
     """
-    names = "attributes compositions concepts measurements open_findings organs plain_words spellings wordings"
+    names = "attributes compositions concepts measurements open_findings plain_words spellings wordings"
     return package_yaml_digest(_PACKAGE, *names.split(), "devices", "significance")
 
 

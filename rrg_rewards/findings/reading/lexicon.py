@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.findings.reading.phrases import Phrase, PhraseCompiler, PhraseTable, RareWordTable, WordBits, union
 from rrg_rewards.findings.reading.tokens import tokenise
@@ -26,6 +27,8 @@ from rrg_rewards.utilities.yaml_files import (
 
 _PACKAGE = "rrg_rewards.findings.lexicon"
 _SHARED = "cues"
+# The lexicon of the concepts in knowledge/concepts.yaml.
+_NAMED = "chest"
 _MODALITIES: dict[str, Modality] = {"chest_ct": "ct", "abdomen": "ct", "chest_xray": "xray"}
 # Kinds of cues in the order of their bits. `cues.yaml` contains the words of each.
 CUES = (
@@ -184,7 +187,7 @@ def load_lexicon(name: str | Path) -> Lexicon:
     if not is_yaml_path(name):
         return shipped_lexicon(str(name))
     content = _read_file(Path(name))
-    digest = hashlib.sha256(repr((content, package_yaml_digest(_PACKAGE, _SHARED))).encode()).hexdigest()[:8]
+    digest = _digest(content)
     if digest not in _of_files:
         _of_files[digest] = _compile(content["name"], digest, content)
     return _of_files[digest]
@@ -198,14 +201,29 @@ _of_files: dict[str, Lexicon] = {}
 def shipped_lexicon(name: str) -> Lexicon:
     """Return a lexicon of this package, compiled once per process."""
     content = _shipped_content(name)
-    return _compile(name, package_yaml_digest(_PACKAGE, _SHARED, name), content)
+    return _compile(name, _digest(content), content)
 
 
+def _digest(content: Mapping[str, Any]) -> str:
+    """Return a short hash of the contents of a lexicon, and of the files that all lexicons share."""
+    shared = package_yaml_digest(_PACKAGE, _SHARED), load_knowledge("spellings")
+    return hashlib.sha256(repr((content, shared)).encode()).hexdigest()[:8]
+
+
+@cache
 def _shipped_content(name: str) -> Mapping[str, Any]:
+    """Return the contents of a lexicon file; those of the chest with the ``names`` in ``knowledge/concepts.yaml``."""
     names = [shipped for shipped in package_yaml_names(_PACKAGE) if shipped != _SHARED]
     if name not in names:
         raise ValueError(unknown_name_message("lexicon", str(name), names))
-    return package_yaml(_PACKAGE, name)
+    content = package_yaml(_PACKAGE, name)
+    if name != _NAMED:
+        return content
+    concepts = dict(content["concepts"])
+    for concept, entry in load_knowledge("concepts")["concepts"].items():
+        if "names" in entry:
+            concepts[concept] = [*concepts.get(concept, ()), *entry["names"]]
+    return {**content, "concepts": concepts}
 
 
 def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:

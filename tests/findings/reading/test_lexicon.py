@@ -60,8 +60,12 @@ def test_lexicon_files_of_the_package_are_in_the_format(name: str, tmp_path: Pat
     path = tmp_path / f"{name}.yaml"
     path.write_bytes(files("rrg_rewards.findings.lexicon").joinpath(f"{name}.yaml").read_bytes())
     theirs, ours = load_lexicon(name), load_lexicon(path)
-    assert (ours.name, ours.concepts, ours.labels) == (name, theirs.concepts, theirs.labels)
-    assert ours.rules.phrases == theirs.rules.phrases
+    assert (ours.name, ours.labels) == (name, theirs.labels)
+    # Those of knowledge/concepts.yaml come last.
+    assert ours.concepts == theirs.concepts[: len(ours.concepts)]
+    if name != "chest":
+        assert ours.concepts == theirs.concepts
+        assert ours.rules.phrases == theirs.rules.phrases
 
 
 def test_lexicon_file_adds_to_a_lexicon_and_replaces_its_labels(path: Path) -> None:

@@ -111,9 +111,10 @@ def test_composed_concept_denied_statement_names_no_concept(text: str) -> None:
 
 
 def test_composed_concept_rules_name_known_organs_and_concepts() -> None:
-    known = set(load_lexicon("chest").concepts)
+    lexicon = load_lexicon("chest")
+    known = set(lexicon.concepts)
     for organ, rules in load_knowledge("compositions").items():
-        assert organ == "none" or organ in load_knowledge("organs")["organs"]
+        assert organ == "none" or organ in lexicon.organs.bits
         assert {rule["concept"] for rule in rules} <= known
 
 
