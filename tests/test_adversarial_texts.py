@@ -9,10 +9,7 @@ from tests.helpers.operations import count_operations
 from tests.helpers.text_entry_points import ENTRY_POINTS, REPORT, check_tables
 
 # CRIMSON says which references its rules cannot read.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*the judge failed on .* .unread:rrg_rewards.metrics.JudgeWarning"),
-    pytest.mark.filterwarnings("ignore::rrg_rewards.metrics.UnreadWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::rrg_rewards.metrics.UnreadWarning")
 
 # All kinds of texts, each twice.
 FEW = 28

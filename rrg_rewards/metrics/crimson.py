@@ -21,7 +21,7 @@ from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
-from rrg_rewards.metrics.unread import UNREAD_DETAILS, PairCoverage, unread_shares, unread_words, warn_if_mostly_unread
+from rrg_rewards.metrics.unread import UNREAD_DETAILS, PairCoverage, unread_shares, unread_words, warn_of_unread
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.signature import format_signature
@@ -349,7 +349,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         if self.judge.gives_coverage and isinstance(expanded, CrimsonScores):
             by_rules = [route != "second" for route in expanded.routes]
             read = [one if by_rule else None for one, by_rule in zip(expanded.coverages, by_rules, strict=True)]
-            warn_if_mostly_unread(self.name, read)
+            warn_of_unread(self.name, read, (~expanded.value.isnan()).tolist())
         return expanded
 
     def _accumulate(self, scores: Scores) -> None:

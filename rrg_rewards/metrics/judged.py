@@ -45,11 +45,13 @@ def place_results(results: Sequence[Any], rows: Tensor) -> tuple[Any, ...]:
 def warn_of_failures(name: str, results: Sequence[Any]) -> None:
     """Warn if results of report pairs contain failures, with their number by kind.
 
+    References that rules cannot read are left out: :class:`~rrg_rewards.metrics.UnreadWarning` tells of them.
+
     Args:
         name: Name of the metric.
         results: A result or a failure for each pair.
     """
-    counts = {kind: int(failed.sum()) for kind, failed in failed_by_kind(results).items()}
+    counts = {kind: int(failed.sum()) for kind, failed in failed_by_kind(results).items() if kind != "unread"}
     if any(counts.values()):
         by_kind = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
         # Warn on every process, because each process judges different reports.

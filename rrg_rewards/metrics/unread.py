@@ -19,7 +19,7 @@ PairCoverage = tuple[Coverage, Coverage]
 
 
 class UnreadWarning(UserWarning):
-    """Most words of a report were not read."""
+    """Most words of a report were not read, or a pair has no score because of unread words."""
 
 
 def unread_shares(coverages: Sequence[PairCoverage | None]) -> dict[str, Tensor]:
@@ -48,24 +48,26 @@ class _Warned:
     has_warned = False
 
 
-def warn_if_mostly_unread(name: str, coverages: Sequence[PairCoverage | None]) -> None:
-    """Warn, once in a process, if more than half of the content words of a report are unread, and at least four exist.
+def warn_of_unread(name: str, coverages: Sequence[PairCoverage | None], scored: Sequence[bool]) -> None:
+    """Warn, once in a process, of a report of which more than half of the words are unread, or that has no score.
 
     Args:
         name: Name of the metric.
         coverages: How much of both reports of each pair was read.
+        scored: Whether each pair has a score. Of a pair without one, the reference has unread words.
     """
     if _Warned.has_warned:
         return
-    for row, pair in enumerate(coverages):
+    for row, (pair, has_score) in enumerate(zip(coverages, scored, strict=True)):
         for argument, report in zip(("target", "preds"), pair or (), strict=False):
-            if report.num_words >= _LEAST_WORDS and report.unread_share > _MOST_UNREAD:
+            is_unscorable = argument == "target" and not has_score
+            if is_unscorable or (report.num_words >= _LEAST_WORDS and report.unread_share > _MOST_UNREAD):
                 _Warned.has_warned = True
                 warnings.warn(
                     f"{name}: the rules could not read {report.num_unread} of {report.num_words} words of "
-                    f"{argument}[{row}]. They read reports in English: translate other reports, or use a language "
-                    f"model as judge or labeler. The details {' and '.join(UNREAD_DETAILS)} have the share of each "
-                    "report; there is no further warning",
+                    f"{argument}[{row}]{', so its pair has no score' if is_unscorable else ''}. They read reports in "
+                    "English: translate other reports, or use a language model as judge. The details "
+                    f"{' and '.join(UNREAD_DETAILS)} have the share of each report; there is no further warning",
                     UnreadWarning,
                     stacklevel=2,
                 )

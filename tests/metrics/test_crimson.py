@@ -114,10 +114,15 @@ UNREAD_TARGET = ["Quorblid of the aorta.", "Quorblid. Effusion.", "Effusion.", "
 UNREAD_PREDS = ["Normal aorta.", "Effusion.", "Effusion, vextramal.", "Normal heart.", "Effusion."]
 
 
-def test_crimson_by_rules_has_no_score_for_an_unread_reference() -> None:
+def test_crimson_by_rules_has_no_score_for_an_unread_reference(monkeypatch) -> None:
+    monkeypatch.setattr("rrg_rewards.metrics.unread._Warned.has_warned", False)
     crimson = CRIMSON()
-    with pytest.warns(JudgeWarning, match=r"failed on 1 of 4 report pairs \(unread 1\)"):
+    with pytest.warns(UserWarning, match=r"1 of 2 words of target\[0\], so its pair has no score") as told:
         scores = crimson.score(UNREAD_PREDS, UNREAD_TARGET)
+    assert [warning.category for warning in told] == [UnreadWarning]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        crimson.score(UNREAD_PREDS, UNREAD_TARGET)
     assert scores.scored.tolist() == [False, True, True, True, False]
     assert scores.value[scores.scored].tolist() == [1, 1, 1]
     shares = {name: scores.details[name] for name in ("unread_reference", "unread_candidate")}
@@ -149,8 +154,21 @@ def test_crimson_by_rules_can_score_an_unread_reference_as_normal() -> None:
 
 def test_crimson_warns_of_a_report_in_another_language_in_any_batch(monkeypatch) -> None:
     monkeypatch.setattr("rrg_rewards.metrics.unread._Warned.has_warned", False)
-    with pytest.warns(UnreadWarning, match=r"words of target\[1\]"), pytest.warns(JudgeWarning):
+    with pytest.warns(UserWarning, match=r"words of target\[1\].* They read reports in English") as told:
         CRIMSON().score([None, "Effusion."], ["Effusion.", "Kleiner Erguss rechts, Herz deutlich breiter."])
+    assert [warning.category for warning in told] == [UnreadWarning]
+
+
+def test_crimson_unread_sums_survive_pickling_and_add_up() -> None:
+    halves = [CRIMSON(), CRIMSON()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreadWarning)
+        for half, rows in zip(halves, (slice(0, 2), slice(2, 5)), strict=True):
+            half.update(UNREAD_PREDS[rows], UNREAD_TARGET[rows])
+    again = pickle.loads(pickle.dumps(halves[0]))
+    again.unread_sums = again.unread_sums + halves[1].unread_sums
+    assert again.unread_sums.tolist() == [1, 0.5, 4]
+    assert again.statistics()["unread_reference"] == 0.25
 
 
 def test_crimson_of_a_language_model_has_no_unread_words() -> None:

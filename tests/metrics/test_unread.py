@@ -7,7 +7,7 @@ import torch
 
 from rrg_rewards.findings import read_findings
 from rrg_rewards.metrics import unread
-from rrg_rewards.metrics.unread import UnreadWarning, unread_shares, unread_words, warn_if_mostly_unread
+from rrg_rewards.metrics.unread import UnreadWarning, unread_shares, unread_words, warn_of_unread
 
 
 def covered(*reports):
@@ -37,14 +37,14 @@ def test_unread_words_name_the_report():
 
 
 @pytest.mark.usefixtures("silent")
-def test_warn_if_mostly_unread_names_the_first_report_and_warns_once():
+def test_warn_of_unread_names_the_first_report_and_warns_once():
     german, english = "Kleiner Erguss rechts basal, Herz deutlich breiter.", "Small effusion."
     pairs = [None, covered(english, english), covered(english, german), covered(german, german)]
     with pytest.warns(UnreadWarning, match=r"crimson: the rules could not read \d of \d words of preds\[2\].*English"):
-        warn_if_mostly_unread("crimson", pairs)
+        warn_of_unread("crimson", pairs, [True] * len(pairs))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_if_mostly_unread("crimson", pairs)
+        warn_of_unread("crimson", pairs, [True] * len(pairs))
 
 
 @pytest.mark.usefixtures("silent")
@@ -56,7 +56,13 @@ def test_warn_if_mostly_unread_names_the_first_report_and_warns_once():
         "Quorblid vextramal plondrastic.",
     ],
 )
-def test_warn_if_mostly_unread_needs_more_than_half_of_four_words(report):
+def test_warn_of_unread_needs_more_than_half_of_four_words(report):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_if_mostly_unread("crimson", [covered(report, report)])
+        warn_of_unread("crimson", [covered(report, report)], [True])
+
+
+@pytest.mark.usefixtures("silent")
+def test_warn_of_unread_tells_of_a_pair_without_a_score():
+    with pytest.warns(UnreadWarning, match=r"1 of 2 words of target\[1\], so its pair has no score"):
+        warn_of_unread("crimson", [covered("Effusion.", ""), covered("Quorblid of the aorta.", "")], [True, False])

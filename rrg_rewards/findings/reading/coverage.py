@@ -19,14 +19,14 @@ from rrg_rewards.utilities.yaml_files import package_yaml
 
 # What a word does in a statement. Numbers and signs have no bit, and grammar has none or a few.
 _SAYS, _NAMES, _DESCRIBES, _NORMAL, _ABNORMAL, _REMARK, _DONE, _ABOUT, _EXAMINES = (1 << i for i in range(9))
-_BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES = (1 << i for i in range(9, 16))
+_BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN = (1 << i for i in range(9, 17))
 # The last bits count the content words in the sum of codes, and make the code of an unknown word the largest.
 _CONTENT, _UNKNOWN = 1 << 32, 1 << 60
-_ROLES = (1 << 16) - 1 | _CONTENT | _UNKNOWN
+_ROLES = (1 << 17) - 1 | _CONTENT | _UNKNOWN
 # A statement without any of these is a heading, a place or a size.
 _STATES = _UNKNOWN | _SAYS | _VERB | _PLACES | _DENIES
 # Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
-_GRAMMAR, _NEUTRAL, _LISTED = (1 << i for i in range(16, 19))
+_GRAMMAR, _NEUTRAL, _LISTED = (1 << i for i in range(17, 20))
 # What the words of each section of plain_words.yaml do.
 _SECTIONS = {
     "grammar": _GRAMMAR,
@@ -48,6 +48,7 @@ _SECTIONS = {
     "remarks": _REMARK,
     "normal": _NORMAL,
     "abnormal": _SAYS | _DESCRIBES | _ABNORMAL,
+    "foreign": _UNKNOWN | _FOREIGN,
 }
 # Sections whose words have a plural.
 _PLURAL = frozenset({"nouns", "anatomy", "measures", "examinations", "people", "agents"})
@@ -242,6 +243,8 @@ class _Sentence:
         # An unknown word with an ending such as "-itis" begins or ends an open finding.
         naming = {i for _, start, end in self._findings for i in (start, end - 1) if self._tokens[i].isascii()}
         unknown = [i for i, code in enumerate(self._codes) if code & _UNKNOWN and i not in naming]
+        if union(self._codes) & _FOREIGN:
+            return {i for i, code in enumerate(self._codes) if code & _CONTENT}
         # Few words are known in other languages, in which "no" may mean something else.
         if 2 * len(unknown) > sum(self._codes) % _UNKNOWN // _CONTENT:
             return set(unknown)
