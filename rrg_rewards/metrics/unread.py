@@ -60,7 +60,7 @@ def warn_of_unread(name: str, coverages: Sequence[PairCoverage | None], scored: 
         return
     for row, (pair, has_score) in enumerate(zip(coverages, scored, strict=True)):
         for argument, report in zip(("target", "preds"), pair or (), strict=False):
-            is_unscorable = argument == "target" and not has_score
+            is_unscorable = argument == "target" and not has_score and report.num_unread > 0
             if is_unscorable or (report.num_words >= _LEAST_WORDS and report.unread_share > _MOST_UNREAD):
                 _Warned.has_warned = True
                 warnings.warn(
