@@ -8,7 +8,7 @@ that it matches. One dictionary lookup per token is then enough for all phrases.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from itertools import chain
 from operator import or_
 from typing import Any, Generic, TypeVar
@@ -19,8 +19,6 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 _MAX_WORDS = 50_000
 # Number of first letters by which stems are looked up.
 _FIRST = 3
-# Most letters of a word after the stem of which it is a form.
-_LONGEST_ENDING = 5
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
 _MAX_SENTENCES = 100
 
@@ -103,10 +101,10 @@ class WordBits(WordTable[int]):
         return code
 
     def is_form(self, word: str) -> bool:
-        """Whether a word, in any spelling, is in the table, or has a short ending after a stem: not "sternophagia"."""
+        """Whether a word, in any spelling, is in the table or a form of a stem in it: "sternophagia" is none of "stern*"."""
         respelled = (word.replace(british, american) for british, american in self.spellings if british in word)
         return any(
-            one in self.exact or any(len(one) - len(stem) <= _LONGEST_ENDING for stem, _ in self._stems(one))
+            one in self.exact or any(one[len(stem) :] in _endings() for stem, _ in self._stems(one))
             for one in (word, *respelled)
         )
 
@@ -119,6 +117,11 @@ class WordBits(WordTable[int]):
 
     def _code(self, word: str) -> int:
         return self.exact.get(word, 0) | union(bits for _, bits in self._stems(word))
+
+
+@cache
+def _endings() -> frozenset[str]:
+    return frozenset(("", *load_knowledge("plain_words")["endings"].split()))
 
 
 @dataclass(frozen=True, slots=True)
