@@ -101,7 +101,7 @@ class WordBits(WordTable[int]):
         return code
 
     def is_form(self, word: str) -> bool:
-        """Whether a word, in any spelling, is in the table or a form of a stem in it: "sternophagia" is none of "stern*"."""
+        """Whether a word is in the table or a form of a stem in it: "sternophagia" is none of "stern*"."""
         respelled = (word.replace(british, american) for british, american in self.spellings if british in word)
         return any(
             one in self.exact or any(one[len(stem) :] in _endings() for stem, _ in self._stems(one))
