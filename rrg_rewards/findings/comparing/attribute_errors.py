@@ -1,6 +1,6 @@
 """Attribute errors of a matched finding: CRIMSON's eight types, significant or negligible."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import inf
@@ -281,49 +281,53 @@ def _severity(reference: Finding, candidate: Finding, significance: Significance
 
 
 def _measurement(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
-    """Return the difference in size or in another value: at most one, of several places the largest of a place."""
+    """Return the difference in size or in another value: at most one, the significant one if there are several."""
     ours, theirs = reference.attributes, candidate.attributes
     concept, rules = reference.concept, load_knowledge("concepts")["measurement"]
-    errors = [
-        AttributeDiscrepancy("measurement", _values_differ(kind, value, other), f"{other:g} for {value:g} ({kind})")
-        for kind, value in ours.values
-        if (other := dict(theirs.values).get(kind, value)) != value
-    ]
-    if concept in rules["concepts"]:
-        # "A tiny nodule" is no nodule of 20 mm.
-        for sized, graded in ((ours, theirs), (theirs, ours)):
-            lowest, highest = rules["degrees"].get(None if graded.size_mm else graded.severity, (0, inf))
-            if sized.size_mm is not None and not lowest <= sized.size_mm <= highest:
-                errors.append(AttributeDiscrepancy("measurement", True, f"{graded.severity} for {sized.size_mm:g} mm"))
-    sizes = [(ours.size_mm, theirs.size_mm)]
-    if ours.places and theirs.places:
-        sizes = [
-            (place.size_mm, other.size_mm)
-            for place in ours.places
-            for other in theirs.places
-            if is_among(place, [other])
-        ]
     other_size = ours._replace(size_mm=theirs.size_mm, short_axis_mm=theirs.short_axis_mm)
     levels = {significance(concept, attributes) for attributes in (ours, other_size)}
     is_other_level = concept in rules["levels"] and len(levels) > 1
-    errors += [
+    errors = [
         AttributeDiscrepancy(
-            "measurement", is_other_level or _is_beyond(concept, own, other), f"{other:g} mm for {own:g} mm"
+            "measurement",
+            (kind == "size" and is_other_level) or _values_differ(concept, kind, own, other),
+            f"{other:g} mm for {own:g} mm" if kind == "size" else f"{other:g} for {own:g} ({kind})",
         )
-        for own, other in sizes
-        if own is not None and other is not None and own != other
+        for kind, own, other in _measured(ours, theirs)
+        if own != other
     ]
+    # "A tiny nodule" is no nodule of 20 mm.
+    for sized, graded in ((ours, theirs), (theirs, ours)) if concept in rules["concepts"] else ():
+        lowest, highest = rules["degrees"].get(None if graded.size_mm else graded.severity, (0, inf))
+        if sized.size_mm is not None and not lowest <= sized.size_mm <= highest:
+            errors.append(AttributeDiscrepancy("measurement", True, f"{graded.severity} for {sized.size_mm:g} mm"))
     return _most_significant(errors)
 
 
-def _values_differ(kind: str, ours: float, theirs: float) -> bool:
+def _measured(ours: Attributes, theirs: Attributes) -> Iterator[tuple[str, float, float]]:
+    """Yield the values that both findings state, with their kind; equally many of one kind in ascending order."""
+    sized: list[tuple[Attributes | Place, Attributes | Place]] = [
+        (place, other) for place in ours.places for other in theirs.places if is_among(place, [other])
+    ]
+    for first, second in sized or [(ours, theirs)]:
+        if first.size_mm is not None and second.size_mm is not None:
+            yield "size", first.size_mm, second.size_mm
+    for kind in dict(ours.values):
+        own, other = ([value for name, value in side.values if name == kind] for side in (ours, theirs))
+        if len(own) == len(other):
+            yield from ((kind, *pair) for pair in zip(own, other, strict=True))
+
+
+def _values_differ(concept: str, kind: str, ours: float, theirs: float) -> bool:
     """Whether two values of a kind differ significantly.
 
     Example:
-        >>> _values_differ("share", 30, 40), _values_differ("share", 30, 60), _values_differ("count", 2, 5)
-        (False, True, True)
+        >>> _values_differ("emphysema", "share", 30, 40), _values_differ("lung_nodule", "count", 2, 5)
+        (False, True)
     """
     rules = load_knowledge("concepts")["measurement"]
+    if kind == "size":
+        return _is_beyond(concept, ours, theirs)
     if kind in rules["ratios"]:
         return bool(max(ours, theirs) > rules["ratios"][kind] * min(ours, theirs))
     return bool(round(abs(ours - theirs) - rules["values"][kind], 6) > 0)

@@ -218,8 +218,10 @@ def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> fl
 
 
 def covers(whole: Finding, part: Finding) -> bool:
-    """Whether a mention of several findings may include another mention."""
+    """Whether a mention of several findings, or of several possible diagnoses, may include another mention."""
     ours, theirs = whole.attributes, part.attributes
+    if part.concept in whole.alternatives and theirs.certainty:
+        return True
     several = ours.extent in ("multiple", "diffuse") or _is_plural(whole.text)
     # The place that is stated with a size is that of the largest one.
     of_largest = several and ours.size_mm is not None

@@ -1,5 +1,6 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
@@ -21,6 +22,8 @@ from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 # Findings of a report after this number match nothing, because the number of pairs grows with its square. Reports of
 # patients contain fewer than a hundred.
 _MOST_FINDINGS = 300
+# Number of times that all matches are considered for an exchange; a few suffice for reports of patients.
+_MOST_EXCHANGES = 8
 # Number of references whose findings are remembered, because a reinforcement learner compares each with several
 # candidates.
 _REFERENCES = 1_024
@@ -230,7 +233,8 @@ def _groups(
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
     pairs = []
-    considered = frozenset([concept for finding in ours for concept in finding.alternatives])
+    doubted = [finding.concept for finding in ours if finding.presence == "uncertain"]
+    considered = frozenset([*doubted, *(concept for finding in ours for concept in finding.alternatives)])
     for i, j in _related_pairs(ours[:_MOST_FINDINGS], theirs[:_MOST_FINDINGS]):
         reference, candidate = ours[i], theirs[j]
         relation = relation_of(reference, candidate, considered)
@@ -241,13 +245,10 @@ def _groups(
         if relation.kind != "descriptor" or not is_weightless:
             pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     pairs.sort(key=itemgetter(0, 1, 2))
-    groups: list[tuple[list[int], list[int], Relation]] = []
-    of_ours: dict[int, int] = {}
-    of_theirs: dict[int, int] = {}
-    for _, i, j, relation in pairs:
-        if i not in of_ours and j not in of_theirs:
-            of_ours[i] = of_theirs[j] = len(groups)
-            groups.append(([i], [j], relation))
+    partners = _assignment({(i, j): cost for cost, i, j, _ in pairs})
+    groups = [([i], [j], relation) for _, i, j, relation in pairs if partners.get(i) == j]
+    of_ours = {group[0][0]: k for k, group in enumerate(groups)}
+    of_theirs = {group[1][0]: k for k, group in enumerate(groups)}
     # An unmatched finding may be part of a matched one: a left effusion is part of bilateral effusions. It is not if it
     # is more significant, as a large nodule beside small ones is.
     for _, i, j, _ in pairs:
@@ -266,6 +267,45 @@ def _groups(
         [group[1] for group in right], _rest(min(len(theirs), _MOST_FINDINGS), of_theirs), theirs, their_levels, signs
     )
     return groups
+
+
+def _assignment(costs: Mapping[tuple[int, int], float]) -> dict[int, int]:
+    """Return the candidate's finding of each matched one of the reference, from the costs of pairs in ascending order.
+
+    The cheapest pairs match first. Then two matches are exchanged, or one is replaced by two, as long as that matches
+    more findings or costs less.
+
+    Example:
+        >>> sorted(_assignment({(0, 0): 1.0, (0, 1): 1.5, (1, 0): 1.5, (2, 2): 2.0}).items())
+        [(0, 1), (1, 0), (2, 2)]
+    """
+    partners: dict[int, int] = {}
+    owners: dict[int, int] = {}
+    rows = defaultdict(list)
+    contested = []
+    for i, j in costs:
+        if i not in partners and j not in owners:
+            partners[i], owners[j] = j, i
+        else:
+            contested.append((i, j))
+            rows[j].append(i)
+    for _ in range(_MOST_EXCHANGES):
+        is_changed = False
+        for i, j in contested:
+            old = partners.get(i, j)
+            k = owners.get(j)
+            is_free = k is None
+            if is_free:
+                k = next((row for row in rows[old] if row not in partners), None)
+            if old == j or k is None or (k, old) not in costs:
+                continue
+            if is_free or costs[i, j] + costs[k, old] < costs[i, old] + costs[k, j]:
+                partners.update({i: j, k: old})
+                owners.update({j: i, old: k})
+                is_changed = True
+        if not is_changed:
+            break
+    return partners
 
 
 def _add_signs(

@@ -333,7 +333,8 @@ def _sharing(own: Attributes, other: Attributes, names: Sequence[str]) -> Attrib
 def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
     """Combine the modifiers of one finding."""
     values: dict[str, Any] = {}
-    numbers: dict[str, float] = {}
+    numbers: list[tuple[str, float]] = []
+    sizes: list[float] = []
     former = None
     for modifier in modifiers:
         for kind, value in modifier.values:
@@ -342,11 +343,11 @@ def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
                 old = values.get(kind, ())
                 values[kind] = old + tuple(part for part in new if part not in old)
             elif kind == "size_mm":
+                sizes.append(value)
                 if value > values.get(kind, 0.0):
-                    values["short_axis_mm"] = None
-                    values.update(modifier.values)
+                    values.update({kind: value, "short_axis_mm": dict(modifier.values).get("short_axis_mm")})
             elif kind in VALUE_KINDS:
-                numbers.setdefault(kind, value)
+                numbers.append((kind, value))
             elif kind == "former_mm":
                 former = value
             elif kind == "change" and values.get(kind) == "stable":
@@ -357,7 +358,9 @@ def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
     if former and "size_mm" in values:
         values.setdefault("change", _growth(former, values["size_mm"]))
     values.update(laterality=where.laterality, location=where.location, places=where.places)
-    return Attributes(**values, values=tuple(sorted(numbers.items())))
+    if len(sizes) > 1 or ("size" in dict(numbers)):
+        numbers += [("size", size) for size in sizes]
+    return Attributes(**values, values=tuple(sorted(numbers)))
 
 
 def _growth(former: float, size: float) -> str:

@@ -43,7 +43,8 @@ class Attributes(NamedTuple):
         device_position: ``satisfactory`` or ``malpositioned``.
         places: The places of a finding in several places with different sides: "right upper and left lower lobe".
         values: Values that are no length, by kind: ``share`` (%), ``attenuation`` (HU), ``volume`` (ml), ``angle``
-            (degrees), ``ratio``, ``count``, ``grade`` and ``type``.
+            (degrees), ``ratio``, ``count``, ``grade`` and ``type``; ``size`` (mm)
+            if several sizes are stated.
     """
 
     laterality: str | None = None

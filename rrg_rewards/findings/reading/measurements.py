@@ -18,6 +18,7 @@ _TOKEN = re.compile(rf"(?:[<>]|x(?=.))?{_DIMENSION.pattern}(?:x{_DIMENSION.patte
 # A number with or without a unit in a token: "30%", "45hu".
 _VALUE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})([a-z%]*)")
 _TIMES = ("x", "by", "times")
+_LISTING = ("and", "or")
 # Number of tokens of "one point five".
 _SPELLED_SIZE = 3
 # Number of words before a number in which a word such as "diameter" calls it a size.
@@ -81,11 +82,12 @@ def _millimetres() -> dict[str, float]:
 
 
 class TokenSize(NamedTuple):
-    """A size in the tokens of a sentence: its two largest dimensions in mm, and the index after it."""
+    """A size in the tokens of a sentence: its two largest dimensions in mm, its end, and other sizes of its list."""
 
     largest: float
     second: float | None
     end: int
+    others: tuple[float, ...] = ()
 
 
 def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
@@ -96,15 +98,17 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
 
     Example:
         >>> size_at("2.5 x 3 cm nodule".split(), 0), size_at("5 nodules".split(), 0)
-        (TokenSize(largest=30.0, second=25.0, end=4), None)
-        >>> size_at("4mmx3mm".split(), 0), size_at("5 to 7 mm".split(), 0)
-        (TokenSize(largest=4.0, second=3.0, end=1), TokenSize(largest=7.0, second=None, end=4))
+        (TokenSize(largest=30.0, second=25.0, end=4, others=()), None)
+        >>> size_at("4mmx3mm".split(), 0).second, size_at("5 to 7 mm".split(), 0).largest
+        (3.0, 7.0)
+        >>> size_at("8 , 3 and 5 mm".split(), 0)
+        TokenSize(largest=8.0, second=None, end=6, others=(5.0, 3.0))
     """
     factors = _millimetres()
     numbers: list[float] = []
     units: list[float | None] = []
     i = end = start
-    is_range = False
+    is_range = is_list = False
     while i < len(tokens):
         if match := _TOKEN.fullmatch(tokens[i]):
             for number, unit in _DIMENSION.findall(match[0]):
@@ -126,8 +130,10 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
         if tokens[end - 1].endswith("x") or (i < len(tokens) and tokens[i].startswith("x") and tokens[i] != "x"):
             continue
         joins = tokens[i] if i < len(tokens) else ""
-        if joins in ("to", "and", "or") and (joins == "to" or not any(units)) and len(numbers) == 1:
-            is_range = True
+        # "8, 3 and 5 mm"
+        is_item = joins in _LISTING or (joins == "," and tokens[i + 2 : i + 3] in (["and"], ["or"], [","]))
+        if (joins == "to" and len(numbers) == 1) or (is_item and not any(units) and (is_list or len(numbers) == 1)):
+            is_range, is_list = True, is_item
         elif joins not in _TIMES:
             break
         i += 1
@@ -140,7 +146,8 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
         unit = stated or unit
         lengths.append(number * unit)
     lengths.sort(reverse=True)
-    return TokenSize(lengths[0], None if is_range else next(iter(lengths[1:]), None), end) if lengths[0] else None
+    second = None if is_range else next(iter(lengths[1:]), None)
+    return TokenSize(lengths[0], second, end, tuple(lengths[1:]) if is_list else ()) if lengths[0] else None
 
 
 class TokenValue(NamedTuple):

@@ -17,7 +17,7 @@ Values = tuple[tuple[str, Any], ...]
 PLACING = frozenset({"in", "at", "on", "within", "throughout"})
 """Words between a measure or a verb and the place that it is in."""
 
-VALUE_KINDS = frozenset({"share", "attenuation", "volume", "angle", "ratio", "count", "grade", "type"})
+VALUE_KINDS = frozenset({"share", "attenuation", "volume", "angle", "ratio", "count", "grade", "type", "size"})
 """Kinds of ``Attributes.values``."""
 
 _KINDS = (*Attributes._fields, "segment", "implied", "grade", "type")
@@ -35,6 +35,8 @@ _VERTEBRA = re.compile(r"[tlc](\d{1,2})")
 _NO_SIZE_REACH = 3
 # Maximum distance in words from a denial to the word that it denies: "without significant displacement".
 _DENIAL_REACH = 2
+# "Up from 4 mm"
+_TRENDS = frozenset({"up", "down"})
 # Attributes that a denial does not remove: "not changed" states a change, "cannot exclude" states a doubt.
 _UNDENIED = frozenset({"change", "certainty", "size_mm", "location"})
 # Maximum distance in words from a level to the word that makes it one: "upper and left lower lobe".
@@ -150,7 +152,8 @@ class ModifierReader:
             return value and Modifier(start, value.end, ((value.kind, value.number),))
         end = size.end
         former = (("former_mm", size.largest),)
-        if start and tokens[start - 1] == "from" and any(token.startswith(self._changing) for token in tokens):
+        is_from = start > 1 and tokens[start - 1] == "from"
+        if is_from and (tokens[start - 2] in _TRENDS or any(token.startswith(self._changing) for token in tokens)):
             # "increased from 4 to 6 mm": the measure after "to" is the size.
             to = next((i for i in range(start, end) if tokens[i] == "to"), end)
             return Modifier(start, to, former if to == end else ())
@@ -165,7 +168,8 @@ class ModifierReader:
         if after and (after[0] in self._distance or (after[0] in self._toward and after[1:] in (["to"], ["the"]))):
             return Modifier(start, end, ())
         second = () if size.second is None else (("short_axis_mm", size.second),)
-        return Modifier(start, end, (("size_mm", size.largest), *second))
+        others = [("size", other) for other in size.others]
+        return Modifier(start, end, (("size_mm", size.largest), *second, *others))
 
     def _is_former(self, tokens: Sequence[str], start: int, end: int) -> bool:
         """Whether a measure is a size in an earlier examination, or no size of a finding."""

@@ -65,6 +65,9 @@ def errors(reference, candidate, **context):
         ("Two nodules in the right lung.", "Five nodules in the right lung.", [("measurement", True)]),
         ("Two nodules in the right lung.", "Multiple nodules in the right lung.", []),
         ("Grade 1 fracture.", "Grade 3 fracture.", [("measurement", True)]),
+        # each of several sizes has its own, in any order
+        ("Left lung nodules: 4 mm, 6 mm and 12 mm.", "Left lung nodules measuring 12, 6 and 4 mm.", []),
+        ("Left lung nodules: 4 mm, 6 mm and 12 mm.", "Left lung nodules of 4, 11 and 12 mm.", [("measurement", True)]),
         ("Stanford type A dissection.", "Type B aortic dissection.", [("measurement", True)]),
         ("Small effusion.", "Tiny effusion.", [("severity", False)]),
         ("Small effusion.", "Large effusion.", [("severity", True)]),
@@ -263,6 +266,26 @@ def test_compare_findings_vague_statement_is_an_unspecific_match(reference, cand
     assert (errors, found.false, found.missing) == ([("unspecific", True)], (), ())
     elsewhere = compare_findings("Splenic cyst.", candidate, open_findings=True)
     assert (elsewhere.matches, elsewhere.false) == ((), (0,))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_compare_findings_matches_the_sizes_of_several_lesions_in_any_order(order):
+    lesions = [
+        "8 mm nodule in the right upper lobe.",
+        "5 mm nodule in the left upper lobe.",
+        "3 mm left lingular nodule.",
+    ]
+    found = compare_findings(" ".join(lesions), " ".join(lesions[i] for i in order))
+    assert [match.discrepancies for match in found.matches] == [(), (), ()]
+    assert [(match.reference[0], order[match.candidate[0]]) for match in found.matches] == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_compare_findings_alternative_diagnoses_match_separate_ones():
+    found = compare_findings(
+        "Nodule in the middle lobe (infectious process?, carcinoma?).",
+        "Middle lobe nodule; infection versus carcinoma.",
+    )
+    assert (found.false, found.missing) == ((), ())
 
 
 def test_compare_findings_list_of_everything_matches_nothing_by_it():
