@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from itertools import takewhile
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.modifiers import Modifier, modifier_reader
-from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
+from rrg_rewards.findings.reading.phrases import cue_bits
 
 # "Larger than on 25.1.2020"
 _DATE = re.compile(r"(?:\d{1,2}\.){0,2}(?:19|20)\d\d")
@@ -97,18 +96,10 @@ def _is_amount(tokens: Sequence[str], modifier: Modifier) -> bool:
             return True
     elif following == ["in"] and not cue_words("comparisons", "extents").isdisjoint(tokens[end + 1 : end + 2]):
         return False
-    codes, separators = _amounts(), cue_words("connectives", "separators")
+    codes, separators = cue_bits("comparisons", "amounts", "amounts_after"), cue_words("connectives", "separators")
     before = takewhile(lambda token: token not in separators, reversed(tokens[max(0, start - _BEFORE) : start]))
     after = takewhile(lambda token: token not in separators, tokens[end : end + _AFTER])
     return any(codes[token] & _AMOUNTS for token in before) or any(codes[token] for token in after)
-
-
-@cache
-def _amounts() -> WordBits:
-    compiler = PhraseCompiler({})
-    for name in ("amounts", "amounts_after"):
-        compiler.bit("|".join(sorted(cue_words("comparisons", name))))
-    return compiler.words
 
 
 def with_presence(attributes: Attributes, is_absent: bool, tokens: Sequence[str], start: int) -> Attributes:

@@ -12,7 +12,7 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.coverage import CoverageReader, Reading, TokenCoverage, UnreadSpan
-from rrg_rewards.findings.reading.finding import LUNG_PARTS, OTHER, Attributes, Finding, Presence
+from rrg_rewards.findings.reading.finding import DOUBTFUL, LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, last_word, sentence_scope, without_parts
 from rrg_rewards.findings.reading.merge_mentions import is_countable
@@ -227,7 +227,8 @@ class FindingEngine:
                 [
                     _UnitFinding(
                         finding.concept,
-                        _PRESENCES[finding.presence],
+                        # Labels count what is unlikely as absent.
+                        "uncertain" if attributes.certainty == DOUBTFUL else _PRESENCES[finding.presence],
                         offset + bounds[finding.start][0],
                         offset + bounds[finding.end - 1][1],
                         attributes,
@@ -320,6 +321,9 @@ def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]
     if finding.is_open and attributes.change in ("increased", "decreased") and not is_compared(tokens):
         # "The density of the liver has decreased" describes the liver.
         attributes = attributes._replace(change=None)
+    if finding.presence != ABSENT and attributes.certainty == DOUBTFUL:
+        # "Small effusion, unlikely to be significant"
+        attributes = attributes._replace(certainty=None)
     if attributes.change is None and finding.presence != ABSENT:
         return attributes
     return with_presence(attributes, finding.presence == ABSENT, tokens, finding.start)

@@ -4,6 +4,8 @@ from typing import Any, Literal, NamedTuple
 
 OTHER = "other_finding"
 """Concept of an open finding, which no concept of the lexicon names."""
+DOUBTFUL = "doubtful"
+"""Certainty of a finding that is called unlikely, or is neither confirmed nor excluded; it counts as no abnormality."""
 LUNG_LEVELS = frozenset({"upper", "middle", "lower"})
 """Locations that are levels of the lung."""
 LUNG_PARTS = LUNG_LEVELS | {"central", "peripheral"}
@@ -39,7 +41,7 @@ class Attributes(NamedTuple):
         acuity: ``acute`` or ``chronic``.
         change: ``new``, ``stable``, ``increased`` or ``decreased`` since an earlier examination; of an absent finding
             ``resolved`` if the report says that it was there before.
-        certainty: ``likely`` or ``possible`` if the report expresses doubt.
+        certainty: ``likely``, ``possible`` or ``doubtful`` if the report expresses doubt.
         device_position: ``satisfactory`` or ``malpositioned``.
         places: The places of a finding in several places with different sides: "right upper and left lower lobe".
         values: Values that are no length, by kind: ``share`` (%), ``attenuation`` (HU), ``volume`` (ml), ``angle``

@@ -34,7 +34,22 @@ _MODALITIES: dict[str, Modality] = {"chest_ct": "ct", "abdomen": "ct", "chest_xr
 CUES = (
     *("boundary", "comma", "joint", "verb", "predicate", "be", "have", "exist", "show", "relative"),
     *("not", "none", "ended", "history", "former", "current", "other", "open", "doubt", "query"),
-    *("normal", "abnormal", "place", "degree", "with", "surgery", "purpose"),
+    *(
+        "normal",
+        "abnormal",
+        "place",
+        "degree",
+        "with",
+        "surgery",
+        "purpose",
+        "except",
+        "inside",
+        "definite",
+        "article",
+        "extent",
+        "sure",
+    ),
+    *("perhaps", "supposed", "instead"),
     *("request", "unstated", "asking", "would"),
 )
 # Sections of a lexicon file, those that an extended lexicon adds to, and keys of a rule.

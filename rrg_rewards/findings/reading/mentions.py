@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, NegationScope
@@ -11,13 +12,6 @@ from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
 _LABEL_SIZE = 4
-_LABEL_FILLERS = frozenset(
-    {"and", "the", ",", "/", "right", "left", "both", "bilateral", "upper", "middle", "lower", "central", "of"}
-    | {"imaged", "visualised", "visualized", "visible", "included", "covered", "partly", "partially"}
-    | {"remaining", "other"}
-)
-# Words for parts of a lung that are also parts of other organs: "Thyroid: bilateral lobar enlargement".
-_VAGUE = frozenset({"lobar", "apex", "apical", "base", "basal", "zone", "zones", "field", "fields", "fissure"})
 
 
 class Mention(NamedTuple):
@@ -88,14 +82,19 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> in
     """
     colon = tokens.index(":")
     sites = union(codes[:colon]) & lexicon.sites
-    vague = [] if sites & lexicon.words["lung"] else [i for i in range(colon, len(codes)) if tokens[i] in _VAGUE]
+    vague = (
+        []
+        if sites & lexicon.words["lung"]
+        else [i for i in range(colon, len(codes)) if tokens[i] in cue_words("labels", "vague")]
+    )
     named = union(code for i, code in enumerate(codes) if i > colon and i not in vague)
     # "Bronchiectasis: none" is an answer.
     if not sites or codes[colon] != lexicon.words[":"] or named & lexicon.sites & ~sites:
         return 0
     for i in vague:
         codes[i] &= ~lexicon.sites
-    if all(code & lexicon.sites or token in _LABEL_FILLERS for code, token in zip(codes[:colon], tokens, strict=False)):
+    fillers = cue_words("labels", "fillers")
+    if all(code & lexicon.sites or token in fillers for code, token in zip(codes[:colon], tokens, strict=False)):
         codes[colon] = 0
         return sites
     return 0
@@ -125,11 +124,11 @@ def _merged(
 def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
     """Whether the words around a phrase satisfy the conditions of its rule."""
     codes = scope.codes
-    if rule.not_next and rule.not_next & union(codes[end : end + 2]):
-        return False
-    if rule.not_previous and rule.not_previous & union(codes[max(0, start - 2) : start]):
-        return False
-    if rule.not_within and rule.not_within & union(codes[start:end]):
+    if (
+        (rule.not_next and rule.not_next & union(codes[end : end + 2]))
+        or (rule.not_previous and rule.not_previous & union(codes[max(0, start - 2) : start]))
+        or (rule.not_within and rule.not_within & union(codes[start:end]))
+    ):
         return False
     context = range(len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads, lexicon.sites)
     if rule.needs or rule.bars:
@@ -138,10 +137,7 @@ def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationSco
             return False
     if rule.at or rule.not_at:
         site = scope.nearest(lexicon.sites, start, end, context)
-        if rule.at and not site & rule.at:
-            return False
-        if site & rule.not_at:
-            return False
+        return not ((rule.at and not site & rule.at) or site & rule.not_at)
     return True
 
 

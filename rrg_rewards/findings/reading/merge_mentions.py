@@ -10,7 +10,7 @@ from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import attribute_reader
-from rrg_rewards.findings.reading.finding import Attributes, Finding, may_be_same
+from rrg_rewards.findings.reading.finding import DOUBTFUL, Attributes, Finding, may_be_same
 from rrg_rewards.findings.reading.tokens import tokenise
 
 # The words of a heading after a finding that it names: "Nodes/esophagus:".
@@ -33,6 +33,9 @@ _SIZE_SEARCHED = 16
 _LARGEST_SEARCHED = 150
 # Number of characters between two mentions whose link is remembered.
 _MOST_REMEMBERED = 100
+# Number of characters after a denial in which a word of correction is looked for.
+_CORRECTION_REACH = 30
+_CORRECTION = re.compile("|".join(sorted(cue_words("references", "corrections"))), re.IGNORECASE)
 _PHRASE_END = re.compile(r"[.,;:()\n]")
 _PLURALS, _SINGULARS = ("s", "ae"), ("ss", "is", "us")
 
@@ -58,9 +61,10 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
     findings: list[Finding] = []
     last: Finding | None = None
     for mention in mentions:
-        if mention.presence == "absent":
+        if mention.presence == "absent" or mention.certainty == DOUBTFUL:
             if last is not None and _is_heading(last, mention, report):
                 findings.pop()
+            findings = [finding for finding in findings if not _is_withdrawn(finding, mention, report)]
             last = None
             continue
         merged = None if last is None else _interpreted(last, mention, report)
@@ -73,6 +77,15 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
         findings.append(mention)
         last = mention
     return _distinct(_without_requests(findings, report), report)
+
+
+def _is_withdrawn(finding: Finding, denial: Finding, report: str) -> bool:
+    """Whether an addendum denies a finding that the report stated: "Addendum: the nodule is a nipple shadow"."""
+    return (
+        (finding.concept == denial.concept or denial.concept in concept_graph().wider(finding.concept))
+        and _may_be_one(finding.attributes, denial.attributes)
+        and _CORRECTION.search(report, finding.end, denial.end + _CORRECTION_REACH) is not None
+    )
 
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
@@ -102,6 +115,11 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         return second._replace(attributes=second.attributes.filled(first.attributes))
     if link == "doubted" and not explained:
         return None
+    if link == "glossed":
+        # "Cystic lesions (bullae)", "consolidation (dense opacity)"
+        is_wider = len(graph.wider(second.concept)) < len(graph.wider(first.concept))
+        narrow, wide = (first, second) if is_wider else (second, first)
+        return narrow._replace(attributes=narrow.attributes.filled(wide.attributes))
     return _with_alternative(first, second)
 
 
@@ -159,6 +177,9 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     A sentence can continue the one before it: "... opacity. This may be pneumonia".
     """
     text = report[first.end : second.start]
+    if text.strip() == "(":
+        # "Opacity (pneumonia)", "opacity (pneumonia?)"
+        return "doubted" if second.presence == "uncertain" else "glossed"
     continues = second.sentence != first.sentence
     if continues:
         if second.sentence != first.sentence + 1:
@@ -340,10 +361,9 @@ def _explained_finding(findings: Sequence[Finding], mention: Finding, report: st
         return None
     # The concepts are compared first, because most mentions explain nothing.
     explained = concept_graph().explained(mention.concept)
-    for i in range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1):
-        if findings[i].concept in explained and may_be_same(findings[i], mention):
-            break
-    else:
+    compared = range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1)
+    i = next((i for i in compared if findings[i].concept in explained and may_be_same(findings[i], mention)), None)
+    if i is None:
         return None
     if findings[-1].sentence == mention.sentence and cue_words("causes", "after").isdisjoint(_after(mention, report)):
         return None

@@ -24,12 +24,7 @@ _KINDS = (*Attributes._fields, "segment", "implied", "grade", "type")
 _DIGITS = "0123456789.<>"
 # Stands for the values of a word that can begin a measure or a level; they depend on the words after it.
 _NUMBER: Values = (("number", None),)
-_ORDINALS = (
-    *("first", "second", "third", "fourth", "fifth", "sixth"),
-    *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
-)
-_RIBS = {word: n for n, word in enumerate(_ORDINALS, start=1)}
-_RIBS |= {f"{n}{'st' if n == 1 else 'nd' if n == 2 else 'rd' if n == 3 else 'th'}": n for n in range(1, 13)}
+_RIBS = {word: n for n, words in enumerate(load_knowledge("attributes")["ordinals"], 1) for word in words.split()}
 _VERTEBRA = re.compile(r"[tlc](\d{1,2})")
 # Number of words before a measure in which "previously" or "distance" says that it is no size.
 _NO_SIZE_REACH = 3

@@ -2,19 +2,19 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from functools import reduce
 from itertools import pairwise
-from operator import or_
 
 from rrg_rewards.findings.reading.lexicon import CUES
+from rrg_rewards.findings.reading.phrases import union
 
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
 # The bits of the cues, in the rows of CUES.
 _BITS = [1 << i for i in range(len(CUES))]
 BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS[:10]
 NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
-NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE = _BITS[20:27]
-REQUEST, UNSTATED, ASKING, WOULD = _BITS[27:]
+NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT = _BITS[20:28]
+INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[28:33]
+PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD = _BITS[33:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -22,7 +22,11 @@ BREAKING = BOUNDARY | COMMA | JOINT
 # Cues that divide a sentence into clauses and lists.
 _PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH
 _UNASSERTED = REQUEST | UNSTATED | ASKING
+# Cues without which every mention of a sentence is present.
+_CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | _UNASSERTED
 # Maximum distances in tokens.
+# Between "in the" and the mention: "in the known right nodule".
+_HOST_REACH = 4
 # Between "not" and the verb that it negates: "was not clearly observed".
 _NOT_REACH = 3
 # Between "not" and the earlier examination that it applies to: "not observed in the previous examination".
@@ -132,7 +136,9 @@ class _Clauses:
                     (self.ahead if self.codes[j] & SHOW else self.back).append(i)
                     break
         else:
-            leads = i == 0 or bool(self.codes[i - 1] & BOUNDARY)
+            # "Effusion, unlikely empyema", but not "effusion, now gone", of which "gone" has no code of its own.
+            is_adjective = i + 1 < self.size and self.codes[i + 1] and not self._ends_at(i + 1)
+            leads = i == 0 or bool(self.codes[i - 1] & (BOUNDARY | COMMA if is_adjective else BOUNDARY))
             looks_back = not leads if code & ENDED else i > 0 and self._ends_at(i + 1)
             (self.back if looks_back else self.ahead).append(i)
 
@@ -146,7 +152,7 @@ class _Clauses:
         for i, following in zip(breaks, [*breaks[1:], self.size], strict=True):
             if not codes[i] & BOUNDARY:
                 # The list ends at the next verb: "there is no effusion, edema, or nodule, and the heart is normal".
-                if self._opens_denied_list(start) and not self._states(i, following):
+                if self._opens_denied_list(start) and not self.union(i, following) & (STATING | BE | HAVE):
                     continue
                 # A statement such as "is normal," is complete; after other verbs a list may continue.
                 if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
@@ -162,10 +168,6 @@ class _Clauses:
         verb = _first_between(self.verbs, start, start + 3)
         return verb >= 0 and bool(self.codes[verb] & EXIST) and any(c & NONE for c in self.codes[verb : verb + 4])
 
-    def _states(self, start: int, end: int) -> bool:
-        """Whether there is a verb of any kind between two tokens."""
-        return bool(self.union(start, end) & (STATING | BE | HAVE))
-
     def clause(self, i: int) -> range:
         """Return the tokens of the clause that contains token ``i``."""
         if not self._is_divided:
@@ -177,7 +179,7 @@ class _Clauses:
         """Return the union of the codes from ``start`` to before ``end``."""
         codes = self._unions.get((start, end))
         if codes is None:
-            codes = self._unions[start, end] = reduce(or_, self.codes[start:end], 0)
+            codes = self._unions[start, end] = union(self.codes[start:end])
         return codes
 
     def context(self, i: int, heads: int, places: int) -> range:
@@ -201,23 +203,14 @@ class _Clauses:
         start, end = clause.start, clause.stop
         if not self.kinds & COMMA or _any_between(self.verbs, start, end):
             return clause
-        codes, breaks = self.codes, self.breaks
-        after = bisect_left(breaks, i)
-        for j in range(after - 1, -1, -1):
-            if breaks[j] < start:
-                break
-            if codes[breaks[j]] & COMMA:
-                start = breaks[j]
-                break
-        comma = -1
-        for j in range(after, len(breaks)):
-            if breaks[j] >= end:
-                break
-            if codes[breaks[j]] & COMMA:
-                if comma >= 0 and self._names_finding(comma, breaks[j], heads, places):
-                    return range(start, comma)
-                comma = breaks[j]
-        return range(start, comma if comma >= 0 and self._names_finding(comma, end, heads, places) else end)
+        commas = [k for k in self.breaks if start <= k < end and self.codes[k] & COMMA]
+        after = bisect_left(commas, i)
+        if after:
+            start = commas[after - 1]
+        for comma, following in pairwise([*commas[after:], end]):
+            if self._names_finding(comma, following, heads, places):
+                return range(start, comma)
+        return range(start, end)
 
     def _names_finding(self, comma: int, end: int, heads: int, places: int) -> bool:
         """Whether the words after a comma can name a finding, and not only its place."""
@@ -258,7 +251,7 @@ class NegationScope(_Clauses):
     def presence(self, start: int, end: int) -> int:
         """Return ``PRESENT``, ``UNCERTAIN`` or ``ABSENT`` for the mention at tokens ``start`` to ``end``."""
         kinds, codes = self.kinds, self.codes
-        if not kinds & (DENYING | HISTORY | FORMER | DOUBT | QUERY | NORMAL | SURGERY | _UNASSERTED):
+        if not kinds & _CHANGING:
             return PRESENT
         clause = self.clause(start)
         if kinds & _UNASSERTED and self._is_unasserted(clause, start, end):
@@ -269,17 +262,42 @@ class NegationScope(_Clauses):
         if (self.ahead or self.back) and self._is_denied(clause, start, end):
             return ABSENT
         # "the septa are of normal thickness"
-        if kinds & NORMAL and (any(codes[i] & NORMAL for i in range(start, end)) or self._is_normal(end, clause.stop)):
+        if (
+            kinds & NORMAL
+            and not codes[clause.start] & EXCEPT
+            and (any(codes[i] & NORMAL for i in range(start, end)) or self._is_normal(end, clause.stop))
+        ):
             return ABSENT
         if kinds & (HISTORY | SURGERY) and self._is_history(clause, start, end):
             return ABSENT
         if kinds & FORMER and not self.has_news and self._is_former(clause, start, end):
             return ABSENT
+        if kinds & SUPPOSED and self._is_retracted(clause, start, end):
+            return ABSENT
+        # "The suspicion of pneumonia is confirmed"
+        if kinds & SURE and any(codes[i] & SURE for i in range(end, clause.stop)):
+            return PRESENT
         if kinds & DOUBT and any(codes[i] & DOUBT for i in range(max(clause.start, start - _DOUBT_REACH), start)):
             return UNCERTAIN
         if kinds & QUERY and any(codes[i] & QUERY for i in range(end, min(clause.stop, end + 2))):
             return UNCERTAIN
+        if kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0:
+            return UNCERTAIN
         return PRESENT
+
+    def _first_of(self, cue: int, barrier: int, tokens: range) -> int:
+        """Return the first of some tokens with a cue, or -1 if one of the barriers precedes it."""
+        i = next((i for i in tokens if self.codes[i] & (cue | barrier)), -1)
+        return i if i >= 0 and self.codes[i] & cue else -1
+
+    def _is_retracted(self, clause: range, start: int, end: int) -> bool:
+        """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""
+        codes = self.codes
+        instead = self._first_of(INSTEAD | BE, BREAKING | WITH, range(end, clause.stop))
+        if instead < 0 or not (codes[instead] & INSTEAD or union(codes[instead + 1 : instead + 2]) & ARTICLE):
+            return False
+        before = max(clause.start, start - _DOUBT_REACH)
+        return any(codes[i] & SUPPOSED for i in range(before, instead) if not start <= i < end)
 
     def _is_unasserted(self, clause: range, start: int, end: int) -> bool:
         """Whether the clause asks for the mention, makes it a condition, or is about someone else."""
@@ -323,7 +341,9 @@ class NegationScope(_Clauses):
         later = bisect_left(self.ahead, end)
         if later:
             denial = self.ahead[later - 1]
-            return denial >= clause.start and not self._list_ended(denial, start, clause.stop)
+            return denial >= clause.start and not (
+                self._list_ended(denial, start, clause.stop) or (self.kinds & INSIDE and self._is_host(denial, start))
+            )
         return False
 
     def _has_own_statement(self, end: int, denial: int) -> bool:
@@ -339,6 +359,12 @@ class NegationScope(_Clauses):
         opener = max(openers) if min(openers) < 0 else min(openers)
         # "no consolidation, large effusion or pneumothorax" is one list.
         return opener >= 0 and not _any_between(self.others, opener, clause_end)
+
+    def _is_host(self, denial: int, start: int) -> bool:
+        """Whether something is denied in the mention, and not the mention: "no cavitation in the consolidation"."""
+        i = self._first_of(DEFINITE, BREAKING | OTHER, range(start - 1, max(denial + 2, start - _HOST_REACH), -1))
+        is_inside = i >= 0 and bool(self.codes[i - 1] & INSIDE) and not self.codes[start] & BREAKING
+        return is_inside and not self.union(denial + 1, i) & EXTENT
 
     def _list_closers(self) -> list[int]:
         """Return the commas and "and" that end a denied list by what surrounds them."""
@@ -364,12 +390,7 @@ class NegationScope(_Clauses):
 
     def _has_own_place(self, comma: int, end: int) -> bool:
         """Whether a list item has its own place: "no effusion, nodules in the right lung are seen"."""
-        for code in self.codes[comma + 2 : end]:
-            if code & (BE | VERB):
-                return False
-            if code & PLACE:
-                return True
-        return False
+        return self._first_of(PLACE, BE | VERB, range(comma + 2, end)) >= 0
 
     def _is_denied_with_next(self, clause_start: int, denial: int, end: int) -> bool:
         """Whether "no" after a mention also denies the mention: "infiltration, no consolidation was observed"."""
@@ -383,14 +404,9 @@ class NegationScope(_Clauses):
 
     def _is_normal(self, end: int, clause_end: int) -> bool:
         """Whether the words after the mention call it normal: "wall thickness is normal"."""
-        codes = self.codes
-        for i in range(end, min(clause_end, end + _NORMAL_REACH)):
-            if codes[i] & BREAKING:
-                return False
-            if codes[i] & BE:
-                following = codes[i + 1 : min(clause_end, i + 1 + _NORMAL_REACH)]
-                return any(code & NORMAL for code in following) and not any(c & (BREAKING | NOT) for c in following)
-        return False
+        i = self._first_of(BE, BREAKING, range(end, min(clause_end, end + _NORMAL_REACH)))
+        following = union(self.codes[i + 1 : min(clause_end, i + 1 + _NORMAL_REACH)]) if i >= 0 else 0
+        return bool(following & NORMAL) and not following & (BREAKING | NOT)
 
     def _is_history(self, clause: range, start: int, end: int) -> bool:
         """Whether the mention is only the reason for an earlier operation, or follows "history of"."""
@@ -408,18 +424,14 @@ class NegationScope(_Clauses):
 
     def _is_former(self, clause: range, start: int, end: int) -> bool:
         """Whether the clause describes an earlier examination only."""
-        past = self._first_past(clause, start, end)
+        # "increased" in "increased markings" is a part of the name.
+        if any(self.codes[i] & CURRENT for i in clause if not start <= i < end):
+            return False
+        past = next((i for i in clause if self.codes[i] & FORMER), -1)
         # "In the previous examination there were nodules", or "there were nodules in the previous examination".
         return 0 <= past <= clause.start + 1 or (
             past > start and any(clause.start <= verb < start and self.codes[verb] & EXIST for verb in self.verbs)
         )
-
-    def _first_past(self, clause: range, start: int, end: int) -> int:
-        """Return the first token that places a clause in the past; -1 if there is none or the clause is about now."""
-        # "increased" in "increased markings" is a part of the name.
-        if any(self.codes[i] & CURRENT for i in clause if not start <= i < end):
-            return -1
-        return next((i for i in clause if self.codes[i] & FORMER), -1)
 
 
 def _first_between(indices: list[int], start: int, end: int) -> int:

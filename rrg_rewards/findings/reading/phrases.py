@@ -14,6 +14,7 @@ from operator import or_
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.lexicon.cues import cue_words
 
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
@@ -21,6 +22,8 @@ _MAX_WORDS = 50_000
 _FIRST = 3
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
 _MAX_SENTENCES = 100
+# By how many letters each further word of a choice makes the choice more common.
+_COMMON = 0.05
 
 Meaning = TypeVar("Meaning")
 Value = TypeVar("Value")
@@ -183,16 +186,9 @@ class Candidates(dict[int, tuple[AnyPhrase, ...]]):
     def __init__(self, phrases: Iterable[AnyPhrase]) -> None:
         super().__init__()
         self._required = [(phrase.words, phrase.at, phrase) for phrase in phrases]
-        self.bits = self.following = 0
-        is_adjacent = True
-        for words, at, phrase in self._required:
-            self.bits |= words | at
-            if phrase.rest and phrase.rest[0][1] == 1:
-                self.following |= phrase.rest[0][0]
-            else:
-                is_adjacent = False
-        if not is_adjacent:
-            self.following = 0
+        self.bits = union(words | at for words, at, _ in self._required)
+        seconds = [phrase.rest[0] if phrase.rest else (0, 0, 0) for *_, phrase in self._required]
+        self.following = union(bits for bits, *_ in seconds) if all(reach == 1 for _, reach, _ in seconds) else 0
         first = self._required[0][2]
         self.only = None if first.rest else first
 
@@ -239,6 +235,16 @@ class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
         return (self.phrases[i] for i in sorted(places))
 
 
+@cache
+def cue_bits(section: str, *lists: str) -> WordBits:
+    """Return codes of words in which each of some lists in a section of ``cues.yaml`` has one bit, in their order."""
+    words = WordBits()
+    for i, name in enumerate(lists):
+        for word in cue_words(section, name):
+            words.add(word, 1 << i)
+    return words
+
+
 Anchored = tuple[AnyPhrase, int, int, int]
 """A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
 
@@ -260,7 +266,7 @@ class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
     def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
         super().__init__(self._of_word)
         self._words = compiler.words
-        lengths = {bit: min(map(len, members)) for members, bit in compiler.bits.items()}
+        lengths = {bit: min(map(len, members)) - len(members) * _COMMON for members, bit in compiler.bits.items()}
         self._by_rarest: dict[int, list[Anchored[AnyPhrase]]] = {}
         for rank, phrase in enumerate(phrases):
             bits = [phrase.first, *(step[0] for step in phrase.rest)]
@@ -300,14 +306,10 @@ class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
         if len(found) < 2:
             return [(start, end, phrase) for start, _, end, phrase in found]
         kept: list[tuple[int, int, AnyPhrase]] = []
-        for start, _, end, phrase in sorted(found, key=_by_start):
+        for start, _, end, phrase in sorted(found, key=lambda candidate: candidate[:2]):
             if not kept or start >= kept[-1][1]:
                 kept.append((start, end, phrase))
         return kept
-
-
-def _by_start(found: tuple[int, int, int, Any]) -> tuple[int, int]:
-    return found[:2]
 
 
 class PhraseCompiler:
@@ -341,6 +343,9 @@ class PhraseCompiler:
 
     def _members(self, choice: str) -> Iterable[str]:
         for part in choice.split("|"):
+            if part == "not":
+                # In a contraction.
+                yield "nt"
             if part.startswith("{"):
                 yield from self._members(self.groups[part[1:-1]].replace(" ", "|"))
             else:

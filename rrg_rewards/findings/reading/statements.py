@@ -2,24 +2,14 @@
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from functools import cache, reduce
-from operator import or_
 
 from rrg_rewards.findings.lexicon.cues import cue_words
-from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
+from rrg_rewards.findings.reading.phrases import cue_bits, union
 
 _WORD_LISTS = ("anatomy", "unnamed", "elsewhere", "lungs", "verbs", "placing", "involved")
 _ANATOMY, _UNNAMED, _ELSEWHERE, _LUNGS, _VERB, _PLACING, _INVOLVED = (1 << i for i in range(len(_WORD_LISTS)))
 # Number of words at the start of a clause that can mark it as a continuation of the preceding clause.
 _CONTINUATION_REACH = 3
-
-
-@cache
-def _words() -> WordBits:
-    compiler = PhraseCompiler({})
-    for name in _WORD_LISTS:
-        compiler.bit("|".join(sorted(cue_words("statements", name))))
-    return compiler.words
 
 
 def statement_numbers(tokens: Sequence[str], named: Collection[int]) -> list[int]:
@@ -71,11 +61,11 @@ def statement_numbers(tokens: Sequence[str], named: Collection[int]) -> list[int
 
 
 def _codes(tokens: Sequence[str]) -> list[int]:
-    return list(map(_words().__getitem__, tokens))
+    return list(map(cue_bits("statements", *_WORD_LISTS).__getitem__, tokens))
 
 
 def _any(codes: Sequence[int], bits: int) -> bool:
-    return bool(reduce(or_, codes, 0) & bits)
+    return bool(union(codes) & bits)
 
 
 def _first_verb(codes: Sequence[int], verbs: Sequence[int], start: int, end: int) -> int:

@@ -23,14 +23,11 @@ class _CharacterTable(dict[int, int]):
 _TABLE = _CharacterTable({code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)})
 UNIT_MARK = "\x1e"
 """Separator of units that are tokenised together: a control character without a meaning in reports."""
-_TABLE[ord(UNIT_MARK)] = ord(UNIT_MARK)
 _TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•\u3002\uff1b\uff01'), 10))
-# Full-width punctuation, which machine translation leaves in reports.
-_TABLE.update({0xFF0C: ord(","), 0xFF1A: ord(":"), 0xFF08: ord("("), 0xFF09: ord(")")})
-# The multiplication sign between measures.
-_TABLE[0xD7] = ord("x")
+# Full-width punctuation, which machine translation leaves in reports, and the multiplication sign between measures.
+_TABLE.update({0xFF0C: ord(","), 0xFF1A: ord(":"), 0xFF08: ord("("), 0xFF09: ord(")"), 0xD7: ord("x")})
 # A byte order mark may precede the first word.
-_TABLE[0xFEFF] = 32
+_TABLE.update({ord(UNIT_MARK): ord(UNIT_MARK), 0xFEFF: 32})
 
 
 # A number and a sign between it and the next number: "6 * 4mm", "3-6mm", "1,5 cm".
@@ -68,6 +65,8 @@ def _spelled(text: str) -> str:
     return _LOWER_END.sub(lambda found: " " * len(found[0]), text)
 
 
+# "Not" in a contraction becomes a word of its own: "isn't" is "is nt".
+_CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
 # A comma before an adjective, and what ends the words before it.
 _SERIES = re.compile(rf", (?=(?:{'|'.join(sorted(cue_words('adjectives', 'descriptive')))})\b)")
 _END = re.compile(rf"[\n.,:{UNIT_MARK}]")
@@ -107,7 +106,7 @@ def normalise(sentence: str) -> str:
         >>> normalise("Ground-glass [RUL], 6*4mm")
         'ground glass  rul , 6x4mm'
     """
-    return _join_adjectives(_spell_measures(sentence).replace("(-)", "(0)").translate(_TABLE))
+    return _join_adjectives(_CONTRACTED.sub(" nt", _spell_measures(sentence)).replace("(-)", "(0)").translate(_TABLE))
 
 
 def pad(text: str) -> str:

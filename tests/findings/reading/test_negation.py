@@ -56,7 +56,7 @@ SENTENCES = [
     ("Suspected pneumonia.", "?pneumonia"),
     ("Pneumonia is suspected.", "?pneumonia"),
     ("Pneumonia is less likely.", "?pneumonia"),
-    ("Pneumonia is unlikely.", "-pneumonia"),
+    ("Pneumonia is unlikely.", "?pneumonia"),
     ("Consolidation?, nodule?", "?consolidation ?lung_nodule"),
     ("Nodule in the right lung, metastasis?", "+lung_nodule"),
     ("Previously seen nodules were not observed in this examination.", "-lung_nodule"),
