@@ -27,6 +27,8 @@ from rrg_rewards.utilities.yaml_files import (
 
 _PACKAGE = "rrg_rewards.findings.lexicon"
 _SHARED = "cues"
+# Letters of the rest of a word that reports write apart from its prefix.
+_SHORTEST_REST = 4
 # The lexicon of the concepts in knowledge/concepts.yaml.
 _NAMED = "chest"
 _MODALITIES: dict[str, Modality] = {"chest_ct": "ct", "abdomen": "ct", "chest_xray": "xray"}
@@ -219,6 +221,21 @@ def shipped_lexicon(name: str) -> Lexicon:
     return _compile(name, _digest(content), content)
 
 
+def _divided(compiler: PhraseCompiler) -> list[Phrase[str]]:
+    """Return the words with a prefix as compounds of the prefix and the rest: "sub pleural" is "subpleural"."""
+    prefixes = load_knowledge("spellings")["prefixes"]
+    stems = (f"{stem}*" for stems in compiler.words.stems.values() for stem in stems)
+    words = sorted((*compiler.words.exact, *stems), key=len, reverse=True)
+    divided = [(prefix, word) for word in words for prefix in prefixes if word.startswith(prefix)]
+    found = [
+        compiler.phrase(f"{prefix} {word.removeprefix(prefix)}", word.rstrip("*"))
+        for prefix, word in divided
+        if len(word) - len(prefix) >= _SHORTEST_REST
+    ]
+    compiler.rare = compiler.any_of(prefixes)
+    return found
+
+
 def _digest(content: Mapping[str, Any]) -> str:
     """Return a short hash of the contents of a lexicon, and of the files that all lexicons share."""
     shared = package_yaml_digest(_PACKAGE, _SHARED), load_knowledge("spellings")
@@ -227,17 +244,16 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 @cache
 def _shipped_content(name: str) -> Mapping[str, Any]:
-    """Return the contents of a lexicon file; those of the chest with the ``names`` in ``knowledge/concepts.yaml``."""
+    """Return the contents of a lexicon file with the phrases of ``knowledge/concepts.yaml``."""
     names = [shipped for shipped in package_yaml_names(_PACKAGE) if shipped != _SHARED]
     if name not in names:
         raise ValueError(unknown_name_message("lexicon", str(name), names))
     content = package_yaml(_PACKAGE, name)
-    if name != _NAMED:
-        return content
     concepts = dict(content["concepts"])
     for concept, entry in load_knowledge("concepts")["concepts"].items():
-        if "names" in entry:
-            concepts[concept] = [*concepts.get(concept, ()), *entry["names"]]
+        phrases = [*entry.get("shared", ()), *(entry.get("names", ()) if name == _NAMED else ())]
+        if phrases and (concept in concepts or name == _NAMED):
+            concepts[concept] = [*concepts.get(concept, ()), *phrases]
     return {**content, "concepts": concepts}
 
 
@@ -261,6 +277,7 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         for index, concept in enumerate(concepts)
         for entry in content["concepts"][concept]
     ]
+    compounds += _divided(compiler)
     naming = PhraseTable(rules, compiler.words)
     naming_compounds = (compound.first for compound in compounds if compiler.words[compound.meaning] & naming.heads)
     organs = SiteTable({site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()})

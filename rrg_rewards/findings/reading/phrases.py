@@ -5,7 +5,6 @@ A phrase is a sequence of words. Each word is a choice, ``word|stem*|{group}``. 
 that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -18,6 +17,10 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
+# Length that is assumed of a rare word.
+_RAREST = 99
+# Shorter words in -s, such as "gas", are no plurals.
+_SHORTEST_PLURAL = 4
 # Number of first letters by which stems are looked up.
 _FIRST = 3
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
@@ -64,13 +67,16 @@ class WordTable(dict[str, Value]):
 
 
 class WordBits(WordTable[int]):
-    """The code of each word, computed when the word is first looked up; a word has the same code in British spelling.
+    """The code of each word, computed when the word is first looked up.
+
+    A word has the same code in British spelling, and in the plural unless the table contains the plural itself.
 
     Example:
         >>> words = WordBits()
         >>> words.add("esophag*", 2)
-        >>> words["esophagus"], words["oesophagus"], words["stomach"]
-        (2, 2, 0)
+        >>> words.add("ggo", 1)
+        >>> words["esophagus"], words["oesophagus"], words["stomach"], words["ggos"]
+        (2, 2, 0, 1)
     """
 
     def __init__(self) -> None:
@@ -80,8 +86,7 @@ class WordBits(WordTable[int]):
         self.conditions: list[tuple[Callable[[str], bool], int]] = []
         # The stems with their bits by their first letters, those of shorter stems by "".
         self.stems: dict[str, dict[str, int]] = {"": {}}
-        self.spellings = tuple(load_knowledge("spellings").items())
-        self._spelling = re.compile("|".join(british for british, _ in self.spellings))
+        self.spellings = tuple(load_knowledge("spellings")["parts"].items())
 
     def add(self, word: str, bit: int) -> None:
         """Add a bit to ``word``, or to all words that start with it if it ends in ``*``."""
@@ -93,11 +98,7 @@ class WordBits(WordTable[int]):
             self.exact[word] = self.exact.get(word, 0) | bit
 
     def _all_bits(self, word: str) -> int:
-        code = self._code(word)
-        if self._spelling.search(word):
-            for british, american in self.spellings:
-                if british in word:
-                    code |= self._code(word.replace(british, american))
+        code = union(map(self._code, self._forms(word)))
         for condition, bit in self.conditions:
             if condition(word):
                 code |= bit
@@ -105,11 +106,17 @@ class WordBits(WordTable[int]):
 
     def is_form(self, word: str) -> bool:
         """Whether a word is in the table or a form of a stem in it: "sternophagia" is none of "stern*"."""
-        respelled = (word.replace(british, american) for british, american in self.spellings if british in word)
         return any(
             one in self.exact or any(one[len(stem) :] in _endings() for stem, _ in self._stems(one))
-            for one in (word, *respelled)
+            for one in self._forms(word)
         )
+
+    def _forms(self, word: str) -> list[str]:
+        """Return a word in all spellings; of a plural that the table does not contain, the singular too."""
+        forms = [word, *(word.replace(british, american) for british, american in self.spellings if british in word)]
+        if len(word) >= _SHORTEST_PLURAL and word.endswith("s") and not any(map(self._code, forms)):
+            forms.append(word[:-1])
+        return forms
 
     def _stems(self, word: str) -> Iterator[tuple[str, int]]:
         """Yield the stems with which a word starts, and their bits."""
@@ -266,7 +273,10 @@ class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
     def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
         super().__init__(self._of_word)
         self._words = compiler.words
-        lengths = {bit: min(map(len, members)) - len(members) * _COMMON for members, bit in compiler.bits.items()}
+        lengths = {
+            bit: _RAREST if bit & compiler.rare else min(map(len, members)) - len(members) * _COMMON
+            for members, bit in compiler.bits.items()
+        }
         self._by_rarest: dict[int, list[Anchored[AnyPhrase]]] = {}
         for rank, phrase in enumerate(phrases):
             bits = [phrase.first, *(step[0] for step in phrase.rest)]
@@ -325,6 +335,8 @@ class PhraseCompiler:
         self.groups = groups
         self.words = WordBits()
         self.bits: dict[frozenset[str], int] = {}
+        # Bits of words that are rarer than their length says.
+        self.rare = 0
         self._boundary = self.bit(boundary) if boundary else 0
         self._comma = self.bit(comma) if comma else 0
 

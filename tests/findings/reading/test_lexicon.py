@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rrg_rewards.findings import extract_findings
+from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.engine import get_engine
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.schemas import CHEXBERT, CT_RATE
@@ -63,9 +64,54 @@ def test_lexicon_files_of_the_package_are_in_the_format(name: str, tmp_path: Pat
     assert (ours.name, ours.labels) == (name, theirs.labels)
     # Those of knowledge/concepts.yaml come last.
     assert ours.concepts == theirs.concepts[: len(ours.concepts)]
-    if name != "chest":
-        assert ours.concepts == theirs.concepts
-        assert ours.rules.phrases == theirs.rules.phrases
+
+
+LEXICONS = ["chest", "chest_ct", "chest_xray", "abdomen"]
+
+
+@pytest.mark.parametrize("name", LEXICONS)
+def test_lexicon_words_are_read_in_british_spelling_and_in_the_plural(name: str) -> None:
+    words = load_lexicon(name).words
+    known = {*words.exact, *(stem for stems in words.stems.values() for stem in stems)}
+    for word in known:
+        for other, ours in load_knowledge("spellings")["parts"].items():
+            if ours in word and other not in word:
+                assert words[word] & ~words[word.replace(ours, other)] == 0, (word, other)
+        if word.isalpha() and len(word) > 2:
+            assert words[f"{word}s"], word
+
+
+def test_lexicon_words_are_read_in_two_parts() -> None:
+    lexicon = load_lexicon("chest")
+    prefixes = tuple(load_knowledge("spellings")["prefixes"])
+    words = [word for word in lexicon.words.exact if word.startswith(prefixes) and lexicon.rules[word] is not None]
+    differing = {}
+    for word in words:
+        prefix = max((prefix for prefix in prefixes if word.startswith(prefix)), key=len)
+        rest = word.removeprefix(prefix)
+        if len(rest) >= 4:
+            texts = (word, f"{prefix}-{rest}")
+            whole, parts = ({one.concept for one in extract_findings(text)} for text in texts)
+            if whole - parts:
+                differing[word] = whole, parts
+    assert len(words) > 20
+    assert differing == {}
+
+
+@pytest.mark.parametrize("name", LEXICONS)
+def test_lexicon_shared_names_are_read_in_every_lexicon(name: str) -> None:
+    concepts = load_lexicon(name).concepts
+    shared = {concept: entry.get("shared", ()) for concept, entry in load_knowledge("concepts")["concepts"].items()}
+    texts = [
+        (word.rstrip("*"), concept)
+        for concept, phrases in shared.items()
+        if concept in concepts
+        for phrase in phrases
+        for word in phrase.split("|")
+    ]
+    assert len(texts) > 10
+    unread = [text for text, concept in texts if concept not in {f.concept for f in extract_findings(text, name)}]
+    assert unread == []
 
 
 def test_lexicon_file_adds_to_a_lexicon_and_replaces_its_labels(path: Path) -> None:
