@@ -281,7 +281,7 @@ def error_left(error: Array, signal: Array, share: float, random: np.random.Gene
 
 
 def compare(error: Array, known: Mapping[str, Array], step: int, draws: int, resamples: int) -> dict[str, Any]:
-    """Return how much more error other signals leave than the disagreement, with intervals.
+    """Return how much more error other signals leave than the disagreement, by signal and by share that is sent.
 
     Args:
         error: Error of each pair.
@@ -289,23 +289,28 @@ def compare(error: Array, known: Mapping[str, Array], step: int, draws: int, res
         step: Number of pairs of a case.
         draws: Random orders of pairs with an equal signal.
         resamples: Resamples of the bootstrap over cases.
+
+    Returns:
+        Arrays ``(1 + resamples,)``: the difference, and that of each resample.
     """
     random = np.random.default_rng(0)
     cases = len(error) // step
     rows = [(random.integers(cases, size=cases)[:, None] * step + np.arange(step)).ravel() for _ in range(resamples)]
-    found: dict[str, Any] = {}
-    for name in (UNREAD, RANDOM):
-        found[name] = {}
-        for share in SENT:
-            means = [mean_error_left(error, known[one], share, draws) for one in (name, DISAGREEMENT)]
-            drawn = [
-                error_left(error[row], known[name][row], share, random)
-                - error_left(error[row], known[DISAGREEMENT][row], share, random)
-                for row in rows
-            ]
-            low, high = np.quantile(drawn, (0.025, 0.975))
-            found[name][str(share)] = {"difference": means[0] - means[1], "low": float(low), "high": float(high)}
-    return found
+
+    def differences(name: str, share: float) -> Array:
+        means = [mean_error_left(error, known[one], share, draws) for one in (name, DISAGREEMENT)]
+        left = [
+            [error_left(error[row], known[one][row], share, random) for row in rows] for one in (name, DISAGREEMENT)
+        ]
+        return np.array([means[0] - means[1], *np.subtract(*left)])
+
+    return {name: {str(share): differences(name, share) for share in SENT} for name in (UNREAD, RANDOM)}
+
+
+def summarised(differences: Array) -> dict[str, float]:
+    """Return a difference with its interval."""
+    low, high = np.quantile(differences[1:], (0.025, 0.975))
+    return {"difference": float(differences[0]), "low": float(low), "high": float(high)}
 
 
 def measure(annotated: AnnotatedSet, draws: int, resamples: int) -> dict[str, Any]:
@@ -338,7 +343,7 @@ def measure(annotated: AnnotatedSet, draws: int, resamples: int) -> dict[str, An
             }
             for name, signal in known.items()
         },
-        "more_error_left_than_by_disagreement": compare(error, known, count // len(annotated.target), draws, resamples),
+        "differences": compare(error, known, count // len(annotated.target), draws, resamples),
     }
 
 
@@ -360,6 +365,23 @@ def kept_shares(pairs: Sequence[ReportPair]) -> dict[str, float]:
         routes = judge.plan(CrimsonTask(), pairs)
         found[str(limit)] = sum(routes[pair] == "rules" for pair in pairs) / len(pairs)
     return found
+
+
+def mean_of_sets(found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the differences of each set and of their mean, with intervals, and remove the resamples from the sets."""
+    each = {name: row.pop("differences") for name, row in found.items()}
+    first = next(iter(each.values()))
+    each["mean of the sets"] = {
+        other: {share: np.mean([one[other][share] for one in each.values()], axis=0) for share in shares}
+        for other, shares in first.items()
+    }
+    return {
+        name: {
+            other: {share: summarised(differences) for share, differences in shares.items()}
+            for other, shares in one.items()
+        }
+        for name, one in each.items()
+    }
 
 
 def main() -> None:
@@ -385,12 +407,21 @@ def main() -> None:
             tau = "" if one["tau_with_error"] is None else f"{one['tau_with_error']:.3f}"
             pairs = zip(one["tau"].values(), one["error_left"].values(), strict=True)
             print(f"  {signal:40s} {tau:>10s}", *(f"{value:10.3f} {left:.2f}" for value, left in pairs))
-        for other, shares in row["more_error_left_than_by_disagreement"].items():
+    compared = mean_of_sets(found)
+    for name, row in compared.items():
+        print(f"\n{name}")
+        for other, shares in row.items():
             differences = (
                 f"{one['difference']:8.2f} ({one['low']:.2f} to {one['high']:.2f})" for one in shares.values()
             )
             print(f"  more error left by {other:30s}", *differences)
-    result = {"version": __version__, "judge": RuleJudge().signature, "kept": kept, "sets": found}
+    result = {
+        "version": __version__,
+        "judge": RuleJudge().signature,
+        "kept": kept,
+        "sets": found,
+        "more_error_left_than_by_disagreement": compared,
+    }
     arguments.output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
