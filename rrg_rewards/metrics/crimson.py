@@ -347,8 +347,9 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
     def _expand(self, scores: Scores, rows: Tensor) -> Scores:
         expanded = super()._expand(scores, rows)
         if self.judge.gives_coverage and isinstance(expanded, CrimsonScores):
-            by_rules = [route != "second" for route in expanded.routes]
-            read = [one if by_rule else None for one, by_rule in zip(expanded.coverages, by_rules, strict=True)]
+            # Not of pairs whose score does not come from the rules.
+            others = torch.tensor([route == "second" for route in expanded.routes]) | expanded.failures["budget"]
+            read = [None if other else one for one, other in zip(expanded.coverages, others.tolist(), strict=True)]
             warn_of_unread(self.name, read, (~expanded.value.isnan()).tolist())
         return expanded
 
