@@ -24,7 +24,6 @@ _TEXTS = {
     "hedged_findings": "uncertain and alternative findings per report",
     "sizes": "sizes per report",
     "hedged_sentences": "sentences with words of uncertainty, share",
-    "unknown_words": "words that are in no reference, share",
     "unread_words": "words that the rules have not read, share",
     "instructions": "instructions aimed at a judge, share",
 }

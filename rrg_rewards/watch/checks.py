@@ -317,8 +317,8 @@ def default_checks() -> tuple[Check, ...]:
         Drift("hedged_sentences", "hedged_sentences", "rise", margin=0.05, share=True,
               what="share of sentences with words of uncertainty"),
         NewSentences(),
-        Drift("unknown_words", "unknown_words", "rise", factor=1.5, margin=0.03, share=True,
-              what="share of words that are in no reference"),
+        Drift("unread_words", "unread_words", "rise", factor=1.5, margin=0.03, share=True,
+              what="share of words that the rules have not read"),
         Divergence(),
     )  # fmt: skip
 

@@ -23,7 +23,6 @@ LABEL_METRIC = "label_f1"
 Values = Mapping[str, Sequence[float | None]]
 
 _WORD = re.compile(r"\w+")
-_LETTERS = re.compile(r"[^\W\d_]+")
 _NUMBER = re.compile(r"\d+")
 _SENTENCE_END = re.compile(r"[.!?:](?=\s|$)|[\n;]")
 _OR = re.compile(r"\b(?:or|versus|vs|either)\b|/", re.IGNORECASE)
@@ -92,7 +91,7 @@ def _count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -
     """Count words, repeated, hedged and equal sentences, distinct n-grams and reports, and instructions to a judge.
 
     Sentences, and whole reports as one sentence, are compared without case, punctuation and the values of numbers.
-    The series ``words`` counts parts between spaces; the vocabulary consists of sequences of letters, without case.
+    The series ``words`` counts parts between spaces.
 
     Args:
         counts: The counts to change.
@@ -106,9 +105,7 @@ def _count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -
         >>> counts.closed()["completions/distinct_ngrams"], counts.closed()["completions/repeated_sentences"]
         ((2.0, 3.0), (1.0, 2.0))
     """
-    vocabulary: Counter[str] = Counter()
     for text in texts:
-        vocabulary.update(_LETTERS.findall(text.lower()))
         words = _WORD.findall(text.lower())
         grams = [" ".join(words[start : start + n_gram]) for start in range(len(words) - n_gram + 1)]
         sentences = [" ".join(_WORD.findall(part)) for part in _SENTENCE_END.split(text.lower())]
@@ -121,7 +118,6 @@ def _count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -
         counts.tallies.setdefault(side, Counter()).update(same)
         counts.add_distinct(f"{side}/distinct_ngrams", list(map(_hash, grams)))
         counts.add_distinct(f"{side}/distinct_reports", [_hash(" ".join(words))])
-    counts.words.setdefault(side, Counter()).update({_hash(word): number for word, number in vocabulary.items()})
 
 
 def _count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
 """Counts of completions and references, summed over batches, steps and processes."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 # Sentences in a smaller share of the reports are not counted one by one, nor more than this number of sentences.
@@ -20,7 +20,6 @@ class Counts:
         sums: Sums of tuples: (numerator, denominator) of a ratio, or (1, x, y, x², y², xy) for ``agreement/...``.
         distinct: Hashes of distinct items, by name of the ratio whose numerator is the number of distinct items.
         tallies: Numbers of reports that contain each item, by side and hash of the item.
-        words: Numbers of occurrences of each word, by side and hash of the word.
 
     Example:
         >>> counts = Counts()
@@ -33,7 +32,6 @@ class Counts:
     sums: Sums = field(default_factory=dict)
     distinct: dict[str, set[int]] = field(default_factory=dict)
     tallies: dict[str, Counter[int]] = field(default_factory=dict)
-    words: dict[str, Counter[int]] = field(default_factory=dict)
 
     def add(self, name: str, *values: float) -> None:
         """Add a tuple to the sums of a name."""
@@ -53,8 +51,6 @@ class Counts:
             self.distinct.setdefault(name, set()).update(hashes)
         for side, tally in other.tallies.items():
             self.tallies.setdefault(side, Counter()).update(tally)
-        for side, words in other.words.items():
-            self.words.setdefault(side, Counter()).update(words)
 
     @property
     def reports(self) -> int:
@@ -83,7 +79,6 @@ class Counts:
             "sums": _lists(self.sums),
             "distinct": distinct,
             "tallies": {side: _items(tally) for side, tally in self.tallies.items()},
-            "words": {side: _items(words) for side, words in self.words.items()},
         }
 
     @classmethod
@@ -93,7 +88,6 @@ class Counts:
             _tuples(state["sums"]),
             {name: set(hashes) for name, hashes in state["distinct"].items()},
             {side: _counter(tally) for side, tally in state["tallies"].items()},
-            {side: _counter(words) for side, words in state["words"].items()},
         )
 
 
@@ -105,48 +99,30 @@ class Block:
         step: Number of the last step.
         reports: Number of completions.
         sums: Sums by name, as :meth:`Counts.closed` returns them.
-        words: Numbers of occurrences of the words of the completions, by hash.
     """
 
     step: int
     reports: int
     sums: Mapping[str, tuple[float, ...]]
-    words: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, step: int, counts: Counts) -> "Block":
         """Return the block of counts."""
-        return cls(step, counts.reports, counts.closed(), counts.words.get("completions", Counter()))
+        return cls(step, counts.reports, counts.closed())
 
     def ratio(self, name: str) -> tuple[float, float]:
         """Return the numerator and the denominator of a series; both are 0 for an unknown series."""
         values = self.sums.get(name, (0.0, 0.0))
         return values[0], values[1]
 
-    def with_unknown_words(self, known: Collection[int]) -> "Block":
-        """Return the block with the share of the words of completions that are not known.
-
-        Args:
-            known: Hashes of words.
-        """
-        if not self.words:
-            return self
-        unknown = sum(number for word, number in self.words.items() if word not in known)
-        share = (float(unknown), float(sum(self.words.values())))
-        return replace(self, sums={**self.sums, "completions/unknown_words": share})
-
-    def history(self) -> dict[str, Any]:
-        """Return the block as plain data, without the words."""
-        return {"step": self.step, "reports": self.reports, "sums": _lists(self.sums)}
-
     def state_dict(self) -> dict[str, Any]:
         """Return the block as plain data."""
-        return {**self.history(), "words": _items(self.words)}
+        return {"step": self.step, "reports": self.reports, "sums": _lists(self.sums)}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Block":
-        """Restore a block from its :meth:`state_dict` or :meth:`history`."""
-        return cls(int(state["step"]), int(state["reports"]), _tuples(state["sums"]), _counter(state.get("words", ())))
+        """Restore a block from its :meth:`state_dict`."""
+        return cls(int(state["step"]), int(state["reports"]), _tuples(state["sums"]))
 
 
 def _lists(sums: Mapping[str, tuple[float, ...]]) -> dict[str, list[float]]:

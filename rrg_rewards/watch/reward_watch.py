@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -109,7 +109,6 @@ class RewardWatch:
         self.verdicts: list[Verdict] = []
         self._open = Counts()
         self._here = Counts()
-        self._known: set[int] = set()
         self._warned: dict[str, float] = {}
 
     @property
@@ -178,7 +177,7 @@ class RewardWatch:
         for start, end in pairwise(edges):
             counts = Counts()
             batch[start:end].count(counts, self.labeler, self.n_gram, self.findings)
-            self.baseline.append(self._block(0, counts))
+            self.baseline.append(Block.of(0, counts))
 
     def step(self, step: int) -> list[Verdict]:
         """End a step: sum the counts of all processes and run the checks if a block is complete.
@@ -197,9 +196,8 @@ class RewardWatch:
         self._here = Counts()
         if self._open.reports < self.block_reports:
             return []
-        self.blocks.append(self._block(step, self._open))
+        self.blocks.append(Block.of(step, self._open))
         self._open = Counts()
-        self._count_unknown_words()
         view = self._view()
         if view is None:
             return []
@@ -211,22 +209,6 @@ class RewardWatch:
             if process_index() == 0:
                 logger.warning("step %d: %s: %s", step, verdict.cause, verdict.message)
         return raised
-
-    def _block(self, step: int, counts: Counts) -> Block:
-        self._known |= counts.words.get("references", {}).keys()
-        return Block.of(step, counts)
-
-    def _count_unknown_words(self) -> None:
-        """Count unknown words of the compared blocks with all references so far, and forget the words of the others."""
-        if not self._known:
-            return
-        self.baseline = [block.with_unknown_words(self._known) for block in self.baseline]
-        start = 0 if self.baseline else self.baseline_blocks
-        end = len(self.blocks) - self.window_blocks
-        self.blocks = [
-            replace(block, words={}) if start <= index < end else block.with_unknown_words(self._known)
-            for index, block in enumerate(self.blocks)
-        ]
 
     def _is_news(self, verdict: Verdict) -> bool:
         before = self._warned.get(verdict.cause)
@@ -258,8 +240,8 @@ class RewardWatch:
             "alarms": [alarm.to_dict() for alarm in self.alarms],
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "should_stop": self.should_stop,
-            "baseline": [block.history() for block in self.baseline],
-            "blocks": [block.history() for block in self.blocks],
+            "baseline": [block.state_dict() for block in self.baseline],
+            "blocks": [block.state_dict() for block in self.blocks],
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -269,7 +251,6 @@ class RewardWatch:
             "blocks": [block.state_dict() for block in self.blocks],
             "open": self._open.state_dict(),
             "alarms": [{item.name: getattr(alarm, item.name) for item in fields(alarm)} for alarm in self.alarms],
-            "known": sorted(self._known),
             "warned": dict(self._warned),
         }
 
@@ -279,7 +260,6 @@ class RewardWatch:
         self.blocks = [Block.from_state_dict(block) for block in state["blocks"]]
         self._open, self._here = Counts.from_state_dict(state["open"]), Counts()
         self.alarms = [Verdict(**{**alarm, "numbers": _numbers(alarm["numbers"])}) for alarm in state["alarms"]]
-        self._known = set(state["known"])
         self._warned = {cause: float(severity) for cause, severity in state["warned"].items()}
 
 

@@ -17,7 +17,7 @@ STOP = [
     "more_hedges",
     "more_sizes",
     "hedged_sentences",
-    "unknown_words",
+    "unread_words",
 ]
 """The checks of the example in docs/reward_watch.md."""
 

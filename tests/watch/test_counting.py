@@ -15,7 +15,7 @@ from rrg_rewards.watch.counting import (
     _count_values,
     _is_hedged,
 )
-from rrg_rewards.watch.counts import Block, Counts
+from rrg_rewards.watch.counts import Counts
 
 
 def test_count_texts_counts_words_sentences_and_reports():
@@ -30,16 +30,6 @@ def test_count_texts_counts_words_sentences_and_reports():
     assert closed["completions/distinct_reports"] == (3, 3)
     assert closed["completions/instructions"] == (0, 3)
     assert counts.reports == 3
-
-
-def test_count_texts_counts_words_for_the_share_of_unknown_ones():
-    counts = Counts()
-    _count_texts(counts, "completions", ["Effusion of 3 cm, EFFUSIVEL.", "effusivel"], n_gram=2)
-    _count_texts(counts, "references", ["Effusion, 5 cm."], n_gram=2)
-    block = Block.of(1, counts)
-    # effusion, of, cm, effusivel twice; numbers are not counted.
-    assert block.with_unknown_words(counts.words["references"]).sums["completions/unknown_words"] == (3, 5)
-    assert block.with_unknown_words(block.words).sums["completions/unknown_words"] == (0, 5)
 
 
 def test_count_pairs_counts_labels_and_returns_their_f1():

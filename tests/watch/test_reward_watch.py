@@ -157,25 +157,14 @@ def test_set_baseline_replaces_the_first_reports():
         watch.set_baseline(["a"] * 90)
 
 
-def test_reward_watch_knows_the_words_of_all_references_so_far():
+def test_reward_watch_compares_unread_words_with_those_of_the_references():
     watch = RewardWatch(labeler=None, block_reports=2, baseline_reports=6, window_reports=6)
-    for step, own in enumerate(["rare", "rare", "rare", "b", "b", "rare", "bivel", "bivel", "bivel"]):
-        watch.observe([f"Effusion, {own}"] * 2, ["Effusion, a." if step < 5 else "Effusion, rare."] * 2)
+    for step, own in enumerate(["emphysema"] * 3 + ["bivel", "trulate", "bivel"]):
+        watch.observe([f"Effusion, {own}."] * 2, ["Effusion, quorblid of the aorta."] * 2)
         watch.step(step)
-    shares = [block.ratio("completions/unknown_words")[0] / 4 for block in watch.blocks]
-    # The word of the first blocks is known since step 5. Blocks that are no longer compared keep their value.
-    assert shares == [0, 0, 0, 0.5, 0.5, 0, 0.5, 0.5, 0.5]
-    assert [bool(block.words) for block in watch.blocks] == [True] * 3 + [False] * 3 + [True] * 3
-    numbers = next(verdict for verdict in watch.verdicts if verdict.check == "unknown_words").numbers
-    assert (numbers["start"], numbers["now"], numbers["limit"]) == (0, 0.5, 0.03)
-
-
-def test_reward_watch_calls_no_word_unknown_without_references():
-    watch = RewardWatch(labeler=None, block_reports=2, baseline_reports=6, window_reports=6)
-    for step in range(6):
-        watch.observe(["Effusion."] * 2)
-        watch.step(step)
-    assert not any("completions/unknown_words" in block.sums for block in watch.blocks)
+    assert [block.ratio("completions/unread_words") for block in watch.blocks] == [(0, 4)] * 3 + [(2, 4)] * 3
+    numbers = next(verdict for verdict in watch.verdicts if verdict.check == "unread_words").numbers
+    assert (numbers["start"], numbers["now"], numbers["limit"]) == (0, 0.5, pytest.approx(1.5 / 3 + 0.03))
 
 
 def test_step_pools_small_steps_and_closes_a_block_after_large_ones():

@@ -29,8 +29,8 @@ def check_family(name, pairs, labeler):
     family = next(family for family in families if family.name == name)
     # The longest of the family's texts.
     policy = exploits(family, families)[-1]
-    # Most exploits also have words that no reference contains. The other checks must not depend on it.
-    stop = [check for check in STOP if check != "unknown_words"]
+    # Some exploits also have words that the rules cannot read. The other checks must not depend on it.
+    stop = [check for check in STOP if check != "unread_words"]
     share = drift(RewardWatch(stop=stop, labeler=labeler, **SETTINGS), pairs, exploit(policy))
     assert share is not None, policy.text
     assert share <= QUARTER
@@ -45,7 +45,7 @@ def test_reward_watch_stops_a_run_that_drifts_to_a_family(name, phantoms):
 
 def check_broken_words(pairs):
     """At most a fifth of the words are broken when the run stops; the start differs more between short references."""
-    share = drift(RewardWatch(stop=["unknown_words"], labeler=None, findings=False, **SETTINGS), pairs, broken_words)
+    share = drift(RewardWatch(stop=["unread_words"], labeler=None, **SETTINGS), pairs, broken_words)
     assert share is not None
     assert share <= 0.2
 
