@@ -290,20 +290,18 @@ def _assignment(costs: Mapping[tuple[int, int], float]) -> dict[int, int]:
             contested.append((i, j))
             rows[j].append(i)
     for _ in range(_MOST_EXCHANGES):
-        is_changed = False
+        before = dict(partners)
         for i, j in contested:
             old = partners.get(i, j)
-            k = owners.get(j)
-            is_free = k is None
-            if is_free:
-                k = next((row for row in rows[old] if row not in partners), None)
-            if old == j or k is None or (k, old) not in costs:
-                continue
-            if is_free or costs[i, j] + costs[k, old] < costs[i, old] + costs[k, j]:
+            k = owners[j] if j in owners else next((row for row in rows[old] if row not in partners), -1)
+            if (
+                old != j
+                and (k, old) in costs
+                and (j not in owners or costs[i, j] + costs[k, old] < costs[i, old] + costs[k, j])
+            ):
                 partners.update({i: j, k: old})
                 owners.update({j: i, old: k})
-                is_changed = True
-        if not is_changed:
+        if partners == before:
             break
     return partners
 

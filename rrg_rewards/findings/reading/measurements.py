@@ -70,15 +70,25 @@ class Measure:
 
 
 @cache
-def _millimetres() -> dict[str, float]:
-    """Return the length in mm of each unit of length, by its names."""
+def _named_units() -> dict[str, tuple[str, float]]:
+    """Return the kind and the factor of each unit, by its names."""
     rules = load_knowledge("measurements")
     return {
-        word: float(factor)
+        word: (kind, float(factor))
         for unit, (kind, factor) in rules["units"].items()
-        if kind == "length"
-        for word in (unit, *rules["words"][unit])
+        for word in (unit, *rules["words"].get(unit, ()))
     }
+
+
+@cache
+def _millimetres() -> dict[str, float]:
+    """Return the length in mm of each unit of length, by its names."""
+    return {word: factor for word, (kind, factor) in _named_units().items() if kind == "length"}
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return frozenset(load_knowledge("measurements")[name])
 
 
 class TokenSize(NamedTuple):
@@ -170,33 +180,16 @@ def value_at(tokens: Sequence[str], start: int) -> TokenValue | None:
     match = _VALUE.fullmatch(tokens[start])
     if match is None:
         return None
-    units, end = _value_units(), start + 1
+    units, end = _named_units(), start + 1
     unit = match[2]
     if not unit:
         unit = next((words for k in (2, 1) if (words := " ".join(tokens[end : end + k])) in units), "")
         end += len(unit.split())
     number = float(match[1])
     kind, factor = units.get(unit, (None, 1.0))
-    if kind in (None, "share") and not _ratio_words().isdisjoint(tokens[max(0, start - _RATIO_REACH) : start]):
+    if kind in (None, "share") and not _words("ratio_words").isdisjoint(tokens[max(0, start - _RATIO_REACH) : start]):
         return TokenValue("ratio", number if kind is None else number / 100, end)
-    return None if kind is None else TokenValue(kind, number * factor, end)
-
-
-@cache
-def _value_units() -> dict[str, tuple[str, float]]:
-    """Return the kind and the factor of each unit that is no length, by its names."""
-    rules = load_knowledge("measurements")
-    return {
-        word: (kind, float(factor))
-        for unit, (kind, factor) in rules["units"].items()
-        if kind != "length"
-        for word in (unit, *rules["words"].get(unit, ()))
-    }
-
-
-@cache
-def _ratio_words() -> frozenset[str]:
-    return frozenset(load_knowledge("measurements")["ratio_words"])
+    return None if kind in (None, "length") else TokenValue(kind, number * factor, end)
 
 
 def _spelled_number(tokens: Sequence[str], start: int) -> float | None:
@@ -210,12 +203,7 @@ def _spelled_number(tokens: Sequence[str], start: int) -> float | None:
 
 def _is_meant(tokens: Sequence[str], start: int) -> bool:
     """Whether a number is called a size: "diameter of about 4m" means millimetres."""
-    return not _size_words().isdisjoint(tokens[max(0, start - _SIZE_WORD_REACH) : start])
-
-
-@cache
-def _size_words() -> frozenset[str]:
-    return frozenset(load_knowledge("measurements")["size_words"])
+    return not _words("size_words").isdisjoint(tokens[max(0, start - _SIZE_WORD_REACH) : start])
 
 
 def attenuation_in(sentence: str) -> Size | None:

@@ -301,6 +301,9 @@ class OpenStatementReader:
 
 def _following_organ(clauses: Sequence[_Clause], roles: Mapping[int, str], named: Collection[int]) -> str | None:
     """Return the organ that the words after a finding name as its place: "lesion, 20 mm, left kidney"."""
+    if clauses and clauses[0].link == "and":
+        # "Atrophic changes and stones in both kidneys"
+        return clauses[0].organ
     for clause in clauses:
         if clause.link != "," or any(i in roles or i in named for i in range(clause.start, clause.end)):
             return None
