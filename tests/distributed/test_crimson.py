@@ -21,16 +21,7 @@ SHARES = {
     2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
     3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
 }
-REPORTS = [
-    "Quorblid.",
-    "Left effusion.",
-    "Right effusion.",
-    "Nodule, scar.",
-    "Edema. Pneumothorax.",
-    "Normal.",
-    "",
-    None,
-]
+REPORTS = ["Left effusion.", "Right effusion.", "Nodule, scar.", "Edema. Pneumothorax.", "Quorblid.", "", None]
 FAILURES: dict[str, dict[str, Any]] = {
     "none": {},
     "some": {"Edema": "deadline", "scar": "malformed"},
