@@ -348,7 +348,8 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         expanded = super()._expand(scores, rows)
         if self.judge.gives_coverage and isinstance(expanded, CrimsonScores):
             # Not of pairs whose score does not come from the rules.
-            others = torch.tensor([route == "second" for route in expanded.routes]) | expanded.failures["budget"]
+            by_second = torch.tensor([route == "second" for route in expanded.routes], dtype=torch.bool)
+            others = by_second | expanded.failures["budget"]
             read = [None if other else one for one, other in zip(expanded.coverages, others.tolist(), strict=True)]
             warn_of_unread(self.name, read, (~expanded.value.isnan()).tolist())
         return expanded

@@ -219,6 +219,14 @@ def test_crimson_of_a_cascade_counts_failures_of_the_second_judge_and_scores_asy
     assert runs.score(CASCADE_PREDS[3:4], CASCADE_TARGET[3:4]).details["spread"].tolist() == [0]
 
 
+@pytest.mark.parametrize("judge", [RuleJudge(), CascadeJudge(ScriptedJudge())], ids=["rules", "cascade"])
+def test_crimson_with_coverage_scores_an_empty_batch(judge: Judge) -> None:
+    crimson = CRIMSON(judge)
+    crimson.update([], [])
+    assert len(crimson.score([], [])) == 0
+    assert crimson.error_counts()["scored"] == 0
+
+
 def test_crimson_of_a_cascade_does_not_warn_of_what_the_second_judge_has_read(monkeypatch) -> None:
     monkeypatch.setattr("rrg_rewards.metrics.unread._Warned.has_warned", False)
     with warnings.catch_warnings():

@@ -16,8 +16,9 @@ from scripted_judge import ScriptedJudge
 from torch import Tensor
 from words import WordLabeler
 
-from rrg_rewards.judges import ReportPair
+from rrg_rewards.judges import CascadeJudge, ReportPair
 from rrg_rewards.judges import registry as judges
+from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics import CRIMSON, ReportCRG, ReportMetric, Scores
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward, Reward, make_reward
 from rrg_rewards.rewards.base import completion_text
@@ -413,3 +414,21 @@ def test_async_metric_reward_options_are_checked_without_making_a_judge() -> Non
         check_reward_options("crimson", juge="rules")
     with pytest.raises(ValueError, match="unknown judge 'nobody'"):
         make_reward("crimson", judge={"name": "nobody"})
+
+
+def test_async_metric_reward_of_a_cascade_counts_who_judged() -> None:
+    judge = CascadeJudge(ScriptedJudge(waits=True), budget_pairs=1)
+    reward = make_reward("crimson", judge=judge, log_details=True)
+    assert isinstance(reward, AsyncMetricReward)
+    assert not reward.has_independent_rows
+    completions, references = ["No effusion.", "Effusion.", "Effusion."], ["Small effusion.", "Quorblid.", "Vextramal."]
+    logged: dict[str, float] = {}
+    unpickled = pickle.loads(pickle.dumps(reward))
+    for one in (reward, unpickled):
+        call = one(completions=completions, reference=references, log_metric=logged.__setitem__)
+        with pytest.warns(JudgeWarning, match="budget 1"):
+            values = asyncio.run(call)
+        assert values == [0.0, pytest.approx(-1 / 3), None]
+    assert logged["crimson/failed_budget"] == pytest.approx(1 / 3)
+    assert logged["crimson/by_second_judge"] == pytest.approx(1 / 3)
+    assert reward.signature == unpickled.signature
