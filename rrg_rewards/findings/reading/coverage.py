@@ -2,9 +2,9 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,9 +20,9 @@ from rrg_rewards.utilities.yaml_files import package_yaml
 # What a word does in a statement. Numbers and signs have no bit, and grammar has none or a few.
 _SAYS, _NAMES, _DESCRIBES, _NORMAL, _ABNORMAL, _REMARK, _DONE, _ABOUT, _EXAMINES = (1 << i for i in range(9))
 _BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN = (1 << i for i in range(9, 17))
-# The last bits count the content words in the sum of codes, and make the code of an unknown word the largest.
+# The bits from the first of these on count content words, also in a sum of codes; unknown words have the largest codes.
 _CONTENT, _UNKNOWN = 1 << 32, 1 << 60
-_ROLES = (1 << 17) - 1 | _CONTENT | _UNKNOWN
+_ROLES = (1 << 17) - 1 | _UNKNOWN
 # A statement without any of these is a heading, a place or a size.
 _STATES = _UNKNOWN | _SAYS | _VERB | _PLACES | _DENIES
 # Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
@@ -147,27 +147,21 @@ class CoverageReader:
         self._lexicon = lexicon
         self._codes = WordTable(self._code)
 
-    @cached_property
-    def _words(self) -> WordBits:
-        # Made when the first sentence is read, because many engines are used for masks only.
-        return _known_words()
-
     def _code(self, word: str) -> int:
         """Return what a word does."""
         # Most words are in the lists as they are written.
-        marks = self._words.exact.get(word, 0)
+        marks = _known_words().exact.get(word, 0)
         if not marks & ~_LISTED:
             marks = self._other_marks(word)
+        size = 0 if not marks or marks & _GRAMMAR else len(_IDEOGRAPH.findall(word)) or 1
         if self._lexicon.words[word] & DENYING:
-            marks |= _CONTENT | _DENIES
-        elif marks and not marks & _GRAMMAR:
-            marks |= _CONTENT
+            marks, size = marks | _DENIES, 1
         if marks & _NEUTRAL:
             marks &= ~(_SAYS | _NAMES | _DESCRIBES | _VERB)
         elif marks & (_NAMES | _DESCRIBES):
             # "Increase" is rather a noun.
             marks &= ~_VERB
-        return marks & _ROLES
+        return marks & _ROLES | size * _CONTENT
 
     def _other_marks(self, word: str) -> int:
         """Return the marks of a word that is in no section of ``plain_words.yaml`` as it is written."""
@@ -176,12 +170,12 @@ class CoverageReader:
             return _UNKNOWN if any(map(str.isalpha, word.rstrip("\u00b2\u00b3"))) else 0
         if not word.isalpha():
             return self._number_marks(word)
-        marks = self._words[word]
+        marks = _known_words()[word]
         if marks & ~_LISTED or not word.strip("x"):
             # In British spelling, or the mask "xxxx" of a name that was removed.
             return marks
         code = self._lexicon.words[word]
-        if not (marks and self._words.is_form(word)) and not (code and self._lexicon.words.is_form(word)):
+        if not (marks and _known_words().is_form(word)) and not (code and self._lexicon.words.is_form(word)):
             return _UNKNOWN
         return _BODY if code & self._lexicon.sites else _SAYS | _DESCRIBES
 
@@ -205,61 +199,54 @@ class CoverageReader:
             is_told: Whether the sentence describes the finding before it.
         """
         codes = list(map(self._codes.__getitem__, tokens))
-        num_words = sum(codes) % _UNKNOWN // _CONTENT
+        num_words = _count(codes)
         # Words beside a finding that is present describe it.
         is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING
         is_known = max(codes, default=0) < _UNKNOWN
         if is_known and (is_told or not union(codes) & _STATES):
             return num_words, 0, ()
-        sentence = _Sentence(self._lexicon, tokens, codes, findings)
+        separators = cue_words("connectives", "separators", "closing")
+        breaks = [i for i, token in enumerate(tokens) if token in separators]
+        sentence = _Sentence(self._lexicon, tokens, codes, findings, breaks)
         unread = set() if is_known else sentence.unknown()
         if not is_told:
             unread |= sentence.unsettled()
         if not unread:
             return num_words, 0, ()
-        sizes = [_size(token, code) for token, code in zip(tokens, codes, strict=True)]
-        return sum(sizes), sum(sizes[i] for i in unread), tuple(_spans(sorted(unread), codes))
+        return num_words, _count(codes[i] for i in unread), _spans(unread, codes)
 
 
-class _Sentence:
-    """A sentence whose words are not all read at first sight.
+class _Sentence(NamedTuple):
+    """A sentence whose words are not all read at first sight: its tokens, what they do, and where its clauses begin."""
 
-    Args:
-        lexicon: The lexicon.
-        tokens: Tokens of the sentence.
-        codes: What they do.
-        findings: Presence, first token, and token after the last, of each of its findings.
-    """
-
-    def __init__(
-        self, lexicon: Lexicon, tokens: Sequence[str], codes: Sequence[int], findings: Sequence[tuple[int, int, int]]
-    ) -> None:
-        self._lexicon, self._tokens, self._codes, self._findings = lexicon, tokens, codes, findings
-        separators = cue_words("connectives", "separators", "closing")
-        self._breaks = [i for i, token in enumerate(tokens) if token in separators]
+    lexicon: Lexicon
+    tokens: Sequence[str]
+    codes: Sequence[int]
+    findings: Sequence[tuple[int, int, int]]
+    breaks: Sequence[int]
 
     def unknown(self) -> set[int]:
         """Return the unknown words that the sentence does not deny."""
         # An unknown word with an ending such as "-itis" begins or ends an open finding.
-        naming = {i for _, start, end in self._findings for i in (start, end - 1) if self._tokens[i].isascii()}
-        unknown = [i for i, code in enumerate(self._codes) if code & _UNKNOWN and i not in naming]
-        if union(self._codes) & _FOREIGN:
-            return {i for i, code in enumerate(self._codes) if code & _CONTENT}
+        naming = {i for _, start, end in self.findings for i in (start, end - 1) if self.tokens[i].isascii()}
+        unknown = [i for i, code in enumerate(self.codes) if code >= _UNKNOWN and i not in naming]
+        if union(self.codes) & _FOREIGN:
+            return {i for i, code in enumerate(self.codes) if code >= _CONTENT}
         # Few words are known in other languages, in which "no" may mean something else.
-        if 2 * len(unknown) > sum(self._codes) % _UNKNOWN // _CONTENT:
+        if 2 * len(unknown) > _count(self.codes):
             return set(unknown)
         return {i for i in unknown if not self._is_explained(i)}
 
     def _is_explained(self, i: int) -> bool:
         """Whether the clause of an unknown word denies it, calls it normal, or names equipment and drugs."""
-        tokens, codes = self._tokens, self._codes
-        breaks = [k for k in self._breaks if tokens[k] not in cue_words("connectives", "alternatives")]
+        tokens, codes = self.tokens, self.codes
+        breaks = [k for k in self.breaks if tokens[k] not in cue_words("connectives", "alternatives")]
         after = bisect_left(breaks, i)
         start, end = breaks[after - 1] if after else 0, breaks[after] if after < len(breaks) else len(tokens)
         # "Images were acquired on a Somatom": the examination, and nothing that it shows of the body.
         if union(codes[start:end]) & (_DONE | _ABOUT | _BODY | _SHOWS) == _DONE | _ABOUT:
             return True
-        return sentence_scope(self._lexicon, tokens[start:end]).denies(i - start)
+        return sentence_scope(self.lexicon, tokens[start:end]).denies(i - start)
 
     def unsettled(self) -> set[int]:
         """Return the words of the statements of known words that were not understood."""
@@ -267,9 +254,9 @@ class _Sentence:
         for start, end in self._statements():
             if self._is_read(start, end):
                 continue
-            clauses = pairwise([start, *(i for i in self._breaks if start < i < end), end])
+            clauses = pairwise([start, *(i for i in self.breaks if start < i < end), end])
             if not all(self._is_read(*clause) for clause in clauses):
-                unread.update(i for i in range(start, end) if self._codes[i] & _CONTENT)
+                unread.update(i for i in range(start, end) if self.codes[i] >= _CONTENT)
         return unread
 
     def _statements(self) -> Iterator[tuple[int, int]]:
@@ -278,44 +265,42 @@ class _Sentence:
         A clause without a verb belongs to the statement before it, unless it says something of the body ("the heart is
         normal, stomach above the diaphragm"), or else to the next one ("heart, hila and mediastinum are normal").
         """
-        start, said, size = 0, 0, len(self._tokens)
-        for begin, end in pairwise([0, *self._breaks, size]):
-            clause = union(self._codes[begin:end])
+        start, said, size = 0, 0, len(self.tokens)
+        for begin, end in pairwise([0, *self.breaks, size]):
+            clause = union(self.codes[begin:end])
             if said and self._is_own(start, begin, clause, said):
                 yield start, begin
                 start, said = begin, 0
             # "If symptoms persist, ..."
-            is_condition = self._tokens[start] in cue_words("connectives", "conditions")
+            is_condition = self.tokens[start] in cue_words("connectives", "conditions")
             said |= clause & ~(_VERB | _NORMAL | _DENIES) if is_condition else clause
         yield start, size
 
     def _is_own(self, start: int, begin: int, clause: int, said: int) -> bool:
         """Whether the clause from ``begin`` is no part of the statement from ``start``."""
-        link, before = self._tokens[begin], self._codes[begin - 1]
-        if not cue_words("connectives", "excepting").isdisjoint((link, self._tokens[start])):
+        link, before = self.tokens[begin], self.codes[begin - 1]
+        if not cue_words("connectives", "excepting").isdisjoint((link, self.tokens[start])):
             return True
         # "No effusion or edema is seen", "lungs are without consolidation"
         is_joined = link in cue_words("connectives", "alternatives") or before == _VERB
         if is_joined or not said & (_VERB | _NORMAL | _DENIES):
             return False
-        if clause & _VERB or self._codes[begin] & _DENIES:
+        if clause & _VERB or self.codes[begin] & _DENIES:
             return True
         # "No effusion was seen in the left and in the right pleural space", "no lesion compatible with thrombus"
         if (link == "and" and said & _DENIES) or (link == "with" and before & (_DESCRIBES | _NORMAL) == _DESCRIBES):
             return False
-        is_place = cue_words("connectives", "prepositions").issuperset(self._tokens[begin + 1 : begin + 2])
+        is_place = cue_words("connectives", "prepositions").issuperset(self.tokens[begin + 1 : begin + 2])
         return bool(clause & _BODY and clause & (_DESCRIBES | _PLACES)) and not is_place
 
     def _is_read(self, start: int, end: int) -> bool:
         """Whether a statement of known words was understood."""
-        codes = self._codes
+        codes = self.codes
         said = union(codes[start:end])
         # The other words of a statement with an unknown word count as read.
-        if (
-            not said & _STATES
-            or said & _UNKNOWN
-            or any(first < end and last > start for _, first, last in self._findings)
-        ):
+        if said >= _UNKNOWN or not said & _STATES:
+            return True
+        if any(first < end and last > start for _, first, last in self.findings):
             return True
         if not said & _ABNORMAL:
             if (said & _UNIT and (said & _MEASURE or not said & _SAYS)) or self._is_about(start, end, said):
@@ -330,24 +315,24 @@ class _Sentence:
             return False
         if said & _REMARK:
             return True
-        first = self._tokens[start]
+        first = self.tokens[start]
         if not said & _BODY:
             # "As far as can be seen"
             return bool(said & _ABOUT) or first in cue_words("connectives", "conditions")
         # "The lower edge of the film cuts off the left angle": the film is named first, and not after "on".
-        subject = next(code for code in self._codes[start:end] if code & (_BODY | _EXAMINES))
+        subject = next(code for code in self.codes[start:end] if code & (_BODY | _EXAMINES))
         return bool(subject & _EXAMINES) and first not in cue_words("connectives", "prepositions")
 
     def _is_reversed(self, i: int) -> bool:
         """Whether a word before a normal word denies it: "not in the midline", "lower than usual"."""
-        start = max(0, i - _REVERSAL_REACH, *(k for k in self._breaks if k < i))
+        start = max(0, i - _REVERSAL_REACH, *(k for k in self.breaks if k < i))
         return any(
-            self._codes[k] & _DENIES or self._tokens[k] in cue_words("denials", "reversing") for k in range(start, i)
+            self.codes[k] & _DENIES or self.tokens[k] in cue_words("denials", "reversing") for k in range(start, i)
         )
 
     def _is_denied(self, start: int, end: int) -> bool:
         """Whether a statement denies something abnormal, and not an organ ("no left kidney")."""
-        codes, tokens = self._codes, self._tokens
+        codes, tokens = self.codes, self.tokens
         denials = [i for i, code in enumerate(codes) if code & _DENIES]
         if not denials:
             return False
@@ -359,29 +344,24 @@ class _Sentence:
             near = i - 1 in denials and tokens[i - 2] in cue_words("connectives", "helping")
             if near or (codes[i] & _NAMES and denials[0] > i):
                 continue
-            scope = scope or sentence_scope(self._lexicon, tokens)
+            scope = scope or sentence_scope(self.lexicon, tokens)
             if scope.denies(i) or any(start <= k < i <= k + _NEAR for k in denials):
                 return True
         return False
 
 
-def _size(token: str, code: int) -> int:
-    """Return the number of content words in a token."""
-    if not code & _CONTENT:
-        return 0
-    return max(1, len(_IDEOGRAPH.findall(token))) if code & _UNKNOWN else 1
+def _count(codes: Iterable[int]) -> int:
+    """Return the number of content words with some codes."""
+    return sum(codes) % _UNKNOWN // _CONTENT
 
 
-def _spans(unread: Sequence[int], codes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of each sequence of unread words and the grammar between them."""
-    start = end = -1
-    for i in unread:
-        if start >= 0 and any(code & _CONTENT for code in codes[end:i]):
-            yield start, end
-            start = -1
-        start, end = (i if start < 0 else start), i + 1
-    if start >= 0:
-        yield start, end
+def _spans(unread: Iterable[int], codes: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return the bounds of each sequence of unread words and the grammar between them."""
+    spans: list[tuple[int, int]] = []
+    for i in sorted(unread):
+        is_next = spans and all(code < _CONTENT for code in codes[spans[-1][1] : i])
+        spans.append((spans.pop()[0] if is_next else i, i + 1))
+    return tuple(spans)
 
 
 @cache
@@ -403,20 +383,16 @@ def _forms(word: str, section: str) -> Iterator[tuple[str, bool]]:
 
     Example:
         >>> [form for form, _ in _forms("carry", "verbs")], [form for form, _ in _forms("base", "nouns")]
-        (['carry', 'carries', 'carried', 'carrying'], ['base', 'based', 'bases'])
+        (['carry', 'carries', 'carried', 'carrying'], ['base', 'bases', 'based', 'basing'])
         >>> [form for form, is_finite in _forms("plan", "doubling") if is_finite]
         ['plan', 'plans']
     """
     yield word, True
-    is_verb = section in ("verbs", "doubling")
-    if section == "nouns":
-        yield word.removesuffix("e") + "ed", False
-    if not is_verb and (section not in _PLURAL or len(word) < _SHORTEST_PLURAL):
-        return
-    ends_in_y = word.endswith("y") and word[-2:-1] not in "aeiou"
-    ending = "es" if word.endswith(("s", "x", "z", "ch", "sh", "o")) else "s"
-    yield word[:-1] + "ies" if ends_in_y else word + ending, True
-    if is_verb:
+    is_verb, ends_in_y = section in ("verbs", "doubling"), word.endswith("y") and word[-2:-1] not in "aeiou"
+    if is_verb or (section in _PLURAL and len(word) >= _SHORTEST_PLURAL):
+        ending = "es" if word.endswith(("s", "x", "z", "ch", "sh", "o")) else "s"
+        yield word[:-1] + "ies" if ends_in_y else word + ending, True
+    if is_verb or section == "nouns":
         stem = word + word[-1] if section == "doubling" else word
         yield word[:-1] + "ied" if ends_in_y else stem.removesuffix("e") + "ed", False
         yield (stem if stem.endswith("ee") else stem.removesuffix("e")) + "ing", False

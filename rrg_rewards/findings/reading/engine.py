@@ -107,14 +107,12 @@ class _UnitFinding(NamedTuple):
 
 
 class _SentenceReading(NamedTuple):
-    """What a sentence of a unit states; as :class:`_TokenReading`, with the characters of the unread words."""
+    """What a sentence of a unit states; as :class:`_TokenReading`, but with characters instead of tokens."""
 
     findings: tuple[_UnitFinding, ...]
     continuation: Attributes | None
     item: Attributes | None
-    num_words: int
-    num_unread: int
-    unread: tuple[tuple[int, int], ...]
+    coverage: TokenCoverage
 
 
 class FindingEngine:
@@ -204,11 +202,10 @@ class FindingEngine:
                     # From the report, because wrapped lines are joined in the unit.
                     text = report[start:end]
                     findings.append(Finding(concept, presence, start, end, index, text, attributes, (), organ, words))
-                num_words += reading.num_words
-                if reading.unread:
-                    num_unread += reading.num_unread
-                    spans = [(start + offset, end + offset) for start, end in reading.unread]
-                    unread += [UnreadSpan(start, end, report[start:end]) for start, end in spans]
+                size, size_unread, spans = reading.coverage
+                num_words, num_unread = num_words + size, num_unread + size_unread
+                for start, end in spans:
+                    unread.append(UnreadSpan(start + offset, end + offset, report[start + offset : end + offset]))
                 index += 1
             offset += len(unit) + len(UNIT_SEPARATOR)
         return Reading(tuple(unread), num_words, num_unread, tuple(findings))
@@ -217,9 +214,10 @@ class FindingEngine:
         """Read a sentence that starts at character ``offset`` of its unit."""
         text = normalise(sentence)
         tokens = pad(text).split()
-        findings, continuation, item, (num_words, num_unread, unread) = self._read_tokens(tuple(tokens))
+        findings, continuation, item, coverage = self._read_tokens(tuple(tokens))
+        num_words, num_unread, unread = coverage
         if not findings and not unread:
-            return _SentenceReading((), continuation, item, num_words, 0, ())
+            return _SentenceReading((), continuation, item, coverage)
         ends = [finding.end for finding, _ in findings]
         bounds = locate_in(text, tokens[: max([*ends, unread[-1][1]] if unread else ends)])
         return _SentenceReading(
@@ -240,9 +238,7 @@ class FindingEngine:
             ),
             continuation,
             item,
-            num_words,
-            num_unread,
-            unread and tuple([(offset + bounds[start][0], offset + bounds[end - 1][1]) for start, end in unread]),
+            (num_words, num_unread, tuple([(offset + bounds[i][0], offset + bounds[k - 1][1]) for i, k in unread])),
         )
 
     def _read_tokens(self, tokens: tuple[str, ...]) -> _TokenReading:
