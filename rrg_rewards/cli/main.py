@@ -19,6 +19,7 @@ from rrg_rewards.version import __version__
 
 COMMANDS = {
     "label": "label the abnormalities in reports",
+    "findings": "write the findings of reports as JSON lines",
     "score": "score predicted against reference reports",
     "compare": "compare systems, with paired tests",
     "agreement": "compare metrics with human judgements",
@@ -43,6 +44,7 @@ Clinical metrics for radiology report generation. Run COMMAND --help for the hel
 
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
+  rrg-rewards findings reports.csv --text-column report_text --output findings.jsonl
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
   rrg-rewards compare baseline.csv new.csv --metrics crg
   rrg-rewards agreement rated.csv --scores crg,rouge --human rating
