@@ -36,22 +36,8 @@ _MODALITIES: dict[str, Modality] = {"chest_ct": "ct", "abdomen": "ct", "chest_xr
 CUES = (
     *("boundary", "comma", "joint", "verb", "predicate", "be", "have", "exist", "show", "relative"),
     *("not", "none", "ended", "history", "former", "current", "other", "open", "doubt", "query"),
-    *(
-        "normal",
-        "abnormal",
-        "place",
-        "degree",
-        "with",
-        "surgery",
-        "purpose",
-        "except",
-        "inside",
-        "definite",
-        "article",
-        "extent",
-        "sure",
-    ),
-    *("perhaps", "supposed", "instead"),
+    *("normal", "abnormal", "place", "degree", "with", "surgery", "purpose", "except", "same"),
+    *("inside", "definite", "article", "extent", "sure", "perhaps", "supposed", "instead"),
     *("request", "unstated", "asking", "would"),
 )
 # Sections of a lexicon file, those that an extended lexicon adds to, and keys of a rule.

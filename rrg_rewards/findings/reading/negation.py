@@ -12,9 +12,9 @@ PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
 _BITS = [1 << i for i in range(len(CUES))]
 BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS[:10]
 NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
-NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT = _BITS[20:28]
-INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[28:33]
-PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD = _BITS[33:]
+NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
+INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
+PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD = _BITS[34:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -107,15 +107,18 @@ class _Clauses:
         if self.breaks:
             self._split(self.breaks)
 
+    def _first_of(self, cue: int, barrier: int, tokens: range) -> int:
+        """Return the first of some tokens with a cue, or -1 if one of the barriers precedes it."""
+        i = next((i for i in tokens if self.codes[i] & (cue | barrier)), -1)
+        return i if i >= 0 and self.codes[i] & cue else -1
+
     def _is_finite(self, i: int) -> bool:
         """Whether a verb makes a statement, as in "was observed" but not in "nodules observed earlier"."""
         codes = self.codes
         if codes[i] & (EXIST | SHOW):
             return True
-        for j in range(i - 1, max(-1, i - 4), -1):
-            if codes[j] & BE:
-                return not (j and codes[j - 1] & RELATIVE)
-        return False
+        be = self._first_of(BE, 0, range(i - 1, max(-1, i - 4), -1))
+        return be == 0 or (be > 0 and not codes[be - 1] & RELATIVE)
 
     def _is_answered(self, i: int) -> bool:
         """Whether only "no" follows a boundary, as in "effusion: no, pneumothorax: no"."""
@@ -128,13 +131,10 @@ class _Clauses:
         code = self.codes[i]
         if code & NOT:
             # "new nodules, which were not observed in the previous examination"
-            if any(code & FORMER for code in self.codes[i + 1 : i + 1 + _FORMER_REACH]):
+            if union(self.codes[i + 1 : i + 1 + _FORMER_REACH]) & FORMER:
                 self.has_news = True
-                return
-            for j in range(i + 1, min(self.size, i + 1 + _NOT_REACH)):
-                if self.codes[j] & (SHOW | VERB):
-                    (self.ahead if self.codes[j] & SHOW else self.back).append(i)
-                    break
+            elif (verb := self._first_of(SHOW | VERB, 0, range(i + 1, min(self.size, i + 1 + _NOT_REACH)))) >= 0:
+                (self.ahead if self.codes[verb] & SHOW else self.back).append(i)
         else:
             # "Effusion, unlikely empyema", but not "effusion, now gone", of which "gone" has no code of its own.
             is_adjective = i + 1 < self.size and self.codes[i + 1] and not self._ends_at(i + 1)
@@ -158,7 +158,9 @@ class _Clauses:
                 if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
                     continue
                 # The words after the comma have no subject: "nodules seen earlier, were not observed".
-                if codes[i + 1] & BE or not _any_between(self.verbs, start, i):
+                if codes[i + 1] & BE or not (
+                    _any_between(self.verbs, start, i) or self._is_denial(start, i, following)
+                ):
                     continue
             self.starts.append(i)
             start = i
@@ -167,6 +169,15 @@ class _Clauses:
         """Whether a clause starts with "there is no"."""
         verb = _first_between(self.verbs, start, start + 3)
         return verb >= 0 and bool(self.codes[verb] & EXIST) and any(c & NONE for c in self.codes[verb : verb + 4])
+
+    def _is_denial(self, start: int, i: int, following: int) -> bool:
+        """Whether a denial with "be" precedes a statement: "the lungs are free of masses, emphysema is noted"."""
+        return (
+            _any_between(self.ahead, start, i)
+            and bool(self.union(start, i) & BE)
+            and bool(self.union(i, following) & STATING)
+            and not self.codes[i + 1] & RELATIVE
+        )
 
     def clause(self, i: int) -> range:
         """Return the tokens of the clause that contains token ``i``."""
@@ -254,6 +265,9 @@ class NegationScope(_Clauses):
         if not kinds & _CHANGING:
             return PRESENT
         clause = self.clause(start)
+        # "No fracture other than that of the eighth rib"
+        if kinds & SAME and union(codes[clause.start : clause.stop + 1]) & (SAME | OTHER | JOINT) == SAME:
+            return PRESENT
         if kinds & _UNASSERTED and self._is_unasserted(clause, start, end):
             return ABSENT
         # "not thickened", "not significantly thickened"
@@ -277,18 +291,12 @@ class NegationScope(_Clauses):
         # "The suspicion of pneumonia is confirmed"
         if kinds & SURE and any(codes[i] & SURE for i in range(end, clause.stop)):
             return PRESENT
-        if kinds & DOUBT and any(codes[i] & DOUBT for i in range(max(clause.start, start - _DOUBT_REACH), start)):
-            return UNCERTAIN
-        if kinds & QUERY and any(codes[i] & QUERY for i in range(end, min(clause.stop, end + 2))):
-            return UNCERTAIN
-        if kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0:
-            return UNCERTAIN
-        return PRESENT
-
-    def _first_of(self, cue: int, barrier: int, tokens: range) -> int:
-        """Return the first of some tokens with a cue, or -1 if one of the barriers precedes it."""
-        i = next((i for i in tokens if self.codes[i] & (cue | barrier)), -1)
-        return i if i >= 0 and self.codes[i] & cue else -1
+        is_doubted = (
+            (kinds & DOUBT and union(codes[max(clause.start, start - _DOUBT_REACH) : start]) & DOUBT)
+            or (kinds & QUERY and union(codes[end : min(clause.stop, end + 2)]) & QUERY)
+            or (kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0)
+        )
+        return UNCERTAIN if is_doubted else PRESENT
 
     def _is_retracted(self, clause: range, start: int, end: int) -> bool:
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""

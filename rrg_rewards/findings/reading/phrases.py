@@ -95,7 +95,9 @@ class WordBits(WordTable[int]):
             stems = self.stems.setdefault(stem[:_FIRST] if len(stem) >= _FIRST else "", {})
             stems[stem] = stems.get(stem, 0) | bit
         else:
-            self.exact[word] = self.exact.get(word, 0) | bit
+            # "Not" in a contraction is the word "nt".
+            for spelling in (word, "nt") if word == "not" else (word,):
+                self.exact[spelling] = self.exact.get(spelling, 0) | bit
 
     def _all_bits(self, word: str) -> int:
         code = union(map(self._code, self._forms(word)))
@@ -355,9 +357,6 @@ class PhraseCompiler:
 
     def _members(self, choice: str) -> Iterable[str]:
         for part in choice.split("|"):
-            if part == "not":
-                # In a contraction.
-                yield "nt"
             if part.startswith("{"):
                 yield from self._members(self.groups[part[1:-1]].replace(" ", "|"))
             else:
