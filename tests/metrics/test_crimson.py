@@ -20,7 +20,7 @@ from scripted_judge import ScriptedJudge, evaluate_words
 from torchmetrics import MetricCollection
 
 from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
-from rrg_rewards.judges import CascadeJudge, OpenAIJudge, RuleJudge
+from rrg_rewards.judges import OpenAIJudge, RuleJudge
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, ReportPair
 from rrg_rewards.metrics import CRIMSON, CrimsonScores
 from rrg_rewards.metrics.judged import JudgeWarning
@@ -176,62 +176,6 @@ def test_crimson_of_a_language_model_has_no_unread_words() -> None:
     assert "unread_reference" not in scores.details
     assert "unread" not in scores.explanations
     assert scores.coverages == (None,) * len(PREDS)
-
-
-CASCADE_TARGET = [*UNREAD_TARGET[:4], "Edema.", None]
-CASCADE_PREDS = [*UNREAD_PREDS[:3], "Normal heart.", "Effusion.", "Effusion."]
-
-
-def test_crimson_of_a_cascade_says_who_judged_each_pair() -> None:
-    crimson = CRIMSON(judge=CascadeJudge(ScriptedJudge(fail_on={"vextramal": "deadline"}), budget_pairs=2))
-    with pytest.warns(JudgeWarning, match=r"failed on 1 of 5 report pairs \(budget 1\)"):
-        scores = crimson.score(CASCADE_PREDS, CASCADE_TARGET)
-    assert scores.routes == ("second", "second", "over_budget", "rules", "rules", "")
-    assert scores.explanations["judge"] == scores.judges
-    assert scores.judges == ["scripted", "scripted", "none (over budget)", "rules", "rules", ""]
-    assert scores.value[:2].tolist() == [1, 1]
-    assert scores.explanations["failure"][2].startswith("budget: the rules did not read the pair")
-    torch.testing.assert_close(
-        scores.details["by_second_judge"], torch.tensor([1, 1, 0, 0, 0, torch.nan]).double(), equal_nan=True
-    )
-    assert scores.details["unread_reference"][:2].tolist() == [0.5, 0.5]
-    crimson.add_scores(scores)
-    counts = crimson.error_counts()
-    names = ("scored", "unscorable", "failed_budget", "by_rules", "by_second_judge", "over_budget")
-    assert [int(counts[name]) for name in names] == [4, 2, 1, 2, 2, 1]
-    assert crimson.statistics()["by_second_judge"] == pytest.approx(2 / 5)
-    assert scores.take(torch.tensor([2])).judges == ["none (over budget)"]
-    assert crimson.signature.startswith("crimson|judge:{cascade|first:{rules|")
-    crimson.reset()
-    assert crimson.error_counts()["by_second_judge"] == 0
-
-
-def test_crimson_of_a_cascade_counts_failures_of_the_second_judge_and_scores_asynchronously() -> None:
-    crimson = CRIMSON(judge=CascadeJudge(ScriptedJudge(waits=True, fail_on={"vextramal": "deadline"})))
-    with pytest.warns(JudgeWarning, match="deadline 1"):
-        scores = asyncio.run(crimson.score_async(CASCADE_PREDS, CASCADE_TARGET))
-    assert isinstance(scores, CrimsonScores)
-    assert scores.routes == ("second", "second", "second", "rules", "rules", "")
-    assert scores.scored.tolist() == [True, True, False, True, True, False]
-    with pytest.warns(JudgeWarning):
-        assert crimson.score(CASCADE_PREDS, CASCADE_TARGET).value[:2].equal(scores.value[:2])
-    runs = CRIMSON(judge={"name": "cascade", "second": {"name": "openai", "model": "m"}}, runs=2)
-    assert runs.score(CASCADE_PREDS[3:4], CASCADE_TARGET[3:4]).details["spread"].tolist() == [0]
-
-
-@pytest.mark.parametrize("judge", [RuleJudge(), CascadeJudge(ScriptedJudge())], ids=["rules", "cascade"])
-def test_crimson_with_coverage_scores_an_empty_batch(judge: Judge) -> None:
-    crimson = CRIMSON(judge)
-    crimson.update([], [])
-    assert len(crimson.score([], [])) == 0
-    assert crimson.error_counts()["scored"] == 0
-
-
-def test_crimson_of_a_cascade_does_not_warn_of_what_the_second_judge_has_read(monkeypatch) -> None:
-    monkeypatch.setattr("rrg_rewards.metrics.unread._Warned.has_warned", False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        CRIMSON(CascadeJudge(ScriptedJudge())).score(["Effusion."], ["Kleiner Erguss rechts, Herz deutlich breiter."])
 
 
 def test_crimson_failures_have_no_score_and_are_counted_and_told_once() -> None:
