@@ -159,18 +159,6 @@ def test_crimson_warns_of_a_report_in_another_language_in_any_batch(monkeypatch)
     assert [warning.category for warning in told] == [UnreadWarning]
 
 
-def test_crimson_unread_sums_survive_pickling_and_add_up() -> None:
-    halves = [CRIMSON(), CRIMSON()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnreadWarning)
-        for half, rows in zip(halves, (slice(0, 2), slice(2, 5)), strict=True):
-            half.update(UNREAD_PREDS[rows], UNREAD_TARGET[rows])
-    again = pickle.loads(pickle.dumps(halves[0]))
-    again.unread_sums = again.unread_sums + halves[1].unread_sums
-    assert again.unread_sums.tolist() == [1, 0.5, 4]
-    assert again.statistics()["unread_reference"] == 0.25
-
-
 def test_crimson_of_a_language_model_has_no_unread_words() -> None:
     scores = metric().score(PREDS, TARGET)
     assert "unread_reference" not in scores.details

@@ -1,12 +1,13 @@
 """Details of the words that rules have not read, and their warning."""
 
+import pickle
 import warnings
 
 import pytest
 import torch
 
 from rrg_rewards.findings import read_findings
-from rrg_rewards.metrics import unread
+from rrg_rewards.metrics import CRIMSON, unread
 from rrg_rewards.metrics.unread import UnreadWarning, unread_shares, unread_words, warn_of_unread
 
 
@@ -66,3 +67,17 @@ def test_warn_of_unread_needs_more_than_half_of_four_words(report):
 def test_warn_of_unread_tells_of_a_pair_without_a_score():
     with pytest.warns(UnreadWarning, match=r"1 of 2 words of target\[1\], so its pair has no score"):
         warn_of_unread("crimson", [covered("Effusion.", ""), covered("Quorblid of the aorta.", "")], [True, False])
+
+
+def test_unread_shares_of_crimson_survive_pickling_and_add_up():
+    target = ["Quorblid of the aorta.", "Quorblid. Effusion.", "Effusion.", "Normal heart.", None]
+    preds = ["Normal aorta.", "Effusion.", "Effusion, vextramal.", "Normal heart.", "Effusion."]
+    halves = [CRIMSON(), CRIMSON()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreadWarning)
+        for half, rows in zip(halves, (slice(0, 2), slice(2, 5)), strict=True):
+            half.update(preds[rows], target[rows])
+    again = pickle.loads(pickle.dumps(halves[0]))
+    again.unread_sums = again.unread_sums + halves[1].unread_sums
+    assert again.unread_sums.tolist() == [1, 0.5, 4]
+    assert again.statistics()["unread_reference"] == 0.25

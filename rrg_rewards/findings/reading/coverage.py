@@ -24,7 +24,7 @@ _BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN = (1 << i for 
 _CONTENT, _UNKNOWN = 1 << 32, 1 << 60
 _ROLES = (1 << 17) - 1 | _UNKNOWN
 # A statement without any of these is a heading, a place or a size.
-_STATES = _UNKNOWN | _SAYS | _VERB | _PLACES | _DENIES
+_STATES = _UNKNOWN | _SAYS | _VERB | _SHOWS | _PLACES | _DENIES
 # Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
 _GRAMMAR, _NEUTRAL, _LISTED = (1 << i for i in range(17, 20))
 # What the words of each section of plain_words.yaml do.
@@ -228,7 +228,8 @@ class _Sentence(NamedTuple):
     def unknown(self) -> set[int]:
         """Return the unknown words that the sentence does not deny."""
         # An unknown word with an ending such as "-itis" begins or ends an open finding.
-        naming = {i for _, start, end in self.findings for i in (start, end - 1) if self.tokens[i].isascii()}
+        present = [span for presence, *span in self.findings if presence != ABSENT]
+        naming = {i for start, end in present for i in (start, end - 1) if self.tokens[i].isascii()}
         unknown = [i for i, code in enumerate(self.codes) if code >= _UNKNOWN and i not in naming]
         if union(self.codes) & _FOREIGN:
             return {i for i, code in enumerate(self.codes) if code >= _CONTENT}
@@ -279,14 +280,16 @@ class _Sentence(NamedTuple):
     def _is_own(self, start: int, begin: int, clause: int, said: int) -> bool:
         """Whether the clause from ``begin`` is no part of the statement from ``start``."""
         link, before = self.tokens[begin], self.codes[begin - 1]
-        if not cue_words("connectives", "excepting").isdisjoint((link, self.tokens[start])):
+        if not cue_words("connectives", "excepting").isdisjoint((self.tokens[start], *self.tokens[begin : begin + 2])):
             return True
         # "No effusion or edema is seen", "lungs are without consolidation"
-        is_joined = link in cue_words("connectives", "alternatives") or before == _VERB
-        if is_joined or not said & (_VERB | _NORMAL | _DENIES):
+        if link in cue_words("connectives", "alternatives") or before == _VERB:
             return False
-        if clause & _VERB or self.codes[begin] & _DENIES:
+        # "Bowed trachea, no effusion"
+        if said & _DESCRIBES and union(self.codes[begin : begin + 2]) & _DENIES:
             return True
+        if clause & _VERB or not said & (_VERB | _NORMAL | _DENIES):
+            return bool(said & (_VERB | _NORMAL | _DENIES))
         # "No effusion was seen in the left and in the right pleural space", "no lesion compatible with thrombus"
         if (link == "and" and said & _DENIES) or (link == "with" and before & (_DESCRIBES | _NORMAL) == _DESCRIBES):
             return False

@@ -1,13 +1,15 @@
 """The words of reports that the reader does not know, and statements that it does not understand."""
 
+import csv
 import itertools
+import random
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rrg_rewards.findings import extract_findings, get_engine, read_findings
+from rrg_rewards.findings import abnormal_findings, extract_findings, get_engine, read_findings
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.coverage import Coverage, CoverageReader, UnreadSpan, _forms
 from rrg_rewards.findings.reading.lexicon import load_lexicon
@@ -127,6 +129,9 @@ def test_read_findings_leaves_statements_that_it_does_not_understand_unread(stat
         ("The heart is normal and the bronchi are crowded.", ["bronchi are crowded"]),
         ("The lungs are clear with the stomach above the diaphragm.", ["stomach above the diaphragm"]),
         ("There is no effusion and the heart lies on the right.", ["heart lies on the right"]),
+        ("The trachea is bowed, otherwise normal.", ["trachea is bowed"]),
+        ("Bowed trachea, no effusion.", ["Bowed trachea"]),
+        ("Normal heart size, white right base.", ["white right base"]),
         ("The bones are normal except that the left clavicle is short.", ["left clavicle is short"]),
         # These describe a finding, or are denied.
         ("Bronchiectasis with crowded bronchi.", []),
@@ -298,3 +303,70 @@ def test_coverage_reader_needs_no_findings_of_the_sentence_to_deny_a_word():
     assert reader.read(["quorblid", "of", "the", "lung"], [])[2] == ((0, 1),)
     # A word with the ending of a disease names the finding.
     assert reader.read(["quorbloma", "of", "the", "lung"], [(PRESENT, 0, 1)])[2] == ()
+
+
+def invented_words(number, seed=0):
+    """Words of no language, with beginnings and endings of medical words and without."""
+    draw = random.Random(seed)
+    beginnings = ("", "cardio", "pneumo", "hepato", "broncho", "mediastin", "sterno", "fibro", "osteo", "aorto")
+    endings = ("", "osis", "itis", "oma", "exia", "rrhea", "oid", "ary", "opathy", "une")
+    syllables = ("tre", "quo", "zel", "blim", "vosk", "gra", "plu", "dren", "fex", "nulp")
+    return [
+        draw.choice(beginnings) + "".join(draw.choices(syllables, k=2)) + draw.choice(endings) for _ in range(number)
+    ]
+
+
+POSITIONS = (
+    "{} of the liver.",
+    "{} left.",
+    "The trachea, a {} variant, is patent.",
+    "The aorta (with {}) is normal in caliber.",
+    "Heart normal, aorta {}.",
+    "Clear lungs, {} and normal heart.",
+    "No effusion, {} of the spine.",
+    "No effusion or edema; {} of the spine.",
+    "There is no mass, yet {} is noted.",
+    "Neither effusion nor edema, new {}.",
+    "Normal apart from {}.",
+    "Stable {}, no new abnormality.",
+    "The study shows {}, which is normal for age.",
+    "Follow-up of the {} is recommended.",
+    "Impression: 1. No acute disease. 2. {}.",
+)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_read_findings_reads_no_statement_with_an_invented_word_as_normal(position):
+    for word in invented_words(15, seed=len(position)):
+        report = position.format(word)
+        reading = read_findings(report)
+        assert reading.unread or abnormal_findings(report, reading.findings), report
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "No hay lesiones focales. Aorta normal.",
+        "Poumons clairs, silhouette cardiaque normale, absence de condensation des bases.",
+        "Lungen frei, Mediastinum normal, kein Erguss.",
+        "Cuore normale, nessuna lesione nel lobo inferiore.",
+        "Consolidacao no lobo inferior esquerdo, aorta normal.",
+        "Kalp normal, plevral efuzyon yok.",
+    ],
+)
+def test_read_findings_reads_no_sentence_with_a_word_of_another_language(report):
+    assert read_findings(report).unread_share > 0.6
+
+
+@pytest.mark.parametrize("report", ["pneu\u200bmothorax", "Large ef\u200dfusion.", "Con\u00adsolidation left."])
+def test_read_findings_leaves_words_with_invisible_characters_unread(report):
+    assert unread(report)
+
+
+def test_read_findings_reads_real_reports(shared_data):
+    with (shared_data / "reg2rg_ct_rate/pairs.csv").open(newline="", encoding="utf-8") as file:
+        reports = [row["reference"] for row in itertools.islice(csv.DictReader(file), 150)]
+    readings = list(map(read_findings, reports))
+    assert sum(one.num_unread for one in readings) <= 0.01 * sum(one.num_words for one in readings)
+    normal = [one for text, one in zip(reports, readings, strict=True) if not abnormal_findings(text, one.findings)]
+    assert sum(bool(one.unread) for one in normal) <= 0.1 * len(normal)
