@@ -10,7 +10,7 @@ from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import attribute_reader
-from rrg_rewards.findings.reading.finding import DOUBTFUL, Attributes, Finding, may_be_same
+from rrg_rewards.findings.reading.finding import DOUBTFUL, OTHER, Attributes, Finding, may_be_same
 from rrg_rewards.findings.reading.tokens import tokenise
 
 # The words of a heading after a finding that it names: "Nodes/esophagus:".
@@ -97,6 +97,8 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if first.start == second.start and first.end == second.end:
         # One phrase names both, for example a vertebral fracture.
         return second if graph.explains(first.concept, second.concept) else None
+    if first.concept == OTHER != second.concept and _is_named_by(first, second, report):
+        return second._replace(attributes=second.attributes.filled(first.attributes))
     if not (graph.akin(first.concept, second.concept) or graph.explains(second.concept, first.concept)):
         return None
     if _is_heading(first, second, report):
@@ -121,6 +123,16 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         narrow, wide = (first, second) if is_wider else (second, first)
         return narrow._replace(attributes=narrow.attributes.filled(wide.attributes))
     return _with_alternative(first, second)
+
+
+def _is_named_by(first: Finding, second: Finding, report: str) -> bool:
+    """Whether words such as "most likely" say what an open finding is; those after "due to" name a cause."""
+    between = tokenise(report[first.end : second.start])
+    return (
+        first.sentence == second.sentence
+        and cue_words("causes", "linking").isdisjoint(between)
+        and attribute_reader().link(between) == "stated"
+    )
 
 
 def _is_heading(first: Finding, second: Finding, report: str) -> bool:

@@ -403,3 +403,21 @@ def test_abnormal_findings_parentheses_gloss_the_finding_before_them(report, exp
 )
 def test_abnormal_findings_an_addendum_withdraws_what_it_denies(report, expected):
     assert [found.concept for found in abnormal_findings(report, extract_findings(report))] == expected
+
+
+@pytest.mark.parametrize(
+    ("report", "concepts"),
+    [
+        ("There is a collection of 25 mm, most likely loculated pleural fluid.", ["pleural_effusion"]),
+        ("Loculated collection, probably an empyema, on the right.", ["empyema"]),
+    ],
+)
+def test_abnormal_findings_open_finding_is_what_it_is_said_to_be(report, concepts):
+    found = abnormal_findings(report, extract_findings(report, open_findings=True))
+    assert [finding.concept for finding in found] == concepts
+
+
+def test_abnormal_findings_described_lesion_is_the_one_that_a_later_sentence_introduces():
+    report = "The described mass is stable. A mass of 64 mm is seen in the right upper lobe."
+    (finding,) = abnormal_findings(report, extract_findings(report))
+    assert (finding.size_mm, finding.change) == (64.0, "stable")
