@@ -99,7 +99,7 @@ def _condition(key: str, value: Any, concept: str) -> Condition:
         return lambda _, patient, __: not family.isdisjoint(known_concepts(patient.known))
     if key == "words":
         return _words(value)
-    choices = frozenset([value] if isinstance(value, str) else value)
+    choices = frozenset(value)
     if key == "context":
         return lambda _, patient, __: not choices.isdisjoint(patient.contexts)
     if key == "contexts":

@@ -20,8 +20,7 @@ def test_rules_name_what_exists():
         assert {"if", "then"} < rule.keys() <= {"concepts", "kinds_of", "if", "then"}, rule
     for condition in conditions:
         for key in ("context", "not_context", "contexts"):
-            groups = condition.get(key, [])
-            assert {groups} if isinstance(groups, str) else {*groups} <= set(knowledge["contexts"]), condition
+            assert {*condition.get(key, ())} <= set(knowledge["contexts"]), condition
     for concept, positions in load_knowledge("devices")["positions"].items():
         assert concept in concepts
         assert {place for places in positions.values() for place in places} <= set(locations), concept
