@@ -20,9 +20,6 @@ _LEVELS = {
     "urgent": "urgent",
 }
 _ORDER = tuple(_LEVELS.values())
-# Changes of the level that the later rules give.
-_STEPS = {"lower": -1, "raise": 1}
-
 Condition = Callable[[Attributes, Patient, Sequence[str]], bool]
 
 
@@ -55,12 +52,12 @@ def clinical_significance(concept: str, attributes: Attributes, patient: Patient
             if not condition(attributes, patient, words):
                 break
         else:
-            if level not in _STEPS:
+            if level != "lower":
                 break
-            steps += _STEPS[level]
+            steps += 1
     else:
         level = by_severity.get(attributes.severity, default)
-    return _ORDER[min(max(_ORDER.index(level) + steps, 0), len(_ORDER) - 1)] if steps else level
+    return _ORDER[max(_ORDER.index(level) - steps, 0)] if steps else level
 
 
 @cache
