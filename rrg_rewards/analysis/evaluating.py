@@ -14,7 +14,7 @@ from rrg_rewards.functional.crimson import CrimsonChecks, CrimsonEvaluation
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, in_request_order
 from rrg_rewards.judges.cascade import CascadeJudge
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
-from rrg_rewards.judges.rules import RuleJudge
+from rrg_rewards.judges.rules import expected_answer
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.crimson import CRIMSON, report_pairs
 from rrg_rewards.utilities.run_log import RunLog
@@ -22,12 +22,6 @@ from rrg_rewards.utilities.settings import SettingError
 
 # Number of pairs that are compared between two steps of the progress.
 _BATCH = 64
-
-
-def _expected_answer(task: CrimsonTask, pair: ReportPair) -> str:
-    """Return the answer that the rules would give, in the form of the task; it may be shorter or longer."""
-    evaluation = RuleJudge().evaluation(pair)
-    return task.answer(evaluation) or CrimsonTask().answer(evaluation) or ""
 
 
 def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
@@ -52,7 +46,7 @@ def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
         judge, unique = judge.second, [pair for pair in unique if routes[pair] == "second"]
     asked = in_request_order(metric.task, (pair for pair in unique if metric.task.refusal(pair) is None))
     prompts = (metric.task.messages(pair) for pair in asked)
-    answers = (_expected_answer(metric.task, pair) for pair in asked)
+    answers = (expected_answer(metric.task, pair) for pair in asked)
     return replace(estimate_requests(prompts, answers, judge.arguments(), metric.runs), judged_by=judged_by)
 
 
@@ -113,7 +107,7 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
             log.warn(f"the output also contains evaluations of another judge or prompt: {min(others)}")
 
     def _expected_answer(self, item: ReportPair) -> str:
-        return _expected_answer(self._crimson, item)
+        return expected_answer(self._crimson, item)
 
     def _sent(self) -> str:
         return f"{len(self.missing)} report pairs"

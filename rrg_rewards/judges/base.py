@@ -197,9 +197,17 @@ class Judge(Backend, ABC):
     """Whether :meth:`stop` was called."""
 
     @property
-    def kind(self) -> str:
-        """First word of the signature, such as ``rules``, ``openai``, ``local`` or ``cascade``."""
-        return self.signature.partition("|")[0]
+    def short_name(self) -> str:
+        """First word of the signature, with the model if it follows.
+
+        Example:
+            >>> from rrg_rewards.judges import OpenAIJudge, RuleJudge
+            >>> RuleJudge().short_name, OpenAIJudge("medgemma-4b").short_name
+            ('rules', 'openai:medgemma-4b')
+        """
+        kind, _, rest = self.signature.partition("|")
+        name, _, model = rest.partition("|")[0].partition(":")
+        return f"{kind}:{model}" if name == "model" else kind
 
     @property
     def worker_refusal(self) -> str | None:

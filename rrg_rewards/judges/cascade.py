@@ -2,9 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Any, Literal, cast, get_args
 
@@ -20,7 +20,7 @@ from rrg_rewards.judges.base import (
     Result,
 )
 from rrg_rewards.judges.registry import get_judge
-from rrg_rewards.judges.rules import RuleJudge
+from rrg_rewards.judges.rules import RuleJudge, expected_answer
 from rrg_rewards.judges.server.rate_limit import estimated_tokens
 from rrg_rewards.judges.server.usage import Usage, judge_usage, token_cost
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
@@ -117,9 +117,9 @@ class CascadeJudge(Judge):
         self.has_independent_rows = self.second.has_independent_rows and not self.has_budget
         self.task_names = self.first.task_names
         self.judge_names = {
-            "rules": judge_name(self.first),
-            "second": judge_name(self.second),
-            "over_budget": f"{'none' if over_budget == 'unscorable' else judge_name(self.first)} (over budget)",
+            "rules": self.first.short_name,
+            "second": self.second.short_name,
+            "over_budget": f"{'none' if over_budget == 'unscorable' else self.first.short_name} (over budget)",
         }
 
     def arguments(self) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class CascadeJudge(Judge):
         pairs = list(dict.fromkeys(items))
         kept = self._kept(self.first.evaluate_now(task, pairs))
         return {
-            pair: "rules" if is_kept else "second" if budget.admit(self._request(task, pair)) else "over_budget"
+            pair: "rules" if is_kept else "second" if budget.admit(pair, self._expected(task, pair)) else "over_budget"
             for pair, is_kept in zip(pairs, kept, strict=True)
         }
 
@@ -238,20 +238,17 @@ class CascadeJudge(Judge):
     def _kept(self, results: Sequence[_Outcome]) -> list[bool]:
         """Return which results of the rules are those of the cascade."""
         kept = [self._is_read(result) for result in results]
-        if self.max_disagreement is None:
-            return kept
-        read = [
-            (row, result) for row, result in enumerate(results) if kept[row] and isinstance(result, CrimsonEvaluation)
-        ]
-        for (row, _), difference in zip(read, disagreements([result for _, result in read]), strict=True):
-            kept[row] = difference <= self.max_disagreement
+        if self.max_disagreement is not None:
+            read = [row for row, is_kept in enumerate(kept) if is_kept]
+            evaluations = cast(Sequence[CrimsonEvaluation], [results[row] for row in read])
+            for row, difference in zip(read, disagreements(evaluations), strict=True):
+                kept[row] = difference <= self.max_disagreement
         return kept
 
     def _is_read(self, result: _Outcome) -> bool:
-        coverage = getattr(result, "coverage", None)
-        if isinstance(result, JudgeFailure) or coverage is None:
+        if isinstance(result, JudgeFailure) or result.coverage is None:
             return False
-        return all(report.unread_share <= self.max_unread for report in coverage)
+        return all(report.unread_share <= self.max_unread for report in result.coverage)
 
     def _groups(self, pairs: Sequence[ReportPair]) -> Iterator[Sequence[ReportPair]]:
         """Yield the pairs in groups, between which a budget of tokens or cost learns what was used."""
@@ -264,52 +261,35 @@ class CascadeJudge(Judge):
         self, task: "JudgeTask[ReportPair, Any]", read: Mapping[ReportPair, _Outcome]
     ) -> dict[ReportPair, _Outcome]:
         """Return the second judge's results of the pairs that the budget allows, and what becomes of the others."""
-        requests = [self._request(task, pair) for pair in read]
-        sent = [request for request in requests if self._budget.admit(request)]
+        expected = {pair: self._expected(task, pair) for pair in read}
+        asked = [pair for pair in read if self._budget.admit(pair, expected[pair])]
         try:
-            asked = [request.pair for request in sent]
             results = await self.second.evaluate(task, asked) if asked else []
         finally:
-            self._budget.settle(sent)
+            self._budget.settle(expected[pair] for pair in asked)
         outcomes: dict[ReportPair, _Outcome] = {
             pair: _routed(result, "second", read[pair]) for pair, result in zip(asked, results, strict=True)
         }
         for pair, result in read.items():
             if pair not in outcomes:
-                failure = JudgeFailure("budget", "the rules did not read the pair, and the budget is spent")
+                failure = JudgeFailure(
+                    "budget", "the budget is spent; raise it, or score such pairs with over_budget: rules"
+                )
                 chosen = failure if self.over_budget == "unscorable" else result
                 outcomes[pair] = _routed(chosen, "over_budget", result)
         return outcomes
 
-    def _request(self, task: "JudgeTask[ReportPair, Any]", pair: ReportPair) -> "_Request":
-        """Return a request with its estimated tokens, which are 0 if no budget needs them."""
+    def _expected(self, task: "JudgeTask[ReportPair, Any]", pair: ReportPair) -> Usage:
+        """Return the estimated tokens of a request; none if no budget needs them."""
         if not self._budget.is_measured:
-            return _Request(pair)
-        evaluation = self.first.evaluation(pair)
+            return Usage()
         prompt = estimated_tokens(message["content"] for message in task.messages(pair))
-        answer = task.answer(evaluation) if isinstance(task, CrimsonTask) else None
-        answer = answer or CrimsonTask().answer(evaluation)
-        return _Request(pair, prompt, estimated_tokens([answer or ""]))
-
-
-@dataclass(frozen=True)
-class _Request:
-    """A pair for the second judge, with the estimated tokens of its prompt and answer."""
-
-    pair: ReportPair
-    prompt: int = 0
-    answer: int = 0
+        answer = estimated_tokens([expected_answer(cast(CrimsonTask, task), pair)])
+        return Usage(prompt_tokens=prompt, completion_tokens=answer)
 
 
 class _Budget:
-    """Decides which pairs the second judge gets.
-
-    Args:
-        judge: The second judge.
-        pairs: Maximum number of different pairs; ``None`` for no limit.
-        tokens: Maximum number of tokens.
-        cost: Maximum cost.
-    """
+    """Decides which pairs the second judge gets; the limits are those of :class:`CascadeJudge`."""
 
     def __init__(self, judge: Judge, pairs: int | None, tokens: int | None, cost: float | None) -> None:
         for name, limit, kind in (("pairs", pairs, int), ("tokens", tokens, int), ("cost", cost, int | float)):
@@ -319,60 +299,55 @@ class _Budget:
                 what = "an integer" if kind is int else "a number"
                 raise ValueError(f"budget_{name} must be {what} of at least 0, got {limit!r}")
         self._judge, self._pairs, self._tokens, self._cost = judge, pairs, tokens, cost
-        self._prices: dict[str, Any] = {}
         self._begin = judge_usage(judge) or Usage()
         self.is_measured = tokens is not None or cost is not None
         if self.is_measured and judge_usage(judge) is None:
             what = "budget_tokens" if cost is None else "budget_cost"
-            raise ValueError(f"{what}: the second judge, {judge_name(judge)}, counts no tokens; set budget_pairs")
+            raise ValueError(f"{what}: the second judge, {judge.short_name}, counts no tokens; set budget_pairs")
         if cost is not None and self._begin.cost is None:
             raise ValueError("budget_cost: the second judge has no price; set price in its settings")
-        if cost is not None:
-            self._prices = {name: judge.arguments()[name] for name in ("price", "price_cached")}
-        self.admitted: set[ReportPair] = set()
+        self._admitted: set[ReportPair] = set()
         # Estimates of admitted requests that the judge has not counted yet.
-        self._waiting = _Request(ReportPair("", ""))
+        self._waiting = Usage()
         self._lock = Lock()
 
     def __copy__(self) -> "_Budget":
-        budget = _Budget(self._judge, self._pairs, self._tokens, self._cost)
-        budget.admitted, budget._begin, budget._waiting = set(self.admitted), self._begin, self._waiting
+        budget = object.__new__(type(self))
+        budget.__dict__.update(self.__dict__, _admitted=set(self._admitted))
         return budget
 
-    def admit(self, request: _Request) -> bool:
-        """Whether a request is within the budget; it is then waiting until :meth:`settle`."""
+    def admit(self, pair: ReportPair, expected: Usage) -> bool:
+        """Whether a pair is within the budget; its expected usage is then waiting until :meth:`settle`."""
         with self._lock:
-            waiting = _Request(
-                request.pair, self._waiting.prompt + request.prompt, self._waiting.answer + request.answer
-            )
-            if not self._allows(waiting):
+            waiting = self._waiting + expected
+            if not self._allows(pair, waiting):
                 return False
             self._waiting = waiting
             if self._pairs is not None:
-                self.admitted.add(request.pair)
+                self._admitted.add(pair)
             return True
 
-    def settle(self, requests: Sequence[_Request]) -> None:
-        """Count requests no longer by their estimates, because the judge has counted them."""
+    def settle(self, expected: Iterable[Usage]) -> None:
+        """Count requests no longer by their expected usage, because the judge has counted them."""
         with self._lock:
-            self._waiting = replace(
-                self._waiting,
-                prompt=self._waiting.prompt - sum(request.prompt for request in requests),
-                answer=self._waiting.answer - sum(request.answer for request in requests),
-            )
+            for one in expected:
+                self._waiting -= one
 
-    def _allows(self, waiting: _Request) -> bool:
-        if self._pairs is not None and waiting.pair not in self.admitted and len(self.admitted) >= self._pairs:
+    def _allows(self, pair: ReportPair, waiting: Usage) -> bool:
+        if self._pairs is not None and pair not in self._admitted and len(self._admitted) >= self._pairs:
             return False
         if not self.is_measured:
             return True
         used = (judge_usage(self._judge) or Usage()) - self._begin
-        tokens = used.prompt_tokens + used.completion_tokens + waiting.prompt + waiting.answer
-        if self._tokens is not None and tokens > self._tokens:
+        total = used + waiting
+        if self._tokens is not None and total.prompt_tokens + total.completion_tokens > self._tokens:
             return False
         if self._cost is None:
             return True
-        expected = token_cost(waiting.prompt, waiting.answer, 0, self._prices["price"], self._prices["price_cached"])
+        prices = self._judge.arguments()
+        expected = token_cost(
+            waiting.prompt_tokens, waiting.completion_tokens, 0, prices["price"], prices["price_cached"]
+        )
         return (used.cost or 0.0) + expected <= self._cost
 
 
@@ -396,33 +371,17 @@ def disagreements(evaluations: Sequence[CrimsonEvaluation]) -> list[float]:
         [0.0, 0.5]
     """
     scores = crimson_score(evaluations).clamp(min=0).tolist() if evaluations else []
-    f1 = [
-        2 * len({ref_id for ref_id, _ in one.matched_findings}) / total if (total := _num_findings(one)) else 1.0
-        for one in evaluations
-    ]
-    return [abs(score - share) for score, share in zip(scores, f1, strict=True)]
+    return [abs(score - _finding_f1(one)) for score, one in zip(scores, evaluations, strict=True)]
 
 
-def _num_findings(evaluation: CrimsonEvaluation) -> int:
-    return len(evaluation.reference_findings) + len(evaluation.predicted_findings)
+def _finding_f1(evaluation: CrimsonEvaluation) -> float:
+    number = len(evaluation.reference_findings) + len(evaluation.predicted_findings)
+    return 2 * len({ref_id for ref_id, _ in evaluation.matched_findings}) / number if number else 1.0
 
 
 def _check_share(name: str, share: Any) -> None:
     if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
         raise ValueError(f"{name} must be a number from 0 to 1, got {share!r}")
-
-
-def judge_name(judge: Judge) -> str:
-    """Return a short name of a judge from its signature, with the model if there is one.
-
-    Example:
-        >>> from rrg_rewards.judges import OpenAIJudge, RuleJudge
-        >>> judge_name(RuleJudge()), judge_name(OpenAIJudge("medgemma-4b"))
-        ('rules', 'openai:medgemma-4b')
-    """
-    fields = judge.signature.split("|")
-    model = next((field.removeprefix("model") for field in fields if field.startswith("model:")), "")
-    return judge.kind + model
 
 
 def _routed(result: _Outcome, route: Route, read: _Outcome | None = None) -> _Outcome:
@@ -439,7 +398,7 @@ def _routed(result: _Outcome, route: Route, read: _Outcome | None = None) -> _Ou
 def _first(setting: str | Mapping[str, Any] | Judge) -> RuleJudge:
     judge = get_judge(setting)
     if not isinstance(judge, RuleJudge):
-        raise ValueError(f"first must be rules, which know what they have not read; got {judge_name(judge)}")
+        raise ValueError(f"first must be rules, which know what they have not read; got {judge.short_name}")
     return judge
 
 

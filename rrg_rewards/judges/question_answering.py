@@ -410,7 +410,9 @@ def _judge(name: str, setting: JudgeSetting) -> Judge | None:
         return None
     judge = get_judge(setting)
     if judge.task_names is not None:
-        raise ValueError(f"{name}: the judge {judge.kind!r} evaluates CRIMSON only; for rules set {name}='engine'")
+        raise ValueError(
+            f"{name}: the judge {judge.short_name!r} evaluates CRIMSON only; for rules set {name}='engine'"
+        )
     return judge
 
 

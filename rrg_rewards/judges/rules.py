@@ -8,6 +8,7 @@ from rrg_rewards.findings import Coverage, Finding, FindingComparison, compare_f
 from rrg_rewards.findings.knowledge.load import knowledge_digest
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, PairFailure, ReportPair, Result
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 from rrg_rewards.utilities.names import unknown_name_message
@@ -103,6 +104,12 @@ class RuleJudge(Judge):
             return evaluations[0]
         lowest = min(evaluations, key=lambda evaluation: crimson_score(evaluation).item())
         return replace(lowest, coverage=evaluations[0].coverage)
+
+
+def expected_answer(task: CrimsonTask, pair: ReportPair) -> str:
+    """Return the answer that the rules would give, in the form of the task; a model's may be shorter or longer."""
+    evaluation = RuleJudge().evaluation(pair)
+    return task.answer(evaluation) or CrimsonTask().answer(evaluation) or ""
 
 
 def _without_predicted_spans(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:

@@ -69,7 +69,8 @@ class JudgeLabeler(FallibleLabeler):
         self.judge = get_judge(judge)
         if self.judge.task_names is not None:
             raise ValueError(
-                f"judge: the judge {self.judge.kind!r} evaluates CRIMSON only; for rules use the labeler 'rules:SCHEMA'"
+                f"judge: the judge {self.judge.short_name!r} evaluates CRIMSON only; for rules use the labeler "
+                "'rules:SCHEMA'"
             )
         self.has_independent_rows = self.judge.has_independent_rows
         if remembered < 0:

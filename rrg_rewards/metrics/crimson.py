@@ -405,7 +405,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             with self._synced():
                 means.update(zip(UNREAD_DETAILS, self.unread_sums[:-1] / self.unread_sums[-1], strict=True))
         if self.judge.judge_names:
-            means[_BY_SECOND] = totals[_BY_SECOND] / sum(totals[name] for name in _ROUTES.values())
+            means[_BY_SECOND] = totals[_BY_SECOND].double() / sum(totals[name] for name in _ROUTES.values())
         if self.runs == 1:
             return means
         with self._synced():

@@ -14,7 +14,7 @@ from scripted_judge import ScriptedJudge
 from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges import CascadeJudge, Judge, JudgeFailure, ReportPair, RuleJudge, get_judge
 from rrg_rewards.judges.base import STOPPED
-from rrg_rewards.judges.cascade import disagreements, judge_name
+from rrg_rewards.judges.cascade import disagreements
 from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 
@@ -148,11 +148,11 @@ def test_cascade_budget_of_tokens_and_cost_ends_the_requests(server):
     assert routes(free) == ["rules", "second", "second", "second"]
     assert free.usage.calls == 3
     assert free.usage == free.second.usage
-    request = CascadeJudge(settings, budget_tokens=1)._request(TASK, PARTLY)
+    request = CascadeJudge(settings, budget_tokens=1)._expected(TASK, PARTLY)
     # An estimated request fits. A second one does not, beside the tokens that the server has counted for the first.
     for budget in (
-        {"budget_tokens": request.prompt + request.answer},
-        {"budget_cost": (request.prompt + 4 * request.answer) / 1e6},
+        {"budget_tokens": request.prompt_tokens + request.completion_tokens},
+        {"budget_cost": (request.prompt_tokens + 4 * request.completion_tokens) / 1e6},
     ):
         judge = CascadeJudge(settings, **budget)
         planned = judge.plan(TASK, PAIRS)
@@ -208,7 +208,7 @@ def test_cascade_signature_pickle_and_copies():
     assert (unpickled.signature, unpickled.arguments().keys()) == (judge.signature, judge.arguments().keys())
     assert copy.deepcopy(judge) is judge
     assert judge.judge_names == {"rules": "rules", "second": "openai:m", "over_budget": "rules (over budget)"}
-    assert judge_name(ScriptedJudge()) == "scripted"
+    assert (ScriptedJudge().short_name, judge.short_name) == ("scripted", "cascade")
     assert judge.address.is_loopback
     assert "language model" in judge.worker_refusal
     assert CascadeJudge(ScriptedJudge()).worker_refusal is None
