@@ -7,10 +7,11 @@ from typing import Any
 from rrg_rewards.analysis.comparison import GroupComparison, MetricComparison, SystemComparison, SystemDifference
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.analysis.system_tables import TableComparison
+from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
-from rrg_rewards.pages.highlights import highlights, unread_highlights
+from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.score_page import one_text
@@ -109,7 +110,7 @@ def compared_findings(
         found = found or [[] for _ in one.evaluations]
         for row, (evaluation, coverage) in enumerate(zip(one.evaluations, one.coverages, strict=True)):
             pair = (None, None) if references is None else (references[row], texts[system][row])
-            of_pair = unread_highlights(coverage, *pair) if evaluation is None else highlights(evaluation, *pair)
+            of_pair = highlights(evaluation or CrimsonEvaluation(coverage=coverage), *pair)
             if number == 1:
                 # The words of the reference that were not read are the same for all systems.
                 found[row] += [[0, *rest] for pane, *rest in of_pair if not pane and rest[1] == "unread"]

@@ -50,8 +50,8 @@ def highlights(evaluation: CrimsonEvaluation, reference: str | None, candidate: 
 
     Returns:
         For each finding: pane (0 reference, 1 candidate), id, status, significance, ids of the findings that it is
-        matched with, text, note, and places in UTF-16 units, as scripts count. Then the same of unread words, as
-        :func:`unread_highlights` returns them.
+        matched with, text, note, and places in UTF-16 units, as scripts count. Then the same of the words that
+        were not read, with the status ``unread`` and no significance.
 
     Example:
         >>> from rrg_rewards.judges import ReportPair, RuleJudge
@@ -77,25 +77,12 @@ def highlights(evaluation: CrimsonEvaluation, reference: str | None, candidate: 
             places = [] if report is None else _places(report, finding)
             level = finding.clinical_significance
             found.append([pane, finding.id, status, level, ", ".join(partners), shown, note, places])
-    return found + unread_highlights(evaluation.coverage, reference, candidate)
+    return found + _unread(evaluation.coverage, reference, candidate)
 
 
-def unread_highlights(
+def _unread(
     coverage: tuple[Coverage, Coverage] | None, reference: str | None, candidate: str | None
 ) -> list[list[Any]]:
-    """Return the words of both reports that were not read, in the form of :func:`highlights`.
-
-    Args:
-        coverage: How much of both reports was read; ``None`` if it is not known.
-        reference: Text of the reference; ``None`` to leave out its words.
-        candidate: Text of the candidate; ``None`` as above.
-
-    Example:
-        >>> from rrg_rewards.findings import read_findings
-        >>> texts = ("Coarktation.", "Normal aorta.")
-        >>> unread_highlights(tuple(read_findings(text).coverage for text in texts), *texts)
-        [[0, 'U1', 'unread', '', '', 'Coarktation', '', [[0, 11]]]]
-    """
     found: list[list[Any]] = []
     for pane, (one, report) in enumerate(zip(coverage or (), (reference, candidate), strict=False)):
         if report is None:

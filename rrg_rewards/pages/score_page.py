@@ -13,13 +13,14 @@ from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.metrics.unread import PairCoverage
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
-from rrg_rewards.pages.highlights import highlights, unread_highlights
+from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, row_step, sample_note
 
 # Explanations that contain names and reasons, but no text of a report.
-_WITHOUT_TEXT = frozenset(("failure",))
+_WITHOUT_TEXT = frozenset(("failure", "judge"))
 
 
 class ScoreRows:
@@ -128,19 +129,27 @@ class ScoreRows:
         scores = [one for one in batches if isinstance(one, CrimsonScores)]
         evaluations = [evaluation for one in scores for evaluation in one.evaluations]
         coverages = [coverage for one in scores for coverage in one.coverages]
-        if self._joined:
-            evaluations = [one and _without_reference_places(one) for one in evaluations]
-            coverages = [one and (replace(one[0], unread=()), one[1]) for one in coverages]
         texts: Sequence[tuple[str | None, str | None]] = (
             list(zip(self._references, self._predictions, strict=True))
             if self.with_text
             else [(None, None)] * len(evaluations)
         )
         return [
-            # A pair without an evaluation may have a reference that was not read.
-            (unread_highlights(coverage, *pair) or None) if evaluation is None else highlights(evaluation, *pair)
+            self._findings_of(evaluation, coverage, *pair)
             for evaluation, coverage, pair in zip(evaluations, coverages, texts, strict=True)
         ]
+
+    def _findings_of(
+        self,
+        evaluation: CrimsonEvaluation | None,
+        coverage: PairCoverage | None,
+        reference: str | None,
+        candidate: str | None,
+    ) -> list[list[Any]] | None:
+        # A pair without an evaluation may have a reference that was not read.
+        shown = evaluation or CrimsonEvaluation(coverage=coverage)
+        found = highlights(_without_reference_places(shown) if self._joined else shown, reference, candidate)
+        return None if evaluation is None and not found else found
 
 
 def _without_reference_places(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:

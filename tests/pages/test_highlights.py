@@ -4,7 +4,7 @@ import json
 
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges import ReportPair, RuleJudge
-from rrg_rewards.pages.highlights import highlights, locate, unread_highlights
+from rrg_rewards.pages.highlights import highlights, locate
 
 
 def _evaluation(spans=()):
@@ -46,7 +46,9 @@ def test_highlights_mark_unread_words_of_both_reports():
         (1, "U2", "vextramal", [[10, 19]]),
     ]
     assert [one for one in highlights(evaluation, None, None) if one[2] == "unread"] == []
-    assert unread_highlights(None, reference, candidate) == []
+    unjudged = CrimsonEvaluation(coverage=evaluation.coverage)
+    assert highlights(unjudged, reference, candidate) == words
+    assert highlights(CrimsonEvaluation(), reference, candidate) == []
 
 
 def test_highlights_use_the_places_that_the_judge_knows():

@@ -4,8 +4,10 @@ import gc
 
 import pytest
 import torch
+from scripted_judge import ScriptedJudge
 
 from rrg_rewards.functional.crimson import CrimsonEvaluation
+from rrg_rewards.judges import CascadeJudge
 from rrg_rewards.metrics import BLEU, CRIMSON, ReportCRG
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages import page as page_module
@@ -89,3 +91,21 @@ def test_score_rows_of_a_sample_rescale_all_pairs(monkeypatch):
         rows.rescale("crg", rescale)
     assert sampled.values("crg") == whole.values("crg")
     assert sampled.rows().columns[0].cells == whole.rows().columns[0].cells[::3]
+
+
+@pytest.mark.filterwarnings("ignore::rrg_rewards.judges.base.JudgeWarning")
+def test_score_rows_mark_unread_words_of_pairs_without_a_score():
+    target, preds = ["Quorblid of the aorta.", "Effusion.", "Normal."], ["Normal aorta.", "Effusion.", "Normal."]
+    scores = CRIMSON(CascadeJudge(ScriptedJudge(), budget_pairs=0)).score(preds, target)
+    found = {}
+    for with_text, references in ((True, target), (False, target), (None, [[text, ""] for text in target])):
+        rows = ScoreRows(with_text is not False)
+        rows.add({"crimson": scores}, preds, references)
+        found[with_text] = rows.rows().findings
+        judges = next(column for column in rows.rows().columns if column.name == "judge")
+        assert judges.cells == ["none (over budget)", "rules", "rules"]
+    assert found[True][0] == [[0, "U1", "unread", "", "", "Quorblid", "", [[0, 8]]]]
+    # Without text, or with several references in one pane, there is no place to mark; judged pairs may have no finding.
+    assert [one[0] for one in (found[False], found[None])] == [None, None]
+    assert [len(one[1]) for one in found.values()] == [2, 2, 2]
+    assert [one[2] for one in found.values()] == [[], [], []]
