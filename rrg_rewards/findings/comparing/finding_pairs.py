@@ -239,7 +239,10 @@ def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[s
     """Whether a mention beside a diagnosis describes it in wider words or by one of its signs, in the same place."""
     ours, theirs = finding.attributes, diagnosis.attributes
     return (
-        finding.concept in concept_graph().implied(diagnosis.concept).union(signs.get(diagnosis.concept, ()))
+        (
+            finding.concept in concept_graph().implied(diagnosis.concept)
+            or finding.concept in signs.get(diagnosis.concept, ())
+        )
         and abs(finding.sentence - diagnosis.sentence) <= 1
         and (finding.concept != OTHER or not organs_differ(finding.organ, diagnosis.organ))
         and not sides_conflict(ours, theirs)

@@ -1,6 +1,6 @@
 """Clinical significance of findings, from ``concepts.yaml`` and ``significance.yaml`` in ``findings/knowledge``."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from math import floor
 from typing import Any
@@ -62,7 +62,6 @@ def clinical_significance(concept: str, attributes: Attributes, patient: Patient
 
 @cache
 def _rules() -> dict[str, tuple[str, dict[str | None, str], list[tuple[list[Condition], str]]]]:
-    shared = load_knowledge("significance")["rules"]
     return {
         concept: (
             _LEVELS[entry["significance"]],
@@ -72,16 +71,19 @@ def _rules() -> dict[str, tuple[str, dict[str | None, str], list[tuple[list[Cond
                     [_condition(key, value, concept) for key, value in case["if"].items()],
                     _LEVELS.get(case["then"], case["then"]),
                 )
-                for case in [*(rule for rule in shared if _is_for(rule, concept)), *entry.get("cases", ())]
+                for case in [*_shared_cases(concept), *entry.get("cases", ())]
             ],
         )
         for concept, entry in load_knowledge("concepts")["concepts"].items()
     }
 
 
-def _is_for(rule: Mapping[str, Any], concept: str) -> bool:
+def _shared_cases(concept: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the cases of ``significance.yaml`` that a concept shares with others."""
     kinds = {concept, *concept_graph().wider(concept)}
-    return concept in rule.get("concepts", ()) or not kinds.isdisjoint(rule.get("kinds_of", ()))
+    for rule in load_knowledge("significance")["rules"]:
+        if concept in rule.get("concepts", ()) or not kinds.isdisjoint(rule.get("kinds_of", ())):
+            yield rule
 
 
 def _condition(key: str, value: Any, concept: str) -> Condition:

@@ -60,10 +60,9 @@ class ConceptGraph:
         self._distances = {concept: _distances(concept, concepts) for concept in concepts}
         # The concepts that each concept is a diagnosis of.
         self._interpreted = {concept: frozenset(entry.get("interprets", ())) for concept, entry in concepts.items()}
-        # The concepts that each concept is a kind of, is a diagnosis of or can look like.
+        self._implied = {concept: named.union(self._distances[concept]) for concept, named in self._interpreted.items()}
         self._explained = {
-            concept: frozenset(self._distances[concept]) | self._interpreted[concept] | {*entry.get("explains", ())}
-            for concept, entry in concepts.items()
+            concept: self._implied[concept].union(entry.get("explains", ())) for concept, entry in concepts.items()
         }
         self._sideways: dict[tuple[str, str], str] = {}
         self._families: dict[str, frozenset[str]] = {}
@@ -150,7 +149,7 @@ class ConceptGraph:
 
     def implied(self, specific: str) -> frozenset[str]:
         """Return the concepts that a concept is a kind or a diagnosis of."""
-        return self._interpreted.get(specific, frozenset()).union(self._distances.get(specific, ()))
+        return self._implied.get(specific, frozenset())
 
     def explained(self, specific: str) -> frozenset[str]:
         """Return the concepts that a concept is a kind or a diagnosis of, or can look like."""

@@ -59,14 +59,17 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
         [('atelectasis', Attributes(laterality='right', location=('lower',), severity='mild', certainty='likely'))]
     """
     findings: list[Finding] = []
+    stated: set[str] = set()
     last: Finding | None = None
     for mention in mentions:
         if mention.presence == "absent" or mention.certainty == DOUBTFUL:
             if last is not None and _is_heading(last, mention, report):
                 findings.pop()
-            findings = [finding for finding in findings if not _is_withdrawn(finding, mention, report)]
+            if mention.concept in stated:
+                findings = [finding for finding in findings if not _is_withdrawn(finding, mention, report)]
             last = None
             continue
+        stated.update((mention.concept, *concept_graph().wider(mention.concept)))
         merged = None if last is None else _interpreted(last, mention, report)
         if merged is not None:
             findings[-1] = last = merged
@@ -313,20 +316,16 @@ def _is_another(earlier: Finding, second: Attributes, reference: str | None, rep
 
 def _placed(finding: Finding) -> Finding:
     """Return a finding with the device position that the location of its tip implies; only devices have a position."""
-    positions = load_knowledge("devices")["positions"].get(finding.concept)
     attributes = finding.attributes
-    if attributes.device_position is not None and not _is_device(finding.concept):
-        return finding._replace(attributes=attributes._replace(device_position=None))
-    if positions is None or attributes.device_position is not None:
+    if attributes.device_position is not None:
+        is_device = finding.concept == _DEVICE or _DEVICE in concept_graph().wider(finding.concept)
+        return finding if is_device else finding._replace(attributes=attributes._replace(device_position=None))
+    if not attributes.location:
         return finding
-    for position, places in positions.items():
+    for position, places in load_knowledge("devices")["positions"].get(finding.concept, {}).items():
         if not set(places).isdisjoint(attributes.location):
             return finding._replace(attributes=attributes._replace(device_position=position))
     return finding
-
-
-def _is_device(concept: str) -> bool:
-    return concept == _DEVICE or _DEVICE in concept_graph().wider(concept)
 
 
 def _same_place(first: Attributes, second: Attributes) -> bool:
