@@ -24,6 +24,8 @@ SENTENCES = {
     "measures": "nodule of 5 x 4 mm ",
     "numbers": "12 x ",
     "statements": "a nodule of 5 mm is seen in the left lung, and both hila are not large, ",
+    "unknown words": "the aorta is quorblid, ",
+    "denied unknown words": "no quorblid, the lung is normal, ",
     "unnamed": "a strip shadow is seen in the left lung, the density is increased, ",
 }
 REPORTS = {

@@ -228,20 +228,20 @@ class _Sentence(NamedTuple):
     def unknown(self) -> set[int]:
         """Return the unknown words that the sentence does not deny."""
         # An unknown word with an ending such as "-itis" begins or ends an open finding.
-        present = [span for presence, *span in self.findings if presence != ABSENT]
-        naming = {i for start, end in present for i in (start, end - 1) if self.tokens[i].isascii()}
+        ends = (i for presence, start, end in self.findings if presence != ABSENT for i in (start, end - 1))
+        naming = {i for i in ends if self.tokens[i].isascii()}
         unknown = [i for i, code in enumerate(self.codes) if code >= _UNKNOWN and i not in naming]
         if union(self.codes) & _FOREIGN:
             return {i for i, code in enumerate(self.codes) if code >= _CONTENT}
         # Few words are known in other languages, in which "no" may mean something else.
         if 2 * len(unknown) > _count(self.codes):
             return set(unknown)
-        return {i for i in unknown if not self._is_explained(i)}
+        breaks = [k for k in self.breaks if self.tokens[k] not in cue_words("connectives", "alternatives")]
+        return {i for i in unknown if not self._is_explained(i, breaks)}
 
-    def _is_explained(self, i: int) -> bool:
+    def _is_explained(self, i: int, breaks: Sequence[int]) -> bool:
         """Whether the clause of an unknown word denies it, calls it normal, or names equipment and drugs."""
         tokens, codes = self.tokens, self.codes
-        breaks = [k for k in self.breaks if tokens[k] not in cue_words("connectives", "alternatives")]
         after = bisect_left(breaks, i)
         start, end = breaks[after - 1] if after else 0, breaks[after] if after < len(breaks) else len(tokens)
         # "Images were acquired on a Somatom": the examination, and nothing that it shows of the body.
@@ -252,11 +252,12 @@ class _Sentence(NamedTuple):
     def unsettled(self) -> set[int]:
         """Return the words of the statements of known words that were not understood."""
         unread: set[int] = set()
+        found = {i for _, first, last in self.findings for i in range(first, last)}
         for start, end in self._statements():
-            if self._is_read(start, end):
+            if self._is_read(start, end, found):
                 continue
-            clauses = pairwise([start, *(i for i in self.breaks if start < i < end), end])
-            if not all(self._is_read(*clause) for clause in clauses):
+            breaks = self.breaks[bisect_left(self.breaks, start + 1) : bisect_left(self.breaks, end)]
+            if not all(self._is_read(*clause, found) for clause in pairwise([start, *breaks, end])):
                 unread.update(i for i in range(start, end) if self.codes[i] >= _CONTENT)
         return unread
 
@@ -296,14 +297,14 @@ class _Sentence(NamedTuple):
         is_place = cue_words("connectives", "prepositions").issuperset(self.tokens[begin + 1 : begin + 2])
         return bool(clause & _BODY and clause & (_DESCRIBES | _PLACES)) and not is_place
 
-    def _is_read(self, start: int, end: int) -> bool:
-        """Whether a statement of known words was understood."""
+    def _is_read(self, start: int, end: int, found: set[int]) -> bool:
+        """Whether a statement of known words was understood; ``found`` are the words of the findings."""
         codes = self.codes
         said = union(codes[start:end])
         # The other words of a statement with an unknown word count as read.
         if said >= _UNKNOWN or not said & _STATES:
             return True
-        if any(first < end and last > start for _, first, last in self.findings):
+        if not found.isdisjoint(range(start, end)):
             return True
         if not said & _ABNORMAL:
             if (said & _UNIT and (said & _MEASURE or not said & _SAYS)) or self._is_about(start, end, said):
