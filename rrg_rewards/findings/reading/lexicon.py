@@ -210,8 +210,7 @@ def shipped_lexicon(name: str) -> Lexicon:
 def _divided(compiler: PhraseCompiler) -> list[Phrase[str]]:
     """Return the words with a prefix as compounds of the prefix and the rest: "sub pleural" is "subpleural"."""
     prefixes = load_knowledge("spellings")["prefixes"]
-    stems = (f"{stem}*" for stems in compiler.words.stems.values() for stem in stems)
-    words = sorted((*compiler.words.exact, *stems), key=len, reverse=True)
+    words = sorted((*compiler.words.exact, *(f"{stem}*" for stem in compiler.words.stems)), key=len, reverse=True)
     divided = [(prefix, word) for word in words for prefix in prefixes if word.startswith(prefix)]
     found = [
         compiler.phrase(f"{prefix} {word.removeprefix(prefix)}", word.rstrip("*"))

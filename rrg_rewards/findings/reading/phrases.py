@@ -5,9 +5,9 @@ A phrase is a sequence of words. Each word is a choice, ``word|stem*|{group}``. 
 that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import chain
 from operator import or_
 from typing import Any, Generic, TypeVar
@@ -21,8 +21,6 @@ _MAX_WORDS = 50_000
 _RAREST = 99
 # Shorter words in -s, such as "gas", are no plurals.
 _SHORTEST_PLURAL = 4
-# Number of first letters by which stems are looked up.
-_FIRST = 3
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
 _MAX_SENTENCES = 100
 # By how many letters each further word of a choice makes the choice more common.
@@ -84,16 +82,15 @@ class WordBits(WordTable[int]):
         self.exact: dict[str, int] = {}
         # Conditions of words, with the bit of each.
         self.conditions: list[tuple[Callable[[str], bool], int]] = []
-        # The stems with their bits by their first letters, those of shorter stems by "".
-        self.stems: dict[str, dict[str, int]] = {"": {}}
-        self.spellings = tuple(load_knowledge("spellings")["parts"].items())
+        self.stems: dict[str, int] = {}
+        self._longest = 0
 
     def add(self, word: str, bit: int) -> None:
         """Add a bit to ``word``, or to all words that start with it if it ends in ``*``."""
         if word.endswith("*"):
             stem = word[:-1]
-            stems = self.stems.setdefault(stem[:_FIRST] if len(stem) >= _FIRST else "", {})
-            stems[stem] = stems.get(stem, 0) | bit
+            self.stems[stem] = self.stems.get(stem, 0) | bit
+            self._longest = max(self._longest, len(stem))
         else:
             # "Not" in a contraction is the word "nt".
             for spelling in (word, "nt") if word == "not" else (word,):
@@ -109,26 +106,30 @@ class WordBits(WordTable[int]):
     def is_form(self, word: str) -> bool:
         """Whether a word is in the table or a form of a stem in it: "sternophagia" is none of "stern*"."""
         return any(
-            one in self.exact or any(one[len(stem) :] in _endings() for stem, _ in self._stems(one))
+            one in self.exact or any(one[:i] in self.stems and one[i:] in _endings() for i in range(len(one) + 1))
             for one in self._forms(word)
         )
 
-    def _forms(self, word: str) -> list[str]:
+    def _forms(self, word: str) -> tuple[str, ...]:
         """Return a word in all spellings; of a plural that the table does not contain, the singular too."""
-        forms = [word, *(word.replace(british, american) for british, american in self.spellings if british in word)]
+        forms = _spellings(word)
         if len(word) >= _SHORTEST_PLURAL and word.endswith("s") and not any(map(self._code, forms)):
-            forms.append(word[:-1])
+            return (*forms, word[:-1])
         return forms
 
-    def _stems(self, word: str) -> Iterator[tuple[str, int]]:
-        """Yield the stems with which a word starts, and their bits."""
-        for stems in (self.stems[""], self.stems.get(word[:_FIRST], {})):
-            for stem, bits in stems.items():
-                if word.startswith(stem):
-                    yield stem, bits
-
     def _code(self, word: str) -> int:
-        return self.exact.get(word, 0) | union(bits for _, bits in self._stems(word))
+        code, stems = self.exact.get(word, 0), self.stems
+        for i in range(min(len(word), self._longest) + 1):
+            if (stem := word[:i]) in stems:
+                code |= stems[stem]
+        return code
+
+
+@lru_cache(maxsize=_MAX_WORDS)
+def _spellings(word: str) -> tuple[str, ...]:
+    """Return a word as it is written and in American spelling."""
+    parts = load_knowledge("spellings")["parts"].items()
+    return (word, *(word.replace(british, american) for british, american in parts if british in word))
 
 
 @cache
