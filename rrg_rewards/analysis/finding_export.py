@@ -22,13 +22,13 @@ class FindingExportSettings:
 
     Args:
         text_column: Column of the report texts.
-        key: Column whose cell each object contains; by default, objects contain only the number of the row.
+        id_column: Column of the names of reports, which objects contain as ``id`` beside the number of the row.
         lexicon: Lexicon as in :func:`~rrg_rewards.findings.get_engine`.
         batch_size: Maximum number of reports in a batch.
     """
 
     text_column: str = setting(help="column of the report texts", metavar="NAME")
-    key: str | None = setting(None, "column whose cell each object contains, such as the study", metavar="NAME")
+    id_column: str | None = setting(None, "column of the names of reports, such as studies", metavar="NAME")
     lexicon: str = setting(
         "chest", "lexicon: chest, chest_ct, chest_xray, abdomen or a YAML file (default: chest)", metavar="NAME"
     )
@@ -43,11 +43,11 @@ def findings_of_report(report: str, lexicon: str = "chest") -> dict[str, Any]:
         lexicon: Lexicon as in :func:`~rrg_rewards.findings.get_engine`.
 
     Returns:
-        ``findings``: for each mention ``concept``, ``presence``, ``organ``, ``start``, ``end`` and ``text``, the stated
-        ``attributes``, the ``codes`` of the concept that have one (``oifm``: Open Imaging Finding Model, ``hpo``: Human
-        Phenotype Ontology, ``snomed``: SNOMED CT), and the ``words`` of an open finding; ``unread``: ``start``, ``end``
-        and ``text`` of the words that were not read; ``num_words`` and ``num_unread``: numbers of
-        content words. Offsets count characters.
+        ``findings``: for each mention ``concept``, ``presence``, ``organ``, ``start``, ``end`` and ``text``, the number
+        of its ``sentence``, the stated ``attributes``, the ``codes`` of the concept (``oifm``: Open
+        Imaging Finding Model, ``hpo``: Human Phenotype Ontology, ``snomed``: SNOMED CT), and the ``words`` of an open
+        finding; ``unread``: ``start``, ``end`` and ``text`` of the words that were not read; ``num_words`` and
+        ``num_unread``: numbers of content words. Offsets count characters.
 
     Raises:
         TypeError: If the report is not a string.
@@ -120,7 +120,7 @@ class FindingExport:
         self.findings: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield an object for each row: ``row``, ``key`` and what :func:`findings_of_report` returns.
+        """Yield an object for each row: ``row``, ``id`` and what :func:`findings_of_report` returns.
 
         The findings of a missing or blank report are ``None``: nothing is known about it.
 
@@ -128,10 +128,10 @@ class FindingExport:
             TableError: If a column does not exist, or a cell is not a text.
         """
         for table in self._batches:
-            keys = table.column(self._settings.key) if self._settings.key else None
+            ids = table.column(self._settings.id_column) if self._settings.id_column else None
             for row, text in enumerate(table.texts(self._settings.text_column)):
                 self.rows += 1
-                head = {"row": self.rows, **({} if keys is None else {"key": keys[row]})}
+                head = {"row": self.rows, **({} if ids is None else {"id": ids[row]})}
                 if text is None or not text.strip():
                     self.missing += 1
                     yield {**head, "findings": None}

@@ -21,7 +21,7 @@ not read, and the number of these. The findings of a missing or blank report are
 
 examples:
   rrg-rewards findings reports.csv --text-column report_text --output findings.jsonl
-  rrg-rewards findings reports.csv --text-column report_text --key id --output findings.jsonl --json counts.json
+  rrg-rewards findings reports.csv --text-column report_text --id-column id --output findings.jsonl --json counts.json
   cat reports.jsonl | rrg-rewards findings - --format jsonl --text-column report --output - | head
 
 exit codes: 0 success, 1 error in the table, 2 wrong command line, 130 interrupted
@@ -32,7 +32,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``findings`` to the command line."""
     parser = add_command_parser(commands, "findings", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "REPORTS", "reports")
-    add_settings(parser, FindingExportSettings, "text_column", "key", "lexicon")
+    add_settings(parser, FindingExportSettings, "text_column", "id_column", "lexicon")
     add_shared_options(parser, "output", "json", "format", "overwrite")
     add_settings(parser, FindingExportSettings, "batch_size")
 

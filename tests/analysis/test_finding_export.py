@@ -35,9 +35,9 @@ def test_findings_of_report_has_codes_of_concepts_and_words_of_open_findings():
 
 def test_finding_export_counts_what_it_yields():
     table = Table({"id": ["a", "b", "c"], "report": [REPORT, None, " "]})
-    export = FindingExport([table, table], FindingExportSettings(text_column="report", key="id"))
+    export = FindingExport([table, table], FindingExportSettings(text_column="report", id_column="id"))
     items = list(export)
-    assert [(item["row"], item["key"]) for item in items] == list(enumerate("abcabc", start=1))
+    assert [(item["row"], item["id"]) for item in items] == list(enumerate("abcabc", start=1))
     assert [item["findings"] is None for item in items] == [False, True, True] * 2
     assert (export.rows, export.missing, export.findings["lung_nodule"]) == (6, 4, 2)
     assert export.findings["pleural_effusion"] == 0

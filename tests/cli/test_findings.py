@@ -15,7 +15,7 @@ def reports(tmp_path):
 
 
 def test_one_object_is_written_for_each_report(run, reports, tmp_path):
-    options = ("--text-column", "report", "--key", "id", "--output", tmp_path / "out.jsonl")
+    options = ("--text-column", "report", "--id-column", "id", "--output", tmp_path / "out.jsonl")
     result = run("findings", reports, *options, "--json", tmp_path / "counts.json")
     assert (result.code, result.out) == (0, "")
     assert "1 findings in 1 of 2 reports; 0 of 4 words were not read" in result.err
@@ -24,7 +24,7 @@ def test_one_object_is_written_for_each_report(run, reports, tmp_path):
         ("hiatal_hernia", "present"),
         ("pleural_effusion", "absent"),
     ]
-    assert second == {"row": 2, "key": "2", "findings": None}
+    assert second == {"row": 2, "id": "2", "findings": None}
     assert json.loads((tmp_path / "counts.json").read_text())["findings"] == {"hiatal_hernia": 1}
 
 
