@@ -65,8 +65,9 @@ def attribute_discrepancies(
     - Measurement: of nodules and masses, a difference is significant above 2 mm if the reference's size is below 6 mm,
       above 4 mm below 3 cm, and above 20 % of the reference's size from 3 cm, where a mass begins. A mass instead of a
       nodule, and a nodule instead of a mass, are significant. Of other findings, a difference is significant above half
-      of the smaller size, and of lymph nodes if it changes the clinical significance. Other values have the margins of
-      ``knowledge/concepts.yaml``. A match has at most one error of measurement.
+      of the smaller size, of calibers of vessels above a fifth, and of lymph nodes if it changes the clinical
+      significance. Other values have the margins of ``knowledge/concepts.yaml``. A match has at most one error of
+      measurement.
     - Change since an earlier examination: "new" or "increased" that the candidate leaves out, adds or replaces is
       significant. Any other difference, such as "stable" left out, is negligible. Acute instead of chronic is
       significant. A match has at most one temporal error.
