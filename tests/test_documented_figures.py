@@ -1,0 +1,79 @@
+"""Figures that several pages of the documentation state are those of the files of results."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rrg_rewards.findings.reading.lexicon import load_lexicon
+
+ROOT = Path(__file__).resolve().parent.parent
+METRICS = {
+    "CRIMSON (rules)": "CRIMSON, rules",
+    "CRIMSON weighted errors (rules)": "weighted errors, rules",
+    "CRIMSON errors (rules)": "errors, rules",
+    "CheXbert-label F1 (rules)": "F1 of CheXbert labels, read by rules",
+    "BLEU-4": "BLEU-4",
+    "chrF": "chrF",
+    "ROUGE-L": "ROUGE-L",
+}
+SYSTEMS = {"fixed_normal_template": "fixed normal template", "sft_model": "SFT model",
+           "retrieval_oracle": "retrieval oracle"}  # fmt: skip
+
+
+def results(name: str) -> Any:
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def page(name: str) -> str:
+    """Return a page with its lines joined."""
+    return " ".join((ROOT / "docs" / name).read_text().split())
+
+
+def interval(entry: dict[str, float]) -> str:
+    return f"{entry['tau']:.2f} ({entry['low']:.2f} to {entry['high']:.2f})"
+
+
+@pytest.fixture(scope="module")
+def agreement() -> Any:
+    return results("crimson_agreement")
+
+
+def test_crimson_page_has_the_agreement_with_radiologists(agreement: Any) -> None:
+    rankings, cases = agreement["radjudge"]["passed"], agreement["clinical_cases"]["passed"]
+    taus = agreement["radpref"]["kendall_tau"]
+    for name, shown in METRICS.items():
+        assert f"| {shown} | {rankings[name]} | {cases[name]} | {interval(taus[name])} |" in page("crimson.md")
+    for name, shown in SYSTEMS.items():
+        one = agreement["iu_xray"][name]
+        row = (
+            f"| {shown} | {one['rouge_l_abnormal']:.3f} | {one['crimson_abnormal']:.3f} | {one['weight_found']:.0%} | "
+            f"{one['weight_invented']:.2f} | {one['better_than_normal']:.0%} | {one['crimson_normal']:.3f} |"
+        )
+        assert row.replace("%", " %") in page("crimson.md")
+    abnormal = agreement["iu_xray"]["sft_model"]["abnormal_references"]
+    assert f"191 references, {abnormal} of them with a finding that has a weight" in page("crimson.md")
+
+
+def test_other_pages_have_the_same_agreement_with_radiologists(agreement: Any) -> None:
+    tau = agreement["radpref"]["kendall_tau"]["CRIMSON (rules)"]
+    passed = agreement["clinical_cases"]["passed"]["CRIMSON (rules)"]
+    assert f"RadPref, 50 pairs | Kendall's τ {interval(tau).replace('(', '(95 % ')}" in page("findings.md")
+    assert f"which were looked at | {passed} of 120;" in page("benchmarks.md")
+    assert f"50 pairs that were looked at | Kendall's τ {tau['tau']:.2f} (" in page("benchmarks.md")
+    assert f"and {tau['tau']:.2f} for CRIMSON by rules" in page("text_metrics.md")
+
+
+def test_pages_have_the_agreement_on_chest_ct() -> None:
+    taus = {
+        name: one["kendall_tau"]["CRIMSON (rules)"]["tau"]
+        for name, one in results("crimson_ct_agreement")["sets"].items()
+    }
+    assert f"on all pairs {taus['CTRG']:.2f} and {taus['CT-RATE']:.2f}." in page("findings.md")
+
+
+@pytest.mark.parametrize("name", ["crimson.md", "findings.md"])
+def test_pages_have_the_number_of_concepts(name: str) -> None:
+    number = len(load_lexicon("chest").concepts)
+    assert f" nearly {100 * -(-number // 100)} concepts" in page(name)
