@@ -113,10 +113,10 @@ def _merged(
     lexicon: Lexicon, tokens: Sequence[str], codes: list[int], compounds: Iterable[tuple[int, int, Phrase[str]]]
 ) -> Sequence[str]:
     """Replace the codes of compounds in place; return the tokens in which each compound is one word and empty ones."""
-    words = list(tokens)
+    words, filled = list(tokens), lexicon.words["~filled"]
     for start, end, compound in compounds:
         codes[start] = lexicon.words[compound.meaning]
-        codes[start + 1 : end] = [0] * (end - start - 1)
+        codes[start + 1 : end] = [filled] * (end - start - 1)
         words[start:end] = [compound.meaning, *[""] * (end - start - 1)]
     return words
 

@@ -14,7 +14,7 @@ BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS
 NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
-PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD = _BITS[34:]
+PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, FILLED = _BITS[34:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -86,7 +86,8 @@ class _Clauses:
             code &= _PARTING
             if not code:
                 continue
-            if code & BOUNDARY and self._is_answered(i):
+            # "Effusion: no, pneumothorax: no" is divided by the commas only.
+            if code & BOUNDARY and i + 1 < self.size and codes[i + 1] & NONE and self._ends_at(i + 2):
                 continue
             if code & STATING and self._is_finite(i):
                 self.verbs.append(i)
@@ -120,11 +121,9 @@ class _Clauses:
         be = self._first_of(BE, 0, range(i - 1, max(-1, i - 4), -1))
         return be == 0 or (be > 0 and not codes[be - 1] & RELATIVE)
 
-    def _is_answered(self, i: int) -> bool:
-        """Whether only "no" follows a boundary, as in "effusion: no, pneumothorax: no"."""
-        return i + 1 < self.size and bool(self.codes[i + 1] & NONE) and self._ends_at(i + 2)
-
     def _ends_at(self, i: int) -> bool:
+        while i < self.size and self.codes[i] & FILLED:
+            i += 1
         return i >= self.size or bool(self.codes[i] & (COMMA | BOUNDARY))
 
     def _add_denial(self, i: int) -> None:
@@ -137,7 +136,7 @@ class _Clauses:
                 (self.ahead if self.codes[verb] & SHOW else self.back).append(i)
         else:
             # "Effusion, unlikely empyema", but not "effusion, now gone", of which "gone" has no code of its own.
-            is_adjective = i + 1 < self.size and self.codes[i + 1] and not self._ends_at(i + 1)
+            is_adjective = i + 1 < self.size and self.codes[i + 1] & ~FILLED and not self._ends_at(i + 1)
             leads = i == 0 or bool(self.codes[i - 1] & (BOUNDARY | COMMA if is_adjective else BOUNDARY))
             looks_back = not leads if code & ENDED else i > 0 and self._ends_at(i + 1)
             (self.back if looks_back else self.ahead).append(i)
@@ -273,14 +272,13 @@ class NegationScope(_Clauses):
         # "not thickened", "not significantly thickened"
         if kinds & NOT and any(codes[i] & NOT for i in range(max(clause.start, start - 2), end)):
             return ABSENT
-        if (self.ahead or self.back) and self._is_denied(clause, start, end):
+        # "Exclusion of a pneumothorax is not possible"
+        is_unable = kinds & UNABLE and self._first_of(UNABLE, BREAKING | WITH, range(end, clause.stop)) >= 0
+        if (self.ahead or self.back) and not is_unable and self._is_denied(clause, start, end):
             return ABSENT
         # "the septa are of normal thickness"
-        if (
-            kinds & NORMAL
-            and not codes[clause.start] & EXCEPT
-            and (any(codes[i] & NORMAL for i in range(start, end)) or self._is_normal(end, clause.stop))
-        ):
+        is_normal = kinds & NORMAL and (self.union(start, end) & NORMAL or self._is_normal(end, clause.stop))
+        if is_normal and not codes[clause.start] & EXCEPT:
             return ABSENT
         if kinds & (HISTORY | SURGERY) and self._is_history(clause, start, end):
             return ABSENT
@@ -302,18 +300,20 @@ class NegationScope(_Clauses):
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""
         codes = self.codes
         instead = self._first_of(INSTEAD | BE, BREAKING | WITH, range(end, clause.stop))
-        if instead < 0 or not (codes[instead] & INSTEAD or union(codes[instead + 1 : instead + 2]) & ARTICLE):
-            return False
-        before = max(clause.start, start - _DOUBT_REACH)
-        return any(codes[i] & SUPPOSED for i in range(before, instead) if not start <= i < end)
+        is_instead = (instead >= 0 and codes[instead] & INSTEAD) or self.union(instead + 1, instead + 2) & ARTICLE
+        before = self.union(max(clause.start, start - _DOUBT_REACH), start) | self.union(end, instead)
+        return instead >= 0 and bool(is_instead and before & SUPPOSED)
 
     def _is_unasserted(self, clause: range, start: int, end: int) -> bool:
         """Whether the clause asks for the mention, makes it a condition, or is about someone else."""
         codes, kinds = self.codes, self.kinds
         if kinds & UNSTATED and any(code & UNSTATED for code in codes[clause.start : clause.stop]):
             return True
-        if kinds & REQUEST and any(code & REQUEST for code in codes[clause.start : start]):
-            return True
+        if kinds & REQUEST and self.union(clause.start, start) & REQUEST:
+            # "If septic, this could be pneumonia" is no request.
+            comma = self._first_of(COMMA, 0, range(start - 1, clause.start, -1))
+            is_doubt = comma > 0 and codes[clause.start] & REQUEST
+            return not (is_doubt and self.union(comma, clause.stop) & (DOUBT | PERHAPS))
         if not codes[0] & ASKING or (self.size > 1 and codes[1] & (BE | VERB | NOT)):
             return False
         # "Is there a nodule?", "Were there a nodule, it would be seen", "Should a nodule grow, ..."
@@ -324,7 +324,7 @@ class NegationScope(_Clauses):
         if not self.kinds & (DENYING | NORMAL):
             return False
         clause = self.clause(i)
-        if any(code & NOT for code in self.codes[max(clause.start, i - 2) : i]):
+        if self.union(max(clause.start, i - 2), i) & NOT:
             return True
         return self._is_negated(clause, i, i + 1) or bool(self.kinds & NORMAL and self._is_normal(i + 1, clause.stop))
 
@@ -344,20 +344,22 @@ class NegationScope(_Clauses):
         # Only the nearest negation of each kind matters, because words that block it also block all farther ones.
         denial = _first_between(self.back, end, clause.stop)
         # A statement in between blocks the negation: "there is effusion and it was not drained".
-        if denial >= 0 and not _any_between(self.verbs, end, denial - 1) and not self._has_own_statement(end, denial):
+        if denial >= 0 and not (
+            _any_between(self.verbs, end, denial - 1) or self._has_own_statement(start, end, denial)
+        ):
             return True
         later = bisect_left(self.ahead, end)
         if later:
             denial = self.ahead[later - 1]
             return denial >= clause.start and not (
-                self._list_ended(denial, start, clause.stop) or (self.kinds & INSIDE and self._is_host(denial, start))
+                self._list_ended(denial, start, clause.stop) or (self.kinds & DEFINITE and self._is_host(denial, start))
             )
         return False
 
-    def _has_own_statement(self, end: int, denial: int) -> bool:
+    def _has_own_statement(self, start: int, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""
-        verb = _first_between(self.spoken, end, denial)
-        stop = _first_between(self.breaks, verb, denial) if verb >= 0 else -1
+        verb = _first_between(self.spoken, start, denial)
+        stop = _first_between(self.breaks, max(verb, end), denial) if verb >= 0 else -1
         # After "and", a verb without a subject continues the statement: "has decreased and was not seen today".
         return 0 <= stop < denial - 1 and not self.codes[stop + 1] & (BE | HAVE)
 
@@ -371,17 +373,20 @@ class NegationScope(_Clauses):
     def _is_host(self, denial: int, start: int) -> bool:
         """Whether something is denied in the mention, and not the mention: "no cavitation in the consolidation"."""
         i = self._first_of(DEFINITE, BREAKING | OTHER, range(start - 1, max(denial + 2, start - _HOST_REACH), -1))
-        is_inside = i >= 0 and bool(self.codes[i - 1] & INSIDE) and not self.codes[start] & BREAKING
-        return is_inside and not self.union(denial + 1, i) & EXTENT
+        # "no rupture of the", "no sign that the ... is resolving"
+        before = self.union(i - 2, i) if i >= 0 else 0
+        is_change = before & RELATIVE and self._first_of(CHANGING, BREAKING, range(start + 1, self.size)) >= 0
+        is_inside = before & INSIDE or (before & QUALITY and before & PURPOSE)
+        is_host = is_change or (is_inside and not self.union(denial + 1, i) & EXTENT)
+        return bool(is_host) and not self.codes[start] & BREAKING
 
     def _list_closers(self) -> list[int]:
         """Return the commas and "and" that end a denied list by what surrounds them."""
         if self._closers is None:
             self._closers = [
                 i
-                for i, following in pairwise([*self.breaks, self.size])
-                if self._has_own_predicate(i, following)
-                or (self.codes[i] & COMMA and (self._is_complete(i) or self._has_own_place(i, following)))
+                for i, end in pairwise([*self.breaks, self.size])
+                if self._has_own_predicate(i, end) or (self.codes[i] & COMMA and self._is_complete(i, end))
             ]
         return self._closers
 
@@ -390,15 +395,13 @@ class NegationScope(_Clauses):
         verb = next((i for i in range(start + 2, end) if self.codes[i] & BE), end)
         return any(code & ABNORMAL for code in self.codes[verb : min(end, verb + _PREDICATE_REACH)])
 
-    def _is_complete(self, comma: int) -> bool:
+    def _is_complete(self, comma: int, end: int) -> bool:
         """Whether a denial and its verb precede a comma: "no mass was seen in the liver, cysts in the kidneys"."""
         before = bisect_left(self.ahead, comma)
         verbs = bisect_left(self.verbs, comma)
-        return before > 0 and verbs > 0 and self.verbs[verbs - 1] > self.ahead[before - 1]
-
-    def _has_own_place(self, comma: int, end: int) -> bool:
-        """Whether a list item has its own place: "no effusion, nodules in the right lung are seen"."""
-        return self._first_of(PLACE, BE | VERB, range(comma + 2, end)) >= 0
+        # Or the item after it has its own place: "no effusion, nodules in the right lung are seen"
+        has_place = self._first_of(PLACE, BE | VERB, range(comma + 2, end)) >= 0
+        return has_place or (before > 0 and verbs > 0 and self.verbs[verbs - 1] > self.ahead[before - 1])
 
     def _is_denied_with_next(self, clause_start: int, denial: int, end: int) -> bool:
         """Whether "no" after a mention also denies the mention: "infiltration, no consolidation was observed"."""

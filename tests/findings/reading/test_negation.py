@@ -265,8 +265,7 @@ MORE = {
         X is neither confirmed nor excluded. | X can neither be confirmed nor excluded. | X is neither
         present nor absent. | Neither confirmed nor excluded: X. | X or no X. | Either no X or X. | X or
         not. | There may or may not be X. | X is either present or absent. | X may be present or absent. |
-        X: yes/no. | X: yes or no. | Whether X is present is unknown. | It is unclear whether X is present.
-        | It is unknown if there is X. | X cannot be judged. | X could be there or not. | There is X or
+        X: yes/no. | X: yes or no. | X cannot be judged. | X could be there or not. | There is X or
         there is no X.""",
     "conditions": """
         If there were X, it would be visible. | If X is present, follow-up is advised. | Return if X
