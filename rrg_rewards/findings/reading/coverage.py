@@ -280,11 +280,12 @@ class _Sentence(NamedTuple):
 
     def _is_own(self, start: int, begin: int, clause: int, said: int) -> bool:
         """Whether the clause from ``begin`` is no part of the statement from ``start``."""
-        link, before = self.tokens[begin], self.codes[begin - 1]
-        if not cue_words("connectives", "excepting").isdisjoint((self.tokens[start], *self.tokens[begin : begin + 2])):
+        link, before, nexts = self.tokens[begin], self.codes[begin - 1], self.tokens[begin : begin + 2]
+        if not cue_words("connectives", "excepting").isdisjoint((self.tokens[start], *nexts)):
             return True
-        # "No effusion or edema is seen", "lungs are without consolidation"
-        if link in cue_words("connectives", "alternatives") or before == _VERB:
+        # "No effusion or edema is seen", "lungs are without consolidation", "higher than the right, which is usual"
+        is_comment = clause & _NORMAL and not cue_words("connectives", "commenting").isdisjoint(nexts)
+        if is_comment or link in cue_words("connectives", "alternatives") or before == _VERB:
             return False
         # "Bowed trachea, no effusion"
         if said & _DESCRIBES and union(self.codes[begin : begin + 2]) & _DENIES:
@@ -307,7 +308,8 @@ class _Sentence(NamedTuple):
         if not found.isdisjoint(range(start, end)):
             return True
         if not said & _ABNORMAL:
-            if (said & _UNIT and (said & _MEASURE or not said & _SAYS)) or self._is_about(start, end, said):
+            is_size = said & _UNIT and not said & (_DESCRIBES if said & _MEASURE else _SAYS)
+            if is_size or self._is_about(start, end, said):
                 return True
             if said & _NORMAL and any(codes[i] & _NORMAL and not self._is_reversed(i) for i in range(start, end)):
                 return True
@@ -330,9 +332,9 @@ class _Sentence(NamedTuple):
     def _is_reversed(self, i: int) -> bool:
         """Whether a word before a normal word denies it: "not in the midline", "lower than usual"."""
         start = max(0, i - _REVERSAL_REACH, *(k for k in self.breaks if k < i))
-        return any(
-            self.codes[k] & _DENIES or self.tokens[k] in cue_words("denials", "reversing") for k in range(start, i)
-        )
+        lists = ("reversing", "leaving") if self.tokens[i] in cue_words("denials", "middle") else ("reversing",)
+        reversing = cue_words("denials", *lists)
+        return any(self.codes[k] & _DENIES or self.tokens[k] in reversing for k in range(start, i))
 
     def _is_denied(self, start: int, end: int) -> bool:
         """Whether a statement denies something abnormal, and not an organ ("no left kidney")."""

@@ -150,6 +150,10 @@ def _compile_rule(
     words = first | union(step[0] for step in rest)
     keys = ("with", "without", "not_next", "not_previous", "not_within")
     choices = {key: compiler.any_of(fields.get(key, ())) for key in keys}
+    absent = fields.get("says") == "absent"
+    if absent and "not" not in fields["phrase"]:
+        # "The heart is not normal in size" does not deny a large heart.
+        choices["not_within"] |= compiler.any_of(("not",))
     places = {
         key: compiler.any_of("|".join(sites[site].split()) for site in fields.get(key, ())) for key in ("at", "not_at")
     }
@@ -166,7 +170,7 @@ def _compile_rule(
         not_previous=choices["not_previous"],
         not_within=choices["not_within"],
         wide=fields.get("scope") == "sentence",
-        absent=fields.get("says") == "absent",
+        absent=absent,
         # The conditions of a rule that requires a site must be checked even in a sentence without a site.
         conditional_on=union([*choices.values(), *places.values(), words if places["at"] else 0]),
     )

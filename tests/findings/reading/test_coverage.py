@@ -113,11 +113,31 @@ def test_read_findings_reads_denied_words_and_names_of_equipment(report):
         "The right kidney is lower than usual",
         "The image shows round bright things",
         "Small lung with a hole in normal tissue",
+        # A normal word that another word turns into its opposite.
+        "The trachea lies to the right of the midline",
+        "The artery tapers to nothing",
+        "The spine bends sharply at the tenth vertebra",
+        "The minor fissure cannot be identified",
+        "The adrenal is round and measures 4 cm",
+        "Contrast flows back into the hepatic veins",
     ],
 )
 def test_read_findings_leaves_statements_that_it_does_not_understand_unread(statement):
     # Articles at the ends are no content.
     assert re.sub(r"^(the|a) ", "", statement.lower()) in [text.lower() for text in unread(f"{statement}.")]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "The heart is not normal in size.",
+        "The costophrenic angles are not sharp.",
+        "The mediastinal contour is not normal.",
+        "The lungs are not clear.",
+    ],
+)
+def test_read_findings_does_not_read_a_denied_normal_word_as_normal(report):
+    assert unread(report) or abnormal_findings(report, read_findings(report).findings)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +189,12 @@ def test_read_findings_reads_descriptions_beside_findings_only(report, expected)
         "The lower edge of the film cuts off the left costophrenic angle.",
         "Discussed with Dr. Quorblid at noon.",
         "The left atrium has a diameter of 3.4 cm.",
+        "The left hilum is higher than the right, which is normal.",
+        "Gas is seen in the colon, as is usual.",
+        "Known allergy to penicillin.",
+        "The venae cavae are patent and both hemidiaphragms move freely.",
+        "Acquired on a Siemens scanner with 70 ml of iomeprol, prospective triggering.",
+        "Further work-up at the discretion of the physician.",
     ],
 )
 def test_read_findings_reads_normal_and_technical_statements_and_places(report):
