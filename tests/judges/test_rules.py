@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
@@ -27,6 +27,28 @@ PARAPHRASES = [
 
 # References with candidates and their order, by RadJudge's categories.
 RANKINGS = yaml.safe_load(Path(__file__).with_name("rankings.yaml").read_text(encoding="utf-8"))
+# A diagnosis, a sign of it and another finding.
+PARTIAL_CREDIT = yaml.safe_load(Path(__file__).with_name("partial_credit.yaml").read_text(encoding="utf-8"))
+# Findings that are unrelated to one another.
+FINDINGS = [
+    "Large right pleural effusion.",
+    "Moderate pericardial effusion.",
+    "Right upper lobe consolidation.",
+    "12 mm nodule in the right upper lobe.",
+    "Cardiomegaly.",
+    "Aortic dissection.",
+    "Mediastinal lymphadenopathy.",
+    "T12 compression fracture.",
+    "25 mm hepatic lesion.",
+    "Left kidney stone.",
+    "Gallstones.",
+    "Pneumoperitoneum.",
+    "15 mm left adrenal nodule.",
+    "Subcutaneous emphysema.",
+    "Endotracheal tube in the right main bronchus.",
+    "Coronary artery calcification.",
+]
+NORMAL = ["The trachea is midline.", "The bones are intact.", "No ascites.", "Kidneys are unremarkable."]
 
 
 def score(reference, candidate, **context):
@@ -323,3 +345,50 @@ def test_rule_judge_ignores_repetition(reference):
 def test_rule_judge_scores_a_paraphrase_one_in_both_directions(report, paraphrase):
     pairs = (ReportPair(report, paraphrase), ReportPair(paraphrase, report))
     assert crimson_score([JUDGE.evaluation(pair) for pair in pairs]).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("diagnosis", "sign", "other"), PARTIAL_CREDIT, ids=lambda text: text)
+def test_rule_judge_credits_signs_of_a_diagnosis(diagnosis, sign, other):
+    named, described, wrong, silent = (
+        score(f"{diagnosis} Emphysema.", f"{text} Emphysema.") for text in (diagnosis, sign, other, "")
+    )
+    assert named == 1 > described > silent >= wrong
+
+
+@settings(max_examples=60)
+@given(st.permutations(FINDINGS), st.integers(1, 5), st.integers(0, 5), st.randoms())
+def test_rule_judge_scores_fall_with_each_error(findings, stated, omitted, random):
+    kept, gone, invented = findings[:stated], findings[stated : stated + omitted], findings[-1]
+    reference = " ".join([*kept, *gone])
+    candidate = score(reference, " ".join(random.sample(kept, len(kept))))
+    assert candidate == pytest.approx(score(reference, " ".join([*kept, *NORMAL])))
+    assert candidate >= score(reference, " ".join(kept[1:]))
+    assert candidate >= score(reference, " ".join([*kept, invented]))
+    assert candidate <= score(reference, " ".join([*kept, *gone[:1]]))
+
+
+@pytest.mark.parametrize(
+    "finding",
+    ["consolidation", "atelectasis", "12 mm nodule", "5 cm mass", "ground-glass opacity", "cavity", "abscess"],
+)
+def test_rule_judge_grades_wrong_lobes(finding):
+    reference = f"Scoliosis. There is {finding} in the right middle lobe."
+    same, near, other, silent = (
+        score(reference, f"Scoliosis. {finding.capitalize()} in the {lobe} lobe.")
+        if lobe
+        else score(reference, "Scoliosis.")
+        for lobe in ("right middle", "right lower", "left lower", None)
+    )
+    assert same == 1 >= near > other > silent
+
+
+@pytest.mark.parametrize(
+    "finding", ["nodule in the right upper lobe", "hepatic lesion", "thyroid nodule", "renal cyst"]
+)
+@given(st.integers(3, 90), st.lists(st.floats(0, 5), min_size=2, max_size=4), st.booleans())
+def test_rule_judge_scores_fall_with_the_error_of_a_size(finding, size, shares, is_larger):
+    sizes = [size * (1 + share) if is_larger else size / (1 + share) for share in sorted(shares)]
+    texts = [f"Emphysema. {max(round(value), 1) / 10:g} cm {finding}." for value in sizes]
+    scores = [score(f"Emphysema. {size} mm {finding}.", text) for text in texts]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] >= score(f"Emphysema. {size} mm {finding}.", "Emphysema.")

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -117,7 +118,8 @@ def compare_findings(
     reference's is not, and their names are only similar. A bilateral finding matches one finding on each side, and
     several nodules match each nodule that is neither larger nor more significant. A wider name of a matched finding
     beside it belongs to the match, and so do the signs of a candidate's diagnosis (``signs`` in
-    ``knowledge/concepts.yaml``). Of each report, only the first 300 findings match.
+    ``knowledge/concepts.yaml``). A candidate that describes signs of the reference's diagnosis without naming it
+    matches with a significant error. Of each report, only the first 300 findings match.
 
     Args:
         reference: Reference report, or its findings.
@@ -142,28 +144,17 @@ def compare_findings(
     matched = _groups(ours, theirs, levels[0], levels[1]) if ours and theirs else []
     if patient.contexts:
         matched = [(i, j, _in_patient(relation, ours[i[0]], theirs[j[0]], patient)) for i, j, relation in matched]
+    matches = []
+    for of_ours, of_theirs, relation in matched:
+        united = _united([ours[i] for i in of_ours]), _united([theirs[j] for j in of_theirs])
+        errors = attribute_discrepancies(*united, relation, significance)
+        matches.append(FindingMatch(tuple(of_ours), tuple(of_theirs), tuple(errors)))
     return FindingComparison(
         reference=ours,
         candidate=theirs,
         reference_significance=levels[0],
         candidate_significance=levels[1],
-        matches=tuple(
-            [
-                FindingMatch(
-                    tuple(of_ours),
-                    tuple(of_theirs),
-                    tuple(
-                        attribute_discrepancies(
-                            _united([ours[i] for i in of_ours]),
-                            _united([theirs[i] for i in of_theirs]),
-                            relation,
-                            significance,
-                        )
-                    ),
-                )
-                for of_ours, of_theirs, relation in matched
-            ]
-        ),
+        matches=tuple(matches),
         false=_rest(len(theirs), [i for _, of_theirs, _ in matched for i in of_theirs]),
         missing=_rest(len(ours), [i for of_ours, _, _ in matched for i in of_ours]),
         reference_coverage=our_coverage,
@@ -266,6 +257,16 @@ def _groups(
     _add_signs(
         [group[1] for group in right], _rest(min(len(theirs), _MOST_FINDINGS), of_theirs), theirs, their_levels, signs
     )
+    # A candidate that describes the signs of the reference's diagnosis invents none of them.
+    for (i, *_), described, relation in groups:
+        if relation.kind in ("unspecific", "severity") and relation.significant:
+            weight = SIGNIFICANCE_WEIGHTS[our_levels[i]]
+            described += [
+                j
+                for j in _rest(min(len(theirs), _MOST_FINDINGS), chain.from_iterable(group[1] for group in groups))
+                if SIGNIFICANCE_WEIGHTS[their_levels[j]] <= weight
+                and is_sign(theirs[j], ours[i]._replace(sentence=theirs[j].sentence), signs)
+            ]
     return groups
 
 
@@ -346,8 +347,6 @@ def _finding_significance(finding: Finding, patient: Patient) -> str:
         >>> _finding_significance(hedge, Patient())
         'actionable_not_urgent'
     """
-    own = clinical_significance(finding.concept, finding.attributes, patient, finding.words)
-    if not finding.alternatives:
-        return own
-    others = [clinical_significance(concept, finding.attributes, patient) for concept in finding.alternatives]
-    return max([own, *others], key=_LEVELS.index)
+    named = (finding.concept, *finding.alternatives)
+    levels = [clinical_significance(concept, finding.attributes, patient, finding.words) for concept in named]
+    return max(levels, key=_LEVELS.index)

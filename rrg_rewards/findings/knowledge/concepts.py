@@ -1,6 +1,6 @@
 """Relations between concepts (wider, narrower, synonymous and similar ones), and the organs that they are in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
@@ -35,6 +35,8 @@ class Relation:
 
 SAME = Relation("same", 0, significant=False)
 """Relation of a concept to itself and to its synonyms."""
+SIGN = Relation("unspecific", 5, significant=True)
+"""Relation of a sign to the reference's diagnosis, looser than those of kinds; a diagnosis for a sign is invented."""
 
 
 class ConceptGraph:
@@ -57,6 +59,7 @@ class ConceptGraph:
     """
 
     def __init__(self, concepts: Mapping[str, Mapping[str, Any]]) -> None:
+        self._signs: Mapping[str, Sequence[str]] = load_knowledge("concepts")["signs"]
         self._distances = {concept: _distances(concept, concepts) for concept in concepts}
         # The concepts that each concept is a diagnosis of.
         self._interpreted = {concept: frozenset(entry.get("interprets", ())) for concept, entry in concepts.items()}
@@ -124,7 +127,9 @@ class ConceptGraph:
         if relation in ("near", "kin"):
             return Relation(kind, 1, significant=relation == "kin")
         steps = up or down
-        return None if steps is None else Relation(kind, 1 + steps, significant=True)
+        if steps is None:
+            return SIGN if candidate in self._signs.get(reference, ()) else None
+        return Relation(kind, 1 + steps, significant=True)
 
     def _steps(self, specific: str, general: str) -> int | None:
         """Return the number of steps from a concept to a wider one, or to one that it is a diagnosis of."""
@@ -140,7 +145,7 @@ class ConceptGraph:
         found = self._relatives.get(concept)
         if found is None:
             sideways = (second for first, second in self._sideways if first == concept)
-            found = self._relatives[concept] = self.family(concept).union(sideways)
+            found = self._relatives[concept] = self.family(concept).union(sideways, self._signs.get(concept, ()))
         return found
 
     def explains(self, general: str, specific: str) -> bool:
@@ -160,7 +165,7 @@ class ConceptGraph:
         found = self._akin.get((first, second))
         if found is None:
             found = self._akin[first, second] = (
-                self.relation(first, second) is not None
+                self.relation(first, second) not in (None, SIGN)
                 or self.explains(first, second)
                 or not self.wider(first).keys().isdisjoint(self.wider(second))
             )
