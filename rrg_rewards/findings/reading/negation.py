@@ -86,8 +86,9 @@ class _Clauses:
             code &= _PARTING
             if not code:
                 continue
-            # "Effusion: no, pneumothorax: no" is divided by the commas only.
-            if code & BOUNDARY and i + 1 < self.size and codes[i + 1] & NONE and self._ends_at(i + 2):
+            # "Effusion: no, pneumothorax: absent" is divided by the commas only.
+            is_answer = code & BOUNDARY and union(codes[i + 1 : i + 2]) & (NONE | ENDED)
+            if is_answer and self._ends_at(i + 2) and not union(codes[i + 2 : i + 3]) & FILLED:
                 continue
             if code & STATING and self._is_finite(i):
                 self.verbs.append(i)
@@ -122,8 +123,7 @@ class _Clauses:
         return be == 0 or (be > 0 and not codes[be - 1] & RELATIVE)
 
     def _ends_at(self, i: int) -> bool:
-        while i < self.size and self.codes[i] & FILLED:
-            i += 1
+        i = next((k for k in range(i, self.size) if not self.codes[k] & FILLED), self.size)
         return i >= self.size or bool(self.codes[i] & (COMMA | BOUNDARY))
 
     def _add_denial(self, i: int) -> None:
@@ -136,9 +136,10 @@ class _Clauses:
                 (self.ahead if self.codes[verb] & SHOW else self.back).append(i)
         else:
             # "Effusion, unlikely empyema", but not "effusion, now gone", of which "gone" has no code of its own.
-            is_adjective = i + 1 < self.size and self.codes[i + 1] & ~FILLED and not self._ends_at(i + 1)
-            leads = i == 0 or bool(self.codes[i - 1] & (BOUNDARY | COMMA if is_adjective else BOUNDARY))
-            looks_back = not leads if code & ENDED else i > 0 and self._ends_at(i + 1)
+            is_last = self._ends_at(i + 1)
+            is_adjective = not is_last and self.codes[i + 1] & ~FILLED
+            leads = i == 0 or (not is_last and self.codes[i - 1] & (BOUNDARY | COMMA if is_adjective else BOUNDARY))
+            looks_back = not leads if code & ENDED else i > 0 and is_last
             (self.back if looks_back else self.ahead).append(i)
 
     def _split(self, breaks: list[int]) -> None:
@@ -332,12 +333,8 @@ class NegationScope(_Clauses):
         """Whether a negation in the clause covers the mention, also one of the mention after it."""
         if self._is_negated(clause, start, end):
             return True
-        later = bisect_left(self.ahead, end)
-        return (
-            later < len(self.ahead)
-            and self.ahead[later] < clause.stop
-            and self._is_denied_with_next(clause.start, self.ahead[later], end)
-        )
+        later = _first_between(self.ahead, end, clause.stop)
+        return later >= 0 and self._is_denied_with_next(clause.start, later, end)
 
     def _is_negated(self, clause: range, start: int, end: int) -> bool:
         """Whether a negation in the clause covers the mention."""
@@ -374,9 +371,9 @@ class NegationScope(_Clauses):
         """Whether something is denied in the mention, and not the mention: "no cavitation in the consolidation"."""
         i = self._first_of(DEFINITE, BREAKING | OTHER, range(start - 1, max(denial + 2, start - _HOST_REACH), -1))
         # "no rupture of the", "no sign that the ... is resolving"
-        before = self.union(i - 2, i) if i >= 0 else 0
+        before = self.union(i - 3, i) if i >= 0 else 0
         is_change = before & RELATIVE and self._first_of(CHANGING, BREAKING, range(start + 1, self.size)) >= 0
-        is_inside = before & INSIDE or (before & QUALITY and before & PURPOSE)
+        is_inside = before & INSIDE or (before & PURPOSE and self.union(denial + 1, i) & QUALITY)
         is_host = is_change or (is_inside and not self.union(denial + 1, i) & EXTENT)
         return bool(is_host) and not self.codes[start] & BREAKING
 

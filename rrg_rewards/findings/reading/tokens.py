@@ -100,13 +100,13 @@ def normalise(sentence: str) -> str:
     """Convert ASCII letters to lower case and other punctuation to spaces; the length does not change.
 
     Measures are spelled uniformly: "6 * 4mm" is "6 x 4mm", "1,5 cm" is "1.5 cm", and of "3-6 mm" the upper end remains.
-    The answer "(-)" is "(0)". A comma between two adjectives becomes a space: "hazy, patchy opacities".
+    The answers "(-)" and "-ve" are "(0)" and "neg". A comma between two adjectives becomes a space: "hazy, patchy".
 
     Example:
         >>> normalise("Ground-glass [RUL], 6*4mm")
         'ground glass  rul , 6x4mm'
     """
-    text = _spell_measures(sentence).replace("(-)", "(0)")
+    text = _spell_measures(sentence).replace("(-)", "(0)").replace(" -ve", " neg")
     # The search for a character is several times as fast as that for a pattern.
     if "'" in text or "\u2019" in text:
         text = _CONTRACTED.sub(" nt", text)
