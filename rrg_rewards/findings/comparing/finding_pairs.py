@@ -28,6 +28,8 @@ _CHANGE = 1 / 64
 _SMALL_PART = 6.0
 
 _PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf")
+# Number of sentences between a diagnosis and its signs.
+_NEAR = 2
 # Findings with more alternatives are matched by their concept only, so that listing many diagnoses gains nothing.
 _MOST_ALTERNATIVES = 1
 # Relations of open findings in similar words, in wider words and in narrower words.
@@ -236,18 +238,19 @@ def covers(whole: Finding, part: Finding) -> bool:
 
 
 def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a mention beside a diagnosis describes it in wider words or by one of its signs, in the same place."""
+    """Whether a mention names a finding again, or describes one beside it by a wider name or a sign, in its place."""
     ours, theirs = finding.attributes, diagnosis.attributes
-    return (
-        (
-            finding.concept in concept_graph().implied(diagnosis.concept)
-            or finding.concept in signs.get(diagnosis.concept, ())
-        )
-        and abs(finding.sentence - diagnosis.sentence) <= 1
-        and (finding.concept != OTHER or not organs_differ(finding.organ, diagnosis.organ))
-        and not sides_conflict(ours, theirs)
-        and not _levels_conflict(ours, theirs)
-    )
+    if finding.concept == diagnosis.concept:
+        # Lesions with a size, and nodules, are counted.
+        if finding.concept == OTHER or is_nodule(finding) or (ours.size_mm and theirs.size_mm):
+            return False
+    elif (
+        finding.concept not in concept_graph().implied(diagnosis.concept).union(signs.get(diagnosis.concept, ()))
+        or abs(finding.sentence - diagnosis.sentence) > _NEAR
+        or (finding.concept == OTHER and organs_differ(finding.organ, diagnosis.organ))
+    ):
+        return False
+    return not sides_conflict(ours, theirs) and not _levels_conflict(ours, theirs)
 
 
 def _is_plural(text: str) -> bool:

@@ -243,6 +243,11 @@ def test_compare_findings_matches_findings_of_other_significance(reference, cand
         ("Right lower lobe opacity, and pneumonia there.", "Pneumonia in the right lower lobe.", 0, 0),
         # a sign elsewhere is another finding
         ("Left lower lobe pneumonia.", "Left lower lobe pneumonia. Opacity in the right upper lobe.", 1, 0),
+        # a name again, without a size of its own
+        ("28 mm mass in the left lung.", "Lung carcinoma. The heart is normal. 28 mm mass in the left lung.", 0, 0),
+        ("28 mm mass in the left lung.", "9 cm carcinoma of the left lung. 28 mm mass in the left lung.", 1, 0),
+        ("28 mm mass in the left lung.", "Mass in the right lung. 28 mm mass in the left lung.", 1, 0),
+        ("Calcified granuloma in the left lung.", "Granulomatous disease: calcified nodule in the left lung.", 0, 0),
         # a diagnosis does not state its signs
         ("Emphysema with bullae in both lungs.", "Emphysema in both lungs.", 0, 1),
     ],
