@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from functools import partial
 
 import pytest
 
@@ -39,7 +40,10 @@ def test_run_coroutine_returns_and_raises(call):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 @pytest.mark.parametrize("call", [lambda function: function(), in_a_loop], ids=["no loop", "a running loop"])
-def test_an_interrupt_of_run_coroutine_cancels_the_coroutine(call):
+def test_an_interrupt_of_run_coroutine_cancels_the_coroutine(call, request):
+    # A shell starts background processes with ignored interrupts.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, handler))
     ended = []
 
     async def endless():
