@@ -287,8 +287,12 @@ class _Sentence(NamedTuple):
         is_comment = clause & _NORMAL and not cue_words("connectives", "commenting").isdisjoint(nexts)
         if is_comment or link in cue_words("connectives", "alternatives") or before == _VERB:
             return False
-        # "Bowed trachea, no effusion"
-        if said & _DESCRIBES and union(self.codes[begin : begin + 2]) & _DENIES:
+        # "Bowed trachea, no effusion", "the lungs are smooth but small", "Findings: the stomach is in the chest"
+        if (
+            (said & _DESCRIBES and union(self.codes[begin : begin + 2]) & _DENIES)
+            or (link == "but" and said & _NORMAL and clause & _SAYS)
+            or (link == ":" and said & _REMARK)
+        ):
             return True
         if clause & _VERB or not said & (_VERB | _NORMAL | _DENIES):
             return bool(said & (_VERB | _NORMAL | _DENIES))

@@ -122,7 +122,7 @@ _NEXT = re.compile(
 )
 # A section on the earlier examination, or on the name of this one, which ends with its sentence if no heading follows.
 _BRIEF = re.compile(r"comparison|exam|study", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"\. ")
+_SENTENCE_END = re.compile(r"\.\s|\n(?=\s*[A-Z])")
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".
 _ITEM = re.compile(r"[*#|+>\-\u2022-\u2024\u2013\u2014]|\(?\d{1,2}[.)](?!\d)|[A-Za-z][.)]\s")
 # Starts of a line that begin a statement even in lower case: "no ...", "there is ...", "heart size: ...".

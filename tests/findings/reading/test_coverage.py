@@ -120,6 +120,8 @@ def test_read_findings_reads_denied_words_and_names_of_equipment(report):
         "The minor fissure cannot be identified",
         "The adrenal is round and measures 4 cm",
         "Contrast flows back into the hepatic veins",
+        "The vessels taper abruptly",
+        "The carina is splayed wide open",
     ],
 )
 def test_read_findings_leaves_statements_that_it_does_not_understand_unread(statement):
@@ -151,6 +153,10 @@ def test_read_findings_does_not_read_a_denied_normal_word_as_normal(report):
         ("There is no effusion and the heart lies on the right.", ["heart lies on the right"]),
         ("The trachea is bowed, otherwise normal.", ["trachea is bowed"]),
         ("Bowed trachea, no effusion.", ["Bowed trachea"]),
+        ("FINDINGS: The stomach is in the chest.", ["stomach is in the chest"]),
+        ("Impression: stomach above the diaphragm.", ["stomach above the diaphragm"]),
+        ("COMPARISON: None\nThe stomach is in the chest.", ["stomach is in the chest"]),
+        ("The airways are patent but twice their normal width.", ["twice their normal width"]),
         ("Normal heart size, white right base.", ["white right base"]),
         ("The bones are normal except that the left clavicle is short.", ["left clavicle is short"]),
         # These describe a finding, or are denied.
