@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
 from itertools import chain
-from operator import or_
+from operator import itemgetter, or_
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -195,19 +195,35 @@ class Candidates(dict[int, tuple[AnyPhrase, ...]]):
 
     def __init__(self, phrases: Iterable[AnyPhrase]) -> None:
         super().__init__()
-        self._required = [(phrase.words, phrase.at, phrase) for phrase in phrases]
-        self.bits = union(words | at for words, at, _ in self._required)
-        seconds = [phrase.rest[0] if phrase.rest else (0, 0, 0) for *_, phrase in self._required]
-        self.following = union(bits for bits, *_ in seconds) if all(reach == 1 for _, reach, _ in seconds) else 0
-        first = self._required[0][2]
+        # By the last word, because a sentence contains few of those of all phrases.
+        self._by_last: dict[int, list[tuple[int, AnyPhrase]]] = {}
+        self.bits = self.following = 0
+        is_adjacent = True
+        for rank, phrase in enumerate(phrases):
+            self._by_last.setdefault(phrase.rest[-1][0] if phrase.rest else phrase.first, []).append((rank, phrase))
+            self.bits |= phrase.words | phrase.at
+            bits, reach, _ = phrase.rest[0] if phrase.rest else (0, 0, 0)
+            self.following |= bits
+            is_adjacent = is_adjacent and reach == 1
+        if not is_adjacent:
+            self.following = 0
+        first = next(phrase for named in self._by_last.values() for rank, phrase in named if rank == 0)
         self.only = None if first.rest else first
 
     def __missing__(self, bits: int) -> tuple[AnyPhrase, ...]:
-        required = self._required
-        found = tuple([phrase for words, at, phrase in required if words & bits == words and (not at or at & bits)])
+        found: list[tuple[int, AnyPhrase]] = []
+        left = bits
+        while left:
+            lowest = left & -left
+            for ranked in self._by_last.get(lowest, ()):
+                phrase = ranked[1]
+                if phrase.words & bits == phrase.words and (not phrase.at or phrase.at & bits):
+                    found.append(ranked)
+            left ^= lowest
+        kept = tuple([phrase for _, phrase in sorted(found, key=itemgetter(0))])
         if len(self) < _MAX_SENTENCES:
-            self[bits] = found
-        return found
+            self[bits] = kept
+        return kept
 
 
 class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
