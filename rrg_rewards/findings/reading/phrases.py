@@ -212,7 +212,7 @@ class Candidates(dict[int, tuple[AnyPhrase, ...]]):
 
     def __missing__(self, bits: int) -> tuple[AnyPhrase, ...]:
         found: list[tuple[int, AnyPhrase]] = []
-        left = bits
+        left = bits & self.bits
         while left:
             lowest = left & -left
             for ranked in self._by_last.get(lowest, ()):
