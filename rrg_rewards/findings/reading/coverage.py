@@ -199,6 +199,10 @@ class CoverageReader:
             is_told: Whether the sentence describes the finding before it.
         """
         codes = list(map(self._codes.__getitem__, tokens))
+        if max(codes, default=0) >= _UNKNOWN:
+            for i, (prefix, rest) in enumerate(pairwise(tokens), start=1):
+                if codes[i] >= _UNKNOWN and (word := self._lexicon.compounds.whole(prefix, rest)) is not None:
+                    codes[i] = self._codes[word.meaning]
         num_words = _count(codes)
         # Words beside a finding that is present describe it.
         is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING

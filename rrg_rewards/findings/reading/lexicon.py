@@ -27,8 +27,6 @@ from rrg_rewards.utilities.yaml_files import (
 
 _PACKAGE = "rrg_rewards.findings.lexicon"
 _SHARED = "cues"
-# Letters of the rest of a word that reports write apart from its prefix.
-_SHORTEST_REST = 4
 # The lexicon of the concepts in knowledge/concepts.yaml.
 _NAMED = "chest"
 _MODALITIES: dict[str, Modality] = {"chest_ct": "ct", "abdomen": "ct", "chest_xray": "xray"}
@@ -125,7 +123,7 @@ class Lexicon:
     concepts: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
     words: WordBits
-    compounds: RareWordTable[Phrase[str]]
+    compounds: RareWordTable
     rules: PhraseTable[Rule]
     heads: int
     sites: int
@@ -211,20 +209,6 @@ def shipped_lexicon(name: str) -> Lexicon:
     return _compile(name, _digest(content), content)
 
 
-def _divided(compiler: PhraseCompiler) -> list[Phrase[str]]:
-    """Return the words with a prefix as compounds of the prefix and the rest: "sub pleural" is "subpleural"."""
-    prefixes = load_knowledge("spellings")["prefixes"]
-    words = sorted((*compiler.words.exact, *(f"{stem}*" for stem in compiler.words.stems)), key=len, reverse=True)
-    divided = [(prefix, word) for word in words for prefix in prefixes if word.startswith(prefix)]
-    found = [
-        compiler.phrase(f"{prefix} {word.removeprefix(prefix)}", word.rstrip("*"))
-        for prefix, word in divided
-        if len(word) - len(prefix) >= _SHORTEST_REST
-    ]
-    compiler.rare = compiler.any_of(prefixes)
-    return found
-
-
 def _digest(content: Mapping[str, Any]) -> str:
     """Return a short hash of the contents of a lexicon, and of the files that all lexicons share."""
     shared = package_yaml_digest(_PACKAGE, _SHARED), load_knowledge("spellings")
@@ -266,9 +250,11 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         for index, concept in enumerate(concepts)
         for entry in content["concepts"][concept]
     ]
-    compounds += _divided(compiler)
     naming = PhraseTable(rules, compiler.words)
     naming_compounds = (compound.first for compound in compounds if compiler.words[compound.meaning] & naming.heads)
+    # Longest first, because "no significant change" must be matched before "no".
+    compounds.sort(key=lambda compound: -len(compound.rest))
+    replaced = RareWordTable(compounds, compiler, load_knowledge("spellings")["prefixes"])
     organs = SiteTable({site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()})
     return Lexicon(
         name=name,
@@ -277,10 +263,9 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         concepts=concepts,
         labels={label: tuple(members) for label, members in content.get("labels", {}).items()},
         words=compiler.words,
-        # Longest first, because "no significant change" must be matched before "no".
-        compounds=RareWordTable(sorted(compounds, key=lambda compound: -len(compound.rest)), compiler),
+        compounds=replaced,
         rules=naming,
-        heads=naming.heads | union(naming_compounds),
+        heads=naming.heads | replaced.prefixed | union(naming_compounds),
         sites=union(organs.bits.values()),
         organs=organs,
         exclusive=content.get("exclusive", False),

@@ -5,10 +5,11 @@ A phrase is a sequence of words. Each word is a choice, ``word|stem*|{group}``. 
 that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
-from itertools import chain
+from itertools import chain, pairwise
 from operator import itemgetter, or_
 from typing import Any, Generic, TypeVar
 
@@ -17,10 +18,10 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
-# Length that is assumed of a rare word.
-_RAREST = 99
 # Shorter words in -s, such as "gas", are no plurals.
 _SHORTEST_PLURAL = 4
+# Letters of the rest of a word that reports write apart from its prefix.
+_SHORTEST_REST = 4
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
 _MAX_SENTENCES = 100
 # By how many letters each further word of a choice makes the choice more common.
@@ -102,6 +103,13 @@ class WordBits(WordTable[int]):
             if condition(word):
                 code |= bit
         return code
+
+    def has(self, word: str, shortest: int) -> bool:
+        """Whether a word is in the table, or begins with a stem in it of at least ``shortest`` characters."""
+        return any(
+            one in self.exact or any(one[:i] in self.stems for i in range(shortest, len(one) + 1))
+            for one in self._forms(word)
+        )
 
     def is_form(self, word: str) -> bool:
         """Whether a word is in the table or a form of a stem in it: "sternophagia" is none of "stern*"."""
@@ -271,11 +279,11 @@ def cue_bits(section: str, *lists: str) -> WordBits:
     return words
 
 
-Anchored = tuple[AnyPhrase, int, int, int]
+Anchored = tuple[Phrase[str], int, int, int]
 """A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
 
 
-class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
+class RareWordTable(WordTable[tuple[Anchored, ...] | None]):
     """Finds phrases by their rarest words, because many begin with a word such as "in" that most sentences contain.
 
     The longer the shortest word of a choice, the rarer the choice is taken to be. The table maps a word to the phrases
@@ -284,35 +292,38 @@ class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
     Args:
         phrases: The phrases. Of those that start at one token, the first one given is found.
         compiler: The compiler of the phrases.
+        prefixes: Beginnings of words that may be written apart: a prefix and the rest of a word of the compiler are
+            found as a phrase with the meaning of the word.
 
     Attributes:
-        bits: Bits of the rarest words. A sentence without one of them contains no phrase.
+        bits: Bits of the rarest words and of the prefixes. A sentence without one of them contains no phrase.
     """
 
-    def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
+    def __init__(
+        self, phrases: Iterable[Phrase[str]], compiler: "PhraseCompiler", prefixes: Collection[str] = ()
+    ) -> None:
         super().__init__(self._of_word)
-        self._words = compiler.words
-        lengths = {
-            bit: _RAREST if bit & compiler.rare else min(map(len, members)) - len(members) * _COMMON
-            for members, bit in compiler.bits.items()
-        }
-        self._by_rarest: dict[int, list[Anchored[AnyPhrase]]] = {}
+        self._words, self._prefixes = compiler.words, frozenset(prefixes)
+        lengths = {bit: min(map(len, members)) - len(members) * _COMMON for members, bit in compiler.bits.items()}
+        self._by_rarest: dict[int, list[Anchored]] = {}
         for rank, phrase in enumerate(phrases):
             bits = [phrase.first, *(step[0] for step in phrase.rest)]
             place = bits.index(max(bits, key=lengths.__getitem__))
             most = sum(reach for _, reach, _ in phrase.rest[:place])
             self._by_rarest.setdefault(bits[place], []).append((phrase, rank, place, most))
-        self.bits = union(self._by_rarest)
-        self._by_bits: dict[int, tuple[Anchored[AnyPhrase], ...] | None] = {0: None}
+        self.prefixed = compiler.bit("|".join(prefixes)) if prefixes else 0
+        self.bits = union(self._by_rarest) | self.prefixed
+        self._written_apart: WordTable[Phrase[str] | None] = WordTable(self._phrase_of_parts)
+        self._by_bits: dict[int, tuple[Anchored, ...] | None] = {0: None}
 
-    def _of_word(self, word: str) -> tuple[Anchored[AnyPhrase], ...] | None:
+    def _of_word(self, word: str) -> tuple[Anchored, ...] | None:
         bits = self._words[word] & self.bits
         if bits not in self._by_bits:
             named = (phrases for bit, phrases in self._by_rarest.items() if bit & bits)
             self._by_bits[bits] = tuple(chain.from_iterable(named))
         return self._by_bits[bits]
 
-    def find(self, tokens: Sequence[str], codes: Sequence[int], sentence: int) -> list[tuple[int, int, AnyPhrase]]:
+    def find(self, tokens: Sequence[str], codes: Sequence[int], sentence: int) -> list[tuple[int, int, Phrase[str]]]:
         """Return the phrases in a sentence, in order, each with its first token and the token after it.
 
         Of phrases that overlap, the one that starts first is returned.
@@ -322,7 +333,7 @@ class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
             codes: Their codes.
             sentence: The union of the codes.
         """
-        found = []
+        found = list(self._find_apart(tokens)) if sentence & self.prefixed else []
         for i, phrases in enumerate(map(self.__getitem__, tokens)):
             if phrases is None:
                 continue
@@ -334,11 +345,27 @@ class RareWordTable(WordTable[tuple[Anchored[AnyPhrase], ...] | None]):
                         found.append((start, rank, end, phrase))
         if len(found) < 2:
             return [(start, end, phrase) for start, _, end, phrase in found]
-        kept: list[tuple[int, int, AnyPhrase]] = []
+        kept: list[tuple[int, int, Phrase[str]]] = []
         for start, _, end, phrase in sorted(found, key=lambda candidate: candidate[:2]):
             if not kept or start >= kept[-1][1]:
                 kept.append((start, end, phrase))
         return kept
+
+    def _find_apart(self, tokens: Sequence[str]) -> Iterator[tuple[int, int, int, Phrase[str]]]:
+        """Yield the words in two parts, ranked after all phrases."""
+        for i, (prefix, rest) in enumerate(pairwise(tokens)):
+            if (phrase := self.whole(prefix, rest)) is not None:
+                yield i, sys.maxsize, i + 2, phrase
+
+    def whole(self, prefix: str, rest: str) -> Phrase[str] | None:
+        """Return the word of which two tokens are the parts, as a phrase; ``None`` if they are not."""
+        return self._written_apart[f"{prefix} {rest}"] if prefix in self._prefixes else None
+
+    def _phrase_of_parts(self, parts: str) -> Phrase[str] | None:
+        """Return a word in two parts as a phrase, or ``None`` if it is no word of the compiler."""
+        word, shortest = parts.replace(" ", ""), parts.index(" ") + _SHORTEST_REST
+        is_word = len(word) >= shortest and self._words.has(word, shortest)
+        return Phrase(0, (), 0, word) if is_word else None
 
 
 class PhraseCompiler:
@@ -354,8 +381,6 @@ class PhraseCompiler:
         self.groups = groups
         self.words = WordBits()
         self.bits: dict[frozenset[str], int] = {}
-        # Bits of words that are rarer than their length says.
-        self.rare = 0
         self._boundary = self.bit(boundary) if boundary else 0
         self._comma = self.bit(comma) if comma else 0
 
