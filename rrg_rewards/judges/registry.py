@@ -55,7 +55,8 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
     made = getattr(import_module(module), cls)
     arguments = {**arguments, **further}
     known = inspect.signature(made).parameters
-    if unknown := [argument for argument in arguments if argument not in known]:
+    takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
+    if unknown := [argument for argument in arguments if argument not in known and not takes_all]:
         raise TypeError(unknown_name_message(f"argument of the judge {name!r}", unknown[0], known))
     judge = made(**arguments)
     assert isinstance(judge, Judge)

@@ -337,7 +337,7 @@ WRONG = {
     "unknown judge": (("--judge", "opnai:m"), 2, "did you mean 'openai'?"),
     "another machine": (("--judge", REMOTE), 2, "report text would leave this one"),
     "another machine, dry": (("--judge", REMOTE, "--dry-run"), 2, "report text would leave this one"),
-    "no limits": (("--judge", "local:x", "--price-in", "1", "--price-out", "1"), 2, "unexpected keyword argument"),
+    "no limits": (("--judge", "local:x", "--price-in", "1", "--price-out", "1"), 2, "unknown argument of the judge"),
     "half a price": (("--judge", OPENAI, "--price-in", "1"), 2, "--price-in and --price-out go together"),
     "a negative price": (("--price-in", "-1"), 2, "must be a positive number, got '-1'"),
     "no rate": (("--requests-per-minute", "0"), 2, "must be a positive number, got '0'"),

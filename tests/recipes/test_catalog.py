@@ -186,5 +186,5 @@ def test_validate_recipe_checks_the_settings_of_a_judge(tmp_path: Path) -> None:
     path.write_text("name: openai\nmodel: m\nseed: 1\n")
     assert validate_recipe(path) == "judge"
     judges = [name for name, _, _ in list_recipes() if name.startswith("judges/")]
-    assert len(judges) == 4
+    assert len(judges) == 5
     assert {validate_recipe(recipe_path(name)) for name in judges} == {"judge"}
