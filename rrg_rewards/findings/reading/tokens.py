@@ -65,6 +65,8 @@ def _spelled(text: str) -> str:
     return _LOWER_END.sub(lambda found: " " * len(found[0]), text)
 
 
+# The answer "-ve", and no word that begins so: "para -vertebral".
+_NEGATIVE = re.compile(r"(?<= )-ve\b")
 # "Not" in a contraction becomes a word of its own: "isn't" is "is nt".
 _CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
 # A comma before an adjective, and what ends the words before it.
@@ -106,7 +108,9 @@ def normalise(sentence: str) -> str:
         >>> normalise("Ground-glass [RUL], 6*4mm")
         'ground glass  rul , 6x4mm'
     """
-    text = _spell_measures(sentence).replace("(-)", "(0)").replace(" -ve", " neg")
+    text = _spell_measures(sentence).replace("(-)", "(0)")
+    if " -ve" in text:
+        text = _NEGATIVE.sub("neg", text)
     # The search for a character is several times as fast as that for a pattern.
     if "'" in text or "\u2019" in text:
         text = _CONTRACTED.sub(" nt", text)

@@ -31,3 +31,7 @@ def test_locate_finds_each_token(piece):
 def test_tokenise_commas_between_adjectives_end_no_clause(sentence, expected):
     assert " ".join(tokenise(sentence)) == expected
     assert list(tokenise_units(["Clear", sentence, "Hazy"]))[1] == [tokenise(sentence)]
+
+
+def test_tokenise_reads_an_answer_and_no_beginning_of_a_word():
+    assert tokenise("Effusion: -ve, para -vertebral mass") == ["effusion", ":", "neg", ",", "para", "vertebral", "mass"]
