@@ -387,7 +387,7 @@ def _check_share(name: str, share: Any) -> None:
 def _routed(result: _Outcome, route: Route, read: _Outcome | None = None) -> _Outcome:
     """Return a result with its route, and with the coverage that the rules' result ``read`` has.
 
-    The failure of items that were not sent stays as it is, so that it can be recognised.
+    Failures of items that were not sent are returned unchanged, because callers compare them with ``STOPPED``.
     """
     coverage = getattr(result if read is None else read, "coverage", None)
     if isinstance(result, CrimsonEvaluation):
