@@ -223,19 +223,13 @@ def _groups(
     their_levels: Sequence[str],
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
-    pairs = []
     doubted = [finding.concept for finding in ours if finding.presence == "uncertain"]
     considered = frozenset([*doubted, *(concept for finding in ours for concept in finding.alternatives)])
-    for i, j in _related_pairs(ours[:_MOST_FINDINGS], theirs[:_MOST_FINDINGS]):
-        reference, candidate = ours[i], theirs[j]
-        relation = relation_of(reference, candidate, considered)
-        if relation is None or are_apart(reference, candidate, relation):
-            continue
-        # A tortuous aorta is no aneurysm.
-        is_weightless = SIGNIFICANCE_WEIGHTS[our_levels[i]] > 0 and not SIGNIFICANCE_WEIGHTS[their_levels[j]]
-        if relation.kind != "descriptor" or not is_weightless:
-            pairs.append((match_cost(reference, candidate, relation), i, j, relation))
-    pairs.sort(key=itemgetter(0, 1, 2))
+    # Further findings do not match.
+    ours, theirs = ours[:_MOST_FINDINGS], theirs[:_MOST_FINDINGS]
+    our_weights = [SIGNIFICANCE_WEIGHTS[level] for level in our_levels]
+    their_weights = [SIGNIFICANCE_WEIGHTS[level] for level in their_levels]
+    pairs = _priced_pairs(ours, theirs, our_weights, their_weights, considered)
     partners = _assignment({(i, j): cost for cost, i, j, _ in pairs})
     groups = [([i], [j], relation) for _, i, j, relation in pairs if partners.get(i) == j]
     of_ours = {group[0][0]: k for k, group in enumerate(groups)}
@@ -243,31 +237,49 @@ def _groups(
     # An unmatched finding may be part of a matched one: a left effusion is part of bilateral effusions. It is not if it
     # is more significant, as a large nodule beside small ones is.
     for _, i, j, _ in pairs:
-        excess = SIGNIFICANCE_WEIGHTS[their_levels[j]] - SIGNIFICANCE_WEIGHTS[our_levels[i]]
+        excess = their_weights[j] - our_weights[i]
         if j not in of_theirs and excess <= 0 and covers(ours[i], theirs[j]):
             of_theirs[j] = of_ours[i]
             groups[of_ours[i]][1].append(j)
         elif i not in of_ours and excess >= 0 and covers(theirs[j], ours[i]):
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
+    signs = load_knowledge("concepts")["signs"]
     # A wrong diagnosis explains nothing.
     right = [group for group in groups if not group[2].significant]
-    _add_signs([group[0] for group in right], _rest(min(len(ours), _MOST_FINDINGS), of_ours), ours, our_levels, {})
-    signs = load_knowledge("concepts")["signs"]
-    _add_signs(
-        [group[1] for group in right], _rest(min(len(theirs), _MOST_FINDINGS), of_theirs), theirs, their_levels, signs
-    )
+    _add_signs([group[0] for group in right], _rest(len(ours), of_ours), ours, our_weights, {})
+    _add_signs([group[1] for group in right], _rest(len(theirs), of_theirs), theirs, their_weights, signs)
     # A candidate that describes the signs of the reference's diagnosis invents none of them.
     for (i, *_), described, relation in groups:
         if relation.kind in ("unspecific", "severity") and relation.significant:
-            weight = SIGNIFICANCE_WEIGHTS[our_levels[i]]
             described += [
                 j
-                for j in _rest(min(len(theirs), _MOST_FINDINGS), chain.from_iterable(group[1] for group in groups))
-                if SIGNIFICANCE_WEIGHTS[their_levels[j]] <= weight
+                for j in _rest(len(theirs), chain.from_iterable(group[1] for group in groups))
+                if their_weights[j] <= our_weights[i]
                 and is_sign(theirs[j], ours[i]._replace(sentence=theirs[j].sentence), signs)
             ]
     return groups
+
+
+def _priced_pairs(
+    ours: Sequence[Finding],
+    theirs: Sequence[Finding],
+    our_weights: Sequence[float],
+    their_weights: Sequence[float],
+    considered: frozenset[str],
+) -> list[tuple[float, int, int, Relation]]:
+    """Return the pairs of findings that may match, the cheapest first: cost, indices in both reports, and relation."""
+    pairs = []
+    for i, j in _related_pairs(ours, theirs):
+        reference, candidate = ours[i], theirs[j]
+        relation = relation_of(reference, candidate, considered)
+        if relation is None or are_apart(reference, candidate, relation):
+            continue
+        # A tortuous aorta is no aneurysm.
+        is_weightless = our_weights[i] > 0 and not their_weights[j]
+        if relation.kind != "descriptor" or not is_weightless:
+            pairs.append((match_cost(reference, candidate, relation), i, j, relation))
+    return sorted(pairs, key=itemgetter(0, 1, 2))
 
 
 def _assignment(costs: Mapping[tuple[int, int], float]) -> dict[int, int]:
@@ -311,11 +323,10 @@ def _add_signs(
     groups: Sequence[list[int]],
     unmatched: Sequence[int],
     findings: Sequence[Finding],
-    levels: Sequence[str],
+    weights: Sequence[float],
     signs: Mapping[str, Sequence[str]],
 ) -> None:
     """Add each unmatched finding that a matched one beside it implies to its group, unless it is more significant."""
-    weights = [SIGNIFICANCE_WEIGHTS[level] for level in levels]
     for k in unmatched:
         for group in groups:
             if any(is_sign(findings[k], findings[m], signs) and weights[k] <= weights[m] for m in group):
