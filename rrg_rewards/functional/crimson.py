@@ -13,7 +13,7 @@ from torch import Tensor
 from rrg_rewards.schemas.errors import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, UNKNOWN_WEIGHT
 
 if TYPE_CHECKING:
-    from rrg_rewards.findings.reading.coverage import Coverage
+    from rrg_rewards.findings.reading.coverage import PairCoverage
 
 CrimsonChecks = Literal["strict", "published"]
 """``"strict"``: an evaluation must be consistent. ``"published"``: whatever the code of CRIMSON's authors scores is
@@ -94,7 +94,7 @@ class CrimsonEvaluation:
     false_findings: tuple[str, ...] = ()
     missing_findings: tuple[str, ...] = ()
     attribute_errors: tuple[CrimsonAttributeError, ...] = ()
-    coverage: "tuple[Coverage, Coverage] | None" = field(default=None, compare=False, repr=False)
+    coverage: "PairCoverage | None" = field(default=None, compare=False, repr=False)
     route: Route = field(default="", compare=False, repr=False)
 
     @classmethod

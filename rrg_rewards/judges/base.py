@@ -10,7 +10,7 @@ from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.processes import run_coroutine
 
 if TYPE_CHECKING:
-    from rrg_rewards.findings.reading.coverage import Coverage
+    from rrg_rewards.findings.reading.coverage import PairCoverage
 
 FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent", "unread", "budget"]
 """Kind of failure: out of time, server unreachable, request refused, answer not valid JSON, answer that contradicts
@@ -66,7 +66,7 @@ class PairFailure(JudgeFailure):
         route: Judge of the pair in a cascade; empty without one.
     """
 
-    coverage: "tuple[Coverage, Coverage] | None" = field(default=None, repr=False)
+    coverage: "PairCoverage | None" = field(default=None, repr=False)
     route: Route = ""
 
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
-from rrg_rewards.findings import Coverage, Finding, FindingComparison, compare_findings, get_engine
+from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
 from rrg_rewards.findings.knowledge.load import knowledge_digest
+from rrg_rewards.findings.reading.coverage import PairCoverage
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, PairFailure, ReportPair, Result
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
@@ -172,7 +173,7 @@ def _evaluation(comparison: FindingComparison) -> CrimsonEvaluation:
     )
 
 
-def _coverage(comparison: FindingComparison) -> tuple[Coverage, Coverage] | None:
+def _coverage(comparison: FindingComparison) -> PairCoverage | None:
     ours, theirs = comparison.reference_coverage, comparison.candidate_coverage
     return None if ours is None or theirs is None else (ours, theirs)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rrg_rewards.findings.reading.coverage import PairCoverage
 from rrg_rewards.functional.crimson import (
     CrimsonChecks,
     CrimsonEvaluation,
@@ -21,7 +22,7 @@ from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
-from rrg_rewards.metrics.unread import UNREAD_DETAILS, PairCoverage, unread_shares, unread_words, warn_of_unread
+from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, unread_words, warn_of_unread
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.signature import format_signature

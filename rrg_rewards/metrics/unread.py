@@ -6,16 +6,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rrg_rewards.findings.reading.coverage import Coverage
+from rrg_rewards.findings.reading.coverage import PairCoverage
 
 UNREAD_DETAILS = ("unread_reference", "unread_candidate")
 """Names of the details: shares of the content words of the reference and of the candidate that were not read."""
 # A report of at least so many content words, of which more than this share are unread, is warned of.
 _LEAST_WORDS = 4
 _MOST_UNREAD = 0.5
-
-PairCoverage = tuple[Coverage, Coverage]
-"""How much of a reference and of a candidate was read."""
 
 
 class UnreadWarning(UserWarning):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from rrg_rewards.findings.reading.coverage import Coverage
+from rrg_rewards.findings.reading.coverage import PairCoverage
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges.tasks.grounding import content_words
 
@@ -80,9 +80,7 @@ def highlights(evaluation: CrimsonEvaluation, reference: str | None, candidate: 
     return found + _unread(evaluation.coverage, reference, candidate)
 
 
-def _unread(
-    coverage: tuple[Coverage, Coverage] | None, reference: str | None, candidate: str | None
-) -> list[list[Any]]:
+def _unread(coverage: PairCoverage | None, reference: str | None, candidate: str | None) -> list[list[Any]]:
     found: list[list[Any]] = []
     for pane, (one, report) in enumerate(zip(coverage or (), (reference, candidate), strict=False)):
         if report is None:

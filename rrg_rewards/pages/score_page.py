@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.analysis.outcomes import by_kind
+from rrg_rewards.findings.reading.coverage import PairCoverage
 from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.metrics.unread import PairCoverage
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table

@@ -119,6 +119,9 @@ class Reading(Coverage):
         return Coverage(self.unread, self.num_words, self.num_unread)
 
 
+PairCoverage = tuple[Coverage, Coverage]
+"""How much of a reference and of a candidate was read."""
+
 TokenCoverage = tuple[int, int, tuple[tuple[int, int], ...]]
 """Numbers of content words of a sentence and of unread ones, and first token and token after each sequence of these."""
 
@@ -199,14 +202,15 @@ class CoverageReader:
             is_told: Whether the sentence describes the finding before it.
         """
         codes = list(map(self._codes.__getitem__, tokens))
-        if max(codes, default=0) >= _UNKNOWN:
+        is_known = max(codes, default=0) < _UNKNOWN
+        if not is_known:
             for i, (prefix, rest) in enumerate(pairwise(tokens), start=1):
                 if codes[i] >= _UNKNOWN and (word := self._lexicon.compounds.whole(prefix, rest)) is not None:
                     codes[i] = self._codes[word.meaning]
+            is_known = max(codes) < _UNKNOWN
         num_words = _count(codes)
         # Words beside a finding that is present describe it.
         is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING
-        is_known = max(codes, default=0) < _UNKNOWN
         if is_known and (is_told or not union(codes) & _STATES):
             return num_words, 0, ()
         separators = cue_words("connectives", "separators", "closing")
@@ -218,6 +222,12 @@ class CoverageReader:
         if not unread:
             return num_words, 0, ()
         return num_words, _count(codes[i] for i in unread), _spans(unread, codes)
+
+
+@cache
+def coverage_reader(lexicon: Lexicon) -> CoverageReader:
+    """Return the reader of a lexicon, which all engines share: what a word does is looked up once."""
+    return CoverageReader(lexicon)
 
 
 class _Sentence(NamedTuple):

@@ -11,7 +11,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
-from rrg_rewards.findings.reading.coverage import CoverageReader, Reading, TokenCoverage, UnreadSpan
+from rrg_rewards.findings.reading.coverage import Reading, TokenCoverage, UnreadSpan, coverage_reader
 from rrg_rewards.findings.reading.finding import DOUBTFUL, LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mentions import Mention, find_mentions, last_word, sentence_scope, without_parts
@@ -137,7 +137,7 @@ class FindingEngine:
     def __init__(self, lexicon: Lexicon, memory: int = _MEMORY, open_findings: bool = False) -> None:
         self.lexicon = lexicon
         self.open_findings = open_findings
-        self._coverage = CoverageReader(lexicon)
+        self._coverage = coverage_reader(lexicon)
         self._masks: UnitMemory[str, int] = UnitMemory(memory)
         self._units: UnitMemory[str, tuple[_SentenceReading, ...]] = UnitMemory(memory * _FINDINGS_PER_MASK)
         self._sentences: UnitMemory[tuple[str, ...], _TokenReading] = UnitMemory(memory * _FINDINGS_PER_MASK)

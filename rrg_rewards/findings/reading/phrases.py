@@ -106,16 +106,12 @@ class WordBits(WordTable[int]):
 
     def has(self, word: str, shortest: int) -> bool:
         """Whether a word is in the table, or begins with a stem in it of at least ``shortest`` characters."""
-        return any(
-            one in self.exact or any(one[:i] in self.stems for i in range(shortest, len(one) + 1))
-            for one in self._forms(word)
-        )
+        return any(one in self.exact or max(self._stem_ends(one), default=-1) >= shortest for one in self._forms(word))
 
     def is_form(self, word: str) -> bool:
         """Whether a word is in the table or a form of a stem in it: "sternophagia" is none of "stern*"."""
         return any(
-            one in self.exact or any(one[:i] in self.stems and one[i:] in _endings() for i in range(len(one) + 1))
-            for one in self._forms(word)
+            one in self.exact or any(one[i:] in _endings() for i in self._stem_ends(one)) for one in self._forms(word)
         )
 
     def _forms(self, word: str) -> tuple[str, ...]:
@@ -126,11 +122,11 @@ class WordBits(WordTable[int]):
         return forms
 
     def _code(self, word: str) -> int:
-        code, stems = self.exact.get(word, 0), self.stems
-        for i in range(min(len(word), self._longest) + 1):
-            if (stem := word[:i]) in stems:
-                code |= stems[stem]
-        return code
+        return union([self.exact.get(word, 0), *(self.stems[word[:i]] for i in self._stem_ends(word))])
+
+    def _stem_ends(self, word: str) -> list[int]:
+        """Return the lengths of the stems in the table that a word begins with."""
+        return [i for i in range(min(len(word), self._longest) + 1) if word[:i] in self.stems]
 
 
 @lru_cache(maxsize=_MAX_WORDS)
