@@ -1,5 +1,6 @@
 """Classes of words that say the same of an organ, and the concepts that they make together with the organ."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -8,8 +9,8 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.phrases import WordBits, union
 from rrg_rewards.utilities.yaml_files import package_yaml
 
-# Letters of two words that have no class in ``knowledge/wordings.yaml`` and are equal in their first letters.
-_STEM = 6
+# Two words that have no class in ``knowledge/wordings.yaml`` are equal in these first letters without an ending.
+_STEM, _ENDING = 6, re.compile("(?:ing|ed|ions?|e?s)$")
 
 
 class Wording(NamedTuple):
@@ -64,7 +65,7 @@ def wording(words: tuple[str, ...]) -> Wording:
         heads |= union(head for amount, head in table.amounts if said & amount)
     return Wording(
         heads,
-        frozenset(word[:_STEM].rstrip("s") for word, code in zip(words, codes, strict=True) if not code),
+        frozenset(_ENDING.sub("", word)[:_STEM] for word, code in zip(words, codes, strict=True) if not code),
         bool(said & table.bits["general"]),
     )
 
@@ -171,8 +172,6 @@ def composed_concept(
         return None
     named = _quantities(clause) or _quantities(subject)
     heads, focal = wording((*signals, *named)).heads, _is_focal(clause)
-    if not (heads or focal):
-        return None
     words = union(_parts()[word] for word in (*clause, *subject))
     return next((rule.concept for rule in rules if rule.applies(heads, focal, words)), None)
 
