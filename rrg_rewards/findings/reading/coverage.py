@@ -177,8 +177,8 @@ class CoverageReader:
         if marks & ~_LISTED or not word.strip("x"):
             # In British spelling, or the mask "xxxx" of a name that was removed.
             return marks
-        code = self._lexicon.words[word]
-        if not (marks and _known_words().is_form(word)) and not (code and self._lexicon.words.is_form(word)):
+        code = self._lexicon.vocabulary[word]
+        if not (marks and _known_words().is_form(word)) and not (code and self._lexicon.vocabulary.is_form(word)):
             return _UNKNOWN
         return _BODY if code & self._lexicon.sites else _SAYS | _DESCRIBES
 

@@ -272,8 +272,7 @@ class FindingEngine:
         """Return the named and the open findings of a sentence, in order."""
         lexicon = self.lexicon
         mentions, scope = find_mentions(lexicon, tokens)
-        if len(mentions) > 1 and scope is not None:
-            mentions = without_parts(mentions, scope.codes)
+        mentions = without_parts(mentions)
         findings = [self._named(mention, last_word(mention), scope) for mention in mentions]
         taken = {i for mention in mentions for i in range(mention.start, mention.end)}
         reader = open_statement_reader()
@@ -298,7 +297,7 @@ class FindingEngine:
     def _site(self, scope: NegationScope, mention: Mention) -> str | None:
         """Return the organ that the clause of a mention names nearest to it."""
         sites = self.lexicon.sites
-        context = scope.context(mention.start, self.lexicon.rules.heads, sites)
+        context = scope.context(mention.start, self.lexicon.firsts, sites)
         return self.lexicon.organ(scope.nearest(sites, mention.start, mention.end, context))
 
 

@@ -13,7 +13,16 @@ from typing import Any
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.findings.reading.phrases import Phrase, PhraseCompiler, PhraseTable, RareWordTable, WordBits, union
+from rrg_rewards.findings.reading.phrases import (
+    CompoundTable,
+    Phrase,
+    PhraseCompiler,
+    PhraseTable,
+    RareWordTable,
+    WordBits,
+    WordTable,
+    union,
+)
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import (
@@ -68,6 +77,8 @@ class Rule(Phrase[int]):
         wide: Whether ``needs`` and ``bars`` apply to the sentence instead of the clause.
         absent: Whether the phrase itself denies the finding.
         conditional_on: Bits that decide whether the conditions are checked: they are if the sentence contains one.
+        rank: Index among all rules of the lexicon.
+        is_plain: Whether its bits are those of all words, because it has several words and no condition.
     """
 
     needs: int = 0
@@ -79,6 +90,8 @@ class Rule(Phrase[int]):
     wide: bool = False
     absent: bool = False
     conditional_on: int = 0
+    rank: int = 0
+    is_plain: bool = False
 
 
 class SiteTable(dict[int, str | None]):
@@ -107,9 +120,12 @@ class Lexicon:
         base: Name of the lexicon that it extends; of a lexicon of this package, its own name.
         concepts: Concept identifiers, in the order of their indices in rules and bit masks.
         labels: Concepts of each label; empty for a lexicon without labels.
-        words: Codes of words.
+        vocabulary: Codes of words, with the bits of all phrases.
+        words: Codes of words without the bits that only plain phrases need. They are several times as short.
         compounds: Phrases that are replaced by one word.
-        rules: Phrases that name concepts.
+        rules: Phrases that name concepts under conditions, and single words that name one.
+        plain: The other phrases that name concepts.
+        firsts: Bits of the first words of all of these.
         heads: Bits of the words of which a sentence must have one to name a concept: the first words of the rules, and
             those of the compounds that become such a word.
         sites: Mask of all site bits.
@@ -122,9 +138,12 @@ class Lexicon:
     base: str
     concepts: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
-    words: WordBits
-    compounds: RareWordTable
+    vocabulary: WordBits
+    words: WordTable[int]
+    compounds: CompoundTable
     rules: PhraseTable[Rule]
+    plain: RareWordTable[Rule]
+    firsts: int
     heads: int
     sites: int
     organs: "SiteTable"
@@ -140,8 +159,20 @@ class Lexicon:
         return self.organs[code & self.sites]
 
 
+def _compile_rules(
+    compiler: PhraseCompiler, sites: Mapping[str, str], entries: Mapping[int, tuple[int, str | dict[str, Any]]]
+) -> list[Rule]:
+    """Compile the rules of some entries; these are concepts and phrases by their rank."""
+    return [_compile_rule(compiler, sites, rank, concept, entry) for rank, (concept, entry) in entries.items()]
+
+
+def _is_plain(entry: str | dict[str, Any]) -> bool:
+    """Whether a rule is a phrase of several words without conditions."""
+    return isinstance(entry, str) and " " in entry
+
+
 def _compile_rule(
-    compiler: PhraseCompiler, sites: Mapping[str, str], concept: int, entry: str | dict[str, Any]
+    compiler: PhraseCompiler, sites: Mapping[str, str], rank: int, concept: int, entry: str | dict[str, Any]
 ) -> Rule:
     fields: dict[str, Any] = {"phrase": entry} if isinstance(entry, str) else entry
     first, rest = compiler.steps(fields["phrase"])
@@ -171,6 +202,8 @@ def _compile_rule(
         absent=absent,
         # The conditions of a rule that requires a site must be checked even in a sentence without a site.
         conditional_on=union([*choices.values(), *places.values(), words if places["at"] else 0]),
+        rank=rank,
+        is_plain=_is_plain(entry),
     )
 
 
@@ -245,27 +278,36 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         for meaning, phrases in [*shared["compounds"].items(), *content.get("compounds", {}).items()]
         for phrase in phrases
     ]
-    rules = [
-        _compile_rule(compiler, sites, index, entry)
-        for index, concept in enumerate(concepts)
-        for entry in content["concepts"][concept]
-    ]
-    naming = PhraseTable(rules, compiler.words)
-    naming_compounds = (compound.first for compound in compounds if compiler.words[compound.meaning] & naming.heads)
+    organs = SiteTable({site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()})
+    prefixes = load_knowledge("spellings")["prefixes"]
+    compiler.bit("|".join(prefixes))
+    entries = [(index, entry) for index, concept in enumerate(concepts) for entry in content["concepts"][concept]]
+    rules = _compile_rules(compiler, sites, {rank: entry for rank, entry in enumerate(entries) if not _is_plain(entry[1])})
+    plain = {rank: entry for rank, entry in enumerate(entries) if _is_plain(entry[1])}
+    firsts = union(rule.first for rule in rules)
+    if plain:
+        firsts |= compiler.bit("|".join({entry.split()[0]: None for _, entry in plain.values()}))
+    # The bits of plain phrases are the last ones, without which most codes are made.
+    short = (1 << len(compiler.bits)) - 1
+    plain_rules = _compile_rules(compiler, sites, plain)
+    vocabulary = compiler.words
+    naming_compounds = (compound.first for compound in compounds if vocabulary[compound.meaning] & firsts)
     # Longest first, because "no significant change" must be matched before "no".
     compounds.sort(key=lambda compound: -len(compound.rest))
-    replaced = RareWordTable(compounds, compiler, load_knowledge("spellings")["prefixes"])
-    organs = SiteTable({site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()})
+    replaced = CompoundTable(compounds, compiler, prefixes)
     return Lexicon(
         name=name,
         digest=digest,
         base=content.get("extends", name),
         concepts=concepts,
         labels={label: tuple(members) for label, members in content.get("labels", {}).items()},
-        words=compiler.words,
+        vocabulary=vocabulary,
+        words=WordTable(lambda word: vocabulary[word] & short),
         compounds=replaced,
-        rules=naming,
-        heads=naming.heads | replaced.prefixed | union(naming_compounds),
+        rules=PhraseTable(rules, vocabulary),
+        plain=RareWordTable(plain_rules, compiler),
+        firsts=firsts,
+        heads=firsts | replaced.prefixed | union(naming_compounds),
         sites=union(organs.bits.values()),
         organs=organs,
         exclusive=content.get("exclusive", False),

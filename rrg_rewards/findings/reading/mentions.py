@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from rrg_rewards.findings.lexicon.cues import cue_words
@@ -12,16 +13,18 @@ from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
 _LABEL_SIZE = 4
+_rank = attrgetter("rank")
 
 
 class Mention(NamedTuple):
-    """A concept that the phrase of a rule names at tokens ``start`` to ``end`` of a sentence."""
+    """A concept that the phrase of a rule names at tokens ``start`` to ``end`` of a sentence with some codes."""
 
     concept: int
     presence: int
     start: int
     end: int
     rule: Rule
+    codes: Sequence[int]
 
 
 def find_mentions(
@@ -44,7 +47,7 @@ def find_mentions(
     if compounds:
         words = _merged(lexicon, tokens, codes, compounds)
         cues = sentence = union(codes)
-        if not sentence & lexicon.rules.heads:
+        if not sentence & lexicon.firsts:
             return mentions, None
     label = 0
     if ":" in tokens[1 : _LABEL_SIZE + 1]:
@@ -53,22 +56,35 @@ def find_mentions(
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     size = len(codes)
+    all_codes = list(map(lexicon.vocabulary.__getitem__, words))
+    if label:
+        all_codes[tokens.index(":")] = 0
+    plain: dict[int, list[Rule]] = {}
+    for i, _, _, rule in lexicon.plain.matches(words, all_codes, union(all_codes)):
+        plain.setdefault(i, []).append(rule)
     for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
         # The second word often decides; this is not a method, because a call for each word takes as long as the rest.
         if candidates is None or (candidates.following and not (i + 1 < size and codes[i + 1] & candidates.following)):
-            continue
-        for rule in candidates[sentence & candidates.bits]:
+            if i not in plain:
+                continue
+            rules: Iterable[Rule] = sorted(plain[i], key=_rank) if len(plain[i]) > 1 else plain[i]
+        elif i in plain:
+            rules = sorted((*candidates[sentence & candidates.bits], *plain[i]), key=_rank)
+        else:
+            rules = candidates[sentence & candidates.bits]
+        for rule in rules:
             # A concept is named once: "pleural effusion" is not also the "effusion" in it.
             if named.get(rule.meaning, 0) > i:
                 continue
-            end = match_end(codes, i, rule.rest) if rule.rest else i + 1
+            matched = all_codes if rule.is_plain else codes
+            end = match_end(matched, i, rule.rest) if rule.rest else i + 1
             if not end:
                 continue
             scope = scope or NegationScope(codes, cues, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
                 named[rule.meaning] = end
                 presence = (ABSENT if rule.absent else scope.presence(i, end)) if with_presence else PRESENT
-                mentions.append(Mention(rule.meaning, presence, i, end, rule))
+                mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
     return mentions, scope
 
 
@@ -130,7 +146,7 @@ def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationSco
         or (rule.not_within and rule.not_within & union(codes[start:end]))
     ):
         return False
-    context = range(len(codes)) if rule.wide else scope.context(start, lexicon.rules.heads, lexicon.sites)
+    context = range(len(codes)) if rule.wide else scope.context(start, lexicon.firsts, lexicon.sites)
     if rule.needs or rule.bars:
         around = scope.union(context.start, context.stop)
         if around & rule.needs != rule.needs or around & rule.bars:
@@ -154,9 +170,9 @@ def named_spans(
             mentions each.
         with_presence: Whether to read the presence of the mentions; otherwise all are called present.
     """
-    mentions, scope = find_mentions(lexicon, tokens, with_presence)
-    if exclusive and scope is not None:
-        mentions = without_parts(mentions, scope.codes)
+    mentions, _ = find_mentions(lexicon, tokens, with_presence)
+    if exclusive:
+        mentions = without_parts(mentions)
     named = [(mention, last_word(mention)) for mention in mentions]
     return sorted(named, key=lambda mentioned: (mentioned[0].end, mentioned[0].start))
 
@@ -166,11 +182,11 @@ def last_word(mention: Mention) -> Span:
     return Span(mention.end - 1, mention.end, mention.start)
 
 
-def without_parts(mentions: list[Mention], codes: Sequence[int]) -> list[Mention]:
+def without_parts(mentions: list[Mention]) -> list[Mention]:
     """Return the mentions from :func:`find_mentions` whose words are not part of a longer one."""
     if not any(first.end > second.start for first, second in pairwise(mentions)):
         return mentions
-    words = [_matched_words(codes, mention) for mention in mentions]
+    words = list(map(_matched_words, mentions))
     # A longer mention contains the first word of each of its parts.
     containing: dict[int, list[set[int]]] = {}
     for mentioned in map(set, words):
@@ -183,9 +199,9 @@ def without_parts(mentions: list[Mention], codes: Sequence[int]) -> list[Mention
     ]
 
 
-def _matched_words(codes: Sequence[int], mention: Mention) -> list[int]:
+def _matched_words(mention: Mention) -> list[int]:
     """Return the indices of the tokens that a mention's phrase matched."""
     places = [mention.start]
     for step in mention.rule.rest:
-        places.append(next(i for i in range(places[-1] + 1, mention.end) if codes[i] & step[0]))
+        places.append(next(i for i in range(places[-1] + 1, mention.end) if mention.codes[i] & step[0]))
     return places

@@ -6,6 +6,7 @@ that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
@@ -24,8 +25,6 @@ _SHORTEST_PLURAL = 4
 _SHORTEST_REST = 4
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
 _MAX_SENTENCES = 100
-# By how many letters each further word of a choice makes the choice more common.
-_COMMON = 0.05
 
 Meaning = TypeVar("Meaning")
 Value = TypeVar("Value")
@@ -43,6 +42,19 @@ def union(masks: Iterable[int]) -> int:
         5
     """
     return reduce(or_, masks, 0)
+
+
+def single_bits(mask: int) -> Iterator[int]:
+    """Yield the bits of a mask, the lowest first.
+
+    Example:
+        >>> list(single_bits(13))
+        [1, 4, 8]
+    """
+    while mask:
+        lowest = mask & -mask
+        yield lowest
+        mask ^= lowest
 
 
 class WordTable(dict[str, Value]):
@@ -216,14 +228,11 @@ class Candidates(dict[int, tuple[AnyPhrase, ...]]):
 
     def __missing__(self, bits: int) -> tuple[AnyPhrase, ...]:
         found: list[tuple[int, AnyPhrase]] = []
-        left = bits & self.bits
-        while left:
-            lowest = left & -left
-            for ranked in self._by_last.get(lowest, ()):
+        for bit in single_bits(bits & self.bits):
+            for ranked in self._by_last.get(bit, ()):
                 phrase = ranked[1]
                 if phrase.words & bits == phrase.words and (not phrase.at or phrase.at & bits):
                     found.append(ranked)
-            left ^= lowest
         kept = tuple([phrase for _, phrase in sorted(found, key=itemgetter(0))])
         if len(self) < _MAX_SENTENCES:
             self[bits] = kept
@@ -256,12 +265,8 @@ class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
 
     def _starting(self, bits: int) -> Iterable[AnyPhrase]:
         """Return the phrases that start with one of the bits, in the order in which they were given."""
-        places: list[int] = []
-        while bits:
-            # The first word of a phrase has one bit.
-            lowest = bits & -bits
-            places += self._by_first[lowest]
-            bits ^= lowest
+        # The first word of a phrase has one bit.
+        places = chain.from_iterable(self._by_first[bit] for bit in single_bits(bits))
         return (self.phrases[i] for i in sorted(places))
 
 
@@ -275,49 +280,91 @@ def cue_bits(section: str, *lists: str) -> WordBits:
     return words
 
 
-Anchored = tuple[Phrase[str], int, int, int]
+Anchored = tuple[AnyPhrase, int, int, int]
 """A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
+RareWord = tuple[int, dict[int, list[Anchored[AnyPhrase]]]]
+"""The phrases with a rarest word, by the bit of their second rarest word, and the union of these bits."""
 
 
-class RareWordTable(WordTable[tuple[Anchored, ...] | None]):
+class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
     """Finds phrases by their rarest words, because many begin with a word such as "in" that most sentences contain.
 
-    The longer the shortest word of a choice, the rarer the choice is taken to be. The table maps a word to the phrases
-    of which it can be the rarest word, ``None`` for none.
+    The fewer phrases contain the words of a choice, the rarer it is. The table maps a word to the phrases of which it
+    can be the rarest word, ``None`` for none.
+
+    Args:
+        phrases: The phrases.
+        compiler: The compiler of the phrases.
+
+    Attributes:
+        bits: Bits of the rarest words. A sentence without one of them contains no phrase.
+    """
+
+    def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
+        super().__init__(self._of_word)
+        self._words = compiler.words
+        commonness = compiler.commonness()
+        self._by_rarest: dict[int, dict[int, list[Anchored[AnyPhrase]]]] = {}
+        for rank, phrase in enumerate(phrases):
+            bits = [phrase.first, *(step[0] for step in phrase.rest)]
+            rarest, second = sorted(bits, key=commonness.__getitem__)[:2] if phrase.rest else (bits * 2)
+            place = bits.index(rarest)
+            most = sum(reach for _, reach, _ in phrase.rest[:place])
+            self._by_rarest.setdefault(rarest, {}).setdefault(second, []).append((phrase, rank, place, most))
+        self.bits = union(self._by_rarest)
+        self._by_bits: dict[int, RareWord[AnyPhrase] | None] = {0: None}
+
+    def _of_word(self, word: str) -> RareWord[AnyPhrase] | None:
+        bits = self._words[word] & self.bits
+        if bits not in self._by_bits:
+            phrases: dict[int, list[Anchored[AnyPhrase]]] = {}
+            for bit in single_bits(bits):
+                for second, anchored in self._by_rarest.get(bit, {}).items():
+                    phrases[second] = phrases.get(second, []) + anchored
+            self._by_bits[bits] = union(phrases), phrases
+        return self._by_bits[bits]
+
+    def matches(
+        self, tokens: Sequence[str], codes: Sequence[int], sentence: int
+    ) -> list[tuple[int, int, int, AnyPhrase]]:
+        """Return the start, the rank and the end of the phrases in a sentence, and the phrases.
+
+        Args:
+            tokens: Tokens of the sentence.
+            codes: Their codes.
+            sentence: The union of the codes.
+        """
+        found = []
+        for i, rare_word in enumerate(map(self.__getitem__, tokens)):
+            if rare_word is None or not (others := rare_word[0] & sentence):
+                continue
+            for phrase, rank, least, most in chain.from_iterable(map(rare_word[1].__getitem__, single_bits(others))):
+                if phrase.words & sentence != phrase.words:
+                    continue
+                for start in range(max(0, i - most), i - least + 1):
+                    if codes[start] & phrase.first and (end := match_end(codes, start, phrase.rest)):
+                        found.append((start, rank, end, phrase))
+        return found
+
+
+class CompoundTable(RareWordTable[Phrase[str]]):
+    """Finds the phrases that are replaced by one word, and words that are written in two parts.
 
     Args:
         phrases: The phrases. Of those that start at one token, the first one given is found.
         compiler: The compiler of the phrases.
         prefixes: Beginnings of words that may be written apart: a prefix and the rest of a word of the compiler are
             found as a phrase with the meaning of the word.
-
-    Attributes:
-        bits: Bits of the rarest words and of the prefixes. A sentence without one of them contains no phrase.
     """
 
     def __init__(
         self, phrases: Iterable[Phrase[str]], compiler: "PhraseCompiler", prefixes: Collection[str] = ()
     ) -> None:
-        super().__init__(self._of_word)
-        self._words, self._prefixes = compiler.words, frozenset(prefixes)
-        lengths = {bit: min(map(len, members)) - len(members) * _COMMON for members, bit in compiler.bits.items()}
-        self._by_rarest: dict[int, list[Anchored]] = {}
-        for rank, phrase in enumerate(phrases):
-            bits = [phrase.first, *(step[0] for step in phrase.rest)]
-            place = bits.index(max(bits, key=lengths.__getitem__))
-            most = sum(reach for _, reach, _ in phrase.rest[:place])
-            self._by_rarest.setdefault(bits[place], []).append((phrase, rank, place, most))
+        super().__init__(phrases, compiler)
+        self._prefixes = frozenset(prefixes)
         self.prefixed = compiler.bit("|".join(prefixes)) if prefixes else 0
-        self.bits = union(self._by_rarest) | self.prefixed
+        self.bits |= self.prefixed
         self._written_apart: WordTable[Phrase[str] | None] = WordTable(self._phrase_of_parts)
-        self._by_bits: dict[int, tuple[Anchored, ...] | None] = {0: None}
-
-    def _of_word(self, word: str) -> tuple[Anchored, ...] | None:
-        bits = self._words[word] & self.bits
-        if bits not in self._by_bits:
-            named = (phrases for bit, phrases in self._by_rarest.items() if bit & bits)
-            self._by_bits[bits] = tuple(chain.from_iterable(named))
-        return self._by_bits[bits]
 
     def find(self, tokens: Sequence[str], codes: Sequence[int], sentence: int) -> list[tuple[int, int, Phrase[str]]]:
         """Return the phrases in a sentence, in order, each with its first token and the token after it.
@@ -330,15 +377,7 @@ class RareWordTable(WordTable[tuple[Anchored, ...] | None]):
             sentence: The union of the codes.
         """
         found = list(self._find_apart(tokens)) if sentence & self.prefixed else []
-        for i, phrases in enumerate(map(self.__getitem__, tokens)):
-            if phrases is None:
-                continue
-            for phrase, rank, least, most in phrases:
-                if phrase.words & sentence != phrase.words:
-                    continue
-                for start in range(max(0, i - most), i - least + 1):
-                    if codes[start] & phrase.first and (end := match_end(codes, start, phrase.rest)):
-                        found.append((start, rank, end, phrase))
+        found += self.matches(tokens, codes, sentence)
         if len(found) < 2:
             return [(start, end, phrase) for start, _, end, phrase in found]
         kept: list[tuple[int, int, Phrase[str]]] = []
@@ -377,6 +416,7 @@ class PhraseCompiler:
         self.groups = groups
         self.words = WordBits()
         self.bits: dict[frozenset[str], int] = {}
+        self._uses: Counter[str] = Counter()
         self._boundary = self.bit(boundary) if boundary else 0
         self._comma = self.bit(comma) if comma else 0
 
@@ -404,6 +444,10 @@ class PhraseCompiler:
         """Return the union of the bits of some choices."""
         return union(map(self.bit, choices))
 
+    def commonness(self) -> dict[int, int]:
+        """Return, for each bit, how often phrases contain the words of its choice."""
+        return {bit: sum(map(self._uses.__getitem__, members)) for members, bit in self.bits.items()}
+
     def steps(self, text: str) -> tuple[int, tuple[Step, ...]]:
         """Return the bits of the first word of a phrase, and its other words."""
         steps: list[Step] = []
@@ -414,6 +458,7 @@ class PhraseCompiler:
                 reach = int(part[1:-1].rstrip(",")) + 1
             else:
                 steps.append((self.bit(part), reach, stops))
+                self._uses.update(self._members(part))
                 reach, stops = 1, 0
         return steps[0][0], tuple(steps[1:])
 
