@@ -19,14 +19,14 @@ from rrg_rewards.utilities.yaml_files import package_yaml
 
 # What a word does in a statement. Numbers and signs have no bit, and grammar has none or a few.
 _SAYS, _NAMES, _DESCRIBES, _NORMAL, _ABNORMAL, _REMARK, _DONE, _ABOUT, _EXAMINES = (1 << i for i in range(9))
-_BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN = (1 << i for i in range(9, 17))
+_BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN, _BREAKS = (1 << i for i in range(9, 18))
 # The bits from the first of these on count content words, also in a sum of codes; unknown words have the largest codes.
 _CONTENT, _UNKNOWN = 1 << 32, 1 << 60
-_ROLES = (1 << 17) - 1 | _UNKNOWN
+_ROLES = (1 << 18) - 1 | _UNKNOWN
 # A statement without any of these is a heading, a place or a size.
 _STATES = _UNKNOWN | _SAYS | _VERB | _SHOWS | _PLACES | _DENIES
 # Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
-_GRAMMAR, _NEUTRAL, _LISTED = (1 << i for i in range(17, 20))
+_GRAMMAR, _NEUTRAL, _LISTED = (1 << i for i in range(18, 21))
 # What the words of each section of plain_words.yaml do.
 _SECTIONS = {
     "grammar": _GRAMMAR,
@@ -159,6 +159,8 @@ class CoverageReader:
         size = 0 if not marks or marks & _GRAMMAR else len(_IDEOGRAPH.findall(word)) or 1
         if self._lexicon.words[word] & DENYING:
             marks, size = marks | _DENIES, 1
+        if word in cue_words("connectives", "separators", "closing"):
+            marks |= _BREAKS
         if marks & _NEUTRAL:
             marks &= ~(_SAYS | _NAMES | _DESCRIBES | _VERB)
         elif marks & (_NAMES | _DESCRIBES):
@@ -202,19 +204,20 @@ class CoverageReader:
             is_told: Whether the sentence describes the finding before it.
         """
         codes = list(map(self._codes.__getitem__, tokens))
-        is_known = max(codes, default=0) < _UNKNOWN
-        if not is_known:
+        said = union(codes)
+        if said >= _UNKNOWN:
             for i, (prefix, rest) in enumerate(pairwise(tokens), start=1):
                 if codes[i] >= _UNKNOWN and (word := self._lexicon.compounds.whole(prefix, rest)) is not None:
                     codes[i] = self._codes[word.meaning]
-            is_known = max(codes) < _UNKNOWN
+            said = union(codes)
+        is_known = said < _UNKNOWN
         num_words = _count(codes)
         # Words beside a finding that is present describe it.
         is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING
-        if is_known and (is_told or not union(codes) & _STATES):
+        # A sentence of one clause is read if it makes a finding.
+        if is_known and (is_told or not said & _STATES or (findings and not said & _BREAKS)):
             return num_words, 0, ()
-        separators = cue_words("connectives", "separators", "closing")
-        breaks = [i for i, token in enumerate(tokens) if token in separators]
+        breaks = [i for i, code in enumerate(codes) if code & _BREAKS] if said & _BREAKS else []
         sentence = _Sentence(self._lexicon, tokens, codes, findings, breaks)
         unread = set() if is_known else sentence.unknown()
         if not is_told:
@@ -283,7 +286,7 @@ class _Sentence(NamedTuple):
         """
         start, said, size = 0, 0, len(self.tokens)
         for begin, end in pairwise([0, *self.breaks, size]):
-            clause = union(self.codes[begin:end])
+            clause = union(self.codes[begin:end]) & ~_BREAKS
             if said and self._is_own(start, begin, clause, said):
                 yield start, begin
                 start, said = begin, 0

@@ -159,16 +159,14 @@ class Lexicon:
         return self.organs[code & self.sites]
 
 
-def _compile_rules(
-    compiler: PhraseCompiler, sites: Mapping[str, str], entries: Mapping[int, tuple[int, str | dict[str, Any]]]
-) -> list[Rule]:
-    """Compile the rules of some entries; these are concepts and phrases by their rank."""
-    return [_compile_rule(compiler, sites, rank, concept, entry) for rank, (concept, entry) in entries.items()]
-
-
 def _is_plain(entry: str | dict[str, Any]) -> bool:
     """Whether a rule is a phrase of several words without conditions."""
     return isinstance(entry, str) and " " in entry
+
+
+def _compile_plain_rule(compiler: PhraseCompiler, rank: int, concept: int, phrase: str) -> Rule:
+    first, rest = compiler.steps(phrase)
+    return Rule(first, rest, first | union(step[0] for step in rest), concept, rank=rank, is_plain=True)
 
 
 def _compile_rule(
@@ -203,7 +201,6 @@ def _compile_rule(
         # The conditions of a rule that requires a site must be checked even in a sentence without a site.
         conditional_on=union([*choices.values(), *places.values(), words if places["at"] else 0]),
         rank=rank,
-        is_plain=_is_plain(entry),
     )
 
 
@@ -280,21 +277,21 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
     ]
     organs = SiteTable({site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()})
     prefixes = load_knowledge("spellings")["prefixes"]
-    compiler.bit("|".join(prefixes))
+    prefixed = compiler.bit("|".join(prefixes))
     entries = [(index, entry) for index, concept in enumerate(concepts) for entry in content["concepts"][concept]]
-    rules = _compile_rules(compiler, sites, {rank: entry for rank, entry in enumerate(entries) if not _is_plain(entry[1])})
-    plain = {rank: entry for rank, entry in enumerate(entries) if _is_plain(entry[1])}
+    rules = [_compile_rule(compiler, sites, i, *entry) for i, entry in enumerate(entries) if not _is_plain(entry[1])]
+    plain = [(i, *entry) for i, entry in enumerate(entries) if _is_plain(entry[1])]
     firsts = union(rule.first for rule in rules)
     if plain:
-        firsts |= compiler.bit("|".join({entry.split()[0]: None for _, entry in plain.values()}))
+        firsts |= compiler.bit("|".join({entry.split()[0]: None for _, _, entry in plain}))
     # The bits of plain phrases are the last ones, without which most codes are made.
     short = (1 << len(compiler.bits)) - 1
-    plain_rules = _compile_rules(compiler, sites, plain)
-    vocabulary = compiler.words
+    plain_rules = [_compile_plain_rule(compiler, *entry) for entry in plain]
+    vocabulary, commonness = compiler.words, compiler.commonness()
     naming_compounds = (compound.first for compound in compounds if vocabulary[compound.meaning] & firsts)
     # Longest first, because "no significant change" must be matched before "no".
     compounds.sort(key=lambda compound: -len(compound.rest))
-    replaced = CompoundTable(compounds, compiler, prefixes)
+    replaced = CompoundTable(compounds, vocabulary, commonness, prefixes, prefixed)
     return Lexicon(
         name=name,
         digest=digest,
@@ -305,9 +302,9 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         words=WordTable(lambda word: vocabulary[word] & short),
         compounds=replaced,
         rules=PhraseTable(rules, vocabulary),
-        plain=RareWordTable(plain_rules, compiler),
+        plain=RareWordTable(plain_rules, vocabulary, commonness),
         firsts=firsts,
-        heads=firsts | replaced.prefixed | union(naming_compounds),
+        heads=firsts | prefixed | union(naming_compounds),
         sites=union(organs.bits.values()),
         organs=organs,
         exclusive=content.get("exclusive", False),

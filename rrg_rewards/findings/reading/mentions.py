@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from rrg_rewards.findings.lexicon.cues import cue_words
@@ -56,22 +56,19 @@ def find_mentions(
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     size = len(codes)
-    all_codes = list(map(lexicon.vocabulary.__getitem__, words))
-    if label:
-        all_codes[tokens.index(":")] = 0
-    plain: dict[int, list[Rule]] = {}
-    for i, _, _, rule in lexicon.plain.matches(words, all_codes, union(all_codes)):
-        plain.setdefault(i, []).append(rule)
+    all_codes, plain = _plain_rules(lexicon, words, tokens.index(":") if label else -1)
     for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
         # The second word often decides; this is not a method, because a call for each word takes as long as the rest.
-        if candidates is None or (candidates.following and not (i + 1 < size and codes[i + 1] & candidates.following)):
-            if i not in plain:
-                continue
-            rules: Iterable[Rule] = sorted(plain[i], key=_rank) if len(plain[i]) > 1 else plain[i]
+        if candidates is not None and (
+            not candidates.following or (i + 1 < size and codes[i + 1] & candidates.following)
+        ):
+            rules: Iterable[Rule] = candidates[sentence & candidates.bits]
+            if i in plain:
+                rules = sorted((*rules, *plain[i]), key=_rank)
         elif i in plain:
-            rules = sorted((*candidates[sentence & candidates.bits], *plain[i]), key=_rank)
+            rules = plain[i]
         else:
-            rules = candidates[sentence & candidates.bits]
+            continue
         for rule in rules:
             # A concept is named once: "pleural effusion" is not also the "effusion" in it.
             if named.get(rule.meaning, 0) > i:
@@ -86,6 +83,23 @@ def find_mentions(
                 presence = (ABSENT if rule.absent else scope.presence(i, end)) if with_presence else PRESENT
                 mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
     return mentions, scope
+
+
+def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:
+    """Return the codes of words with all bits, and the plain rules of a sentence, by rank, at their first words.
+
+    Args:
+        lexicon: A compiled lexicon.
+        words: Words of the sentence.
+        colon: Index of a colon that does not count; -1 for none.
+    """
+    codes = list(map(lexicon.vocabulary.__getitem__, words))
+    if colon >= 0:
+        codes[colon] = 0
+    plain: dict[int, list[Rule]] = {}
+    for i, _, _, rule in sorted(lexicon.plain.matches(words, codes, union(codes)), key=itemgetter(1)):
+        plain.setdefault(i, []).append(rule)
+    return codes, plain
 
 
 def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> int:

@@ -23,6 +23,8 @@ _MAX_WORDS = 50_000
 _SHORTEST_PLURAL = 4
 # Letters of the rest of a word that reports write apart from its prefix.
 _SHORTEST_REST = 4
+# Shorter words and signs, such as "of" and the comma, are in many sentences, as if this number of phrases had them.
+_SHORTEST_RARE, _COMMON = 4, 100
 # Maximum number of sets of words for which the possible phrases of a word are remembered.
 _MAX_SENTENCES = 100
 
@@ -294,21 +296,22 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
 
     Args:
         phrases: The phrases.
-        compiler: The compiler of the phrases.
+        words: Codes of words.
+        commonness: How common the words of each bit are; see :meth:`PhraseCompiler.commonness`.
 
     Attributes:
         bits: Bits of the rarest words. A sentence without one of them contains no phrase.
     """
 
-    def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
+    def __init__(self, phrases: Iterable[AnyPhrase], words: WordBits, commonness: Sequence[int]) -> None:
         super().__init__(self._of_word)
-        self._words = compiler.words
-        commonness = compiler.commonness()
+        self.phrases: tuple[AnyPhrase, ...] = tuple(phrases)
+        self._words = words
         self._by_rarest: dict[int, dict[int, list[Anchored[AnyPhrase]]]] = {}
-        for rank, phrase in enumerate(phrases):
-            bits = [phrase.first, *(step[0] for step in phrase.rest)]
-            rarest, second = sorted(bits, key=commonness.__getitem__)[:2] if phrase.rest else (bits * 2)
-            place = bits.index(rarest)
+        for rank, phrase in enumerate(self.phrases):
+            bits = [phrase.first, *[step[0] for step in phrase.rest]]
+            places = sorted(range(len(bits)), key=[commonness[bit.bit_length() - 1] for bit in bits].__getitem__)
+            place, rarest, second = places[0], bits[places[0]], bits[places[min(1, len(phrase.rest))]]
             most = sum(reach for _, reach, _ in phrase.rest[:place])
             self._by_rarest.setdefault(rarest, {}).setdefault(second, []).append((phrase, rank, place, most))
         self.bits = union(self._by_rarest)
@@ -352,17 +355,23 @@ class CompoundTable(RareWordTable[Phrase[str]]):
 
     Args:
         phrases: The phrases. Of those that start at one token, the first one given is found.
-        compiler: The compiler of the phrases.
-        prefixes: Beginnings of words that may be written apart: a prefix and the rest of a word of the compiler are
+        words: Codes of words.
+        commonness: How common the words of each bit are.
+        prefixes: Beginnings of words that may be written apart: a prefix and the rest of a word that has a code are
             found as a phrase with the meaning of the word.
+        prefixed: Bits of the prefixes.
     """
 
     def __init__(
-        self, phrases: Iterable[Phrase[str]], compiler: "PhraseCompiler", prefixes: Collection[str] = ()
+        self,
+        phrases: Iterable[Phrase[str]],
+        words: WordBits,
+        commonness: Sequence[int],
+        prefixes: Collection[str] = (),
+        prefixed: int = 0,
     ) -> None:
-        super().__init__(phrases, compiler)
-        self._prefixes = frozenset(prefixes)
-        self.prefixed = compiler.bit("|".join(prefixes)) if prefixes else 0
+        super().__init__(phrases, words, commonness)
+        self._prefixes, self.prefixed = frozenset(prefixes), prefixed
         self.bits |= self.prefixed
         self._written_apart: WordTable[Phrase[str] | None] = WordTable(self._phrase_of_parts)
 
@@ -397,7 +406,7 @@ class CompoundTable(RareWordTable[Phrase[str]]):
         return self._written_apart[f"{prefix} {rest}"] if prefix in self._prefixes else None
 
     def _phrase_of_parts(self, parts: str) -> Phrase[str] | None:
-        """Return a word in two parts as a phrase, or ``None`` if it is no word of the compiler."""
+        """Return a word in two parts as a phrase, or ``None`` if it is no word with a code."""
         word, shortest = parts.replace(" ", ""), parts.index(" ") + _SHORTEST_REST
         is_word = len(word) >= shortest and self._words.has(word, shortest)
         return Phrase(0, (), 0, word) if is_word else None
@@ -416,7 +425,8 @@ class PhraseCompiler:
         self.groups = groups
         self.words = WordBits()
         self.bits: dict[frozenset[str], int] = {}
-        self._uses: Counter[str] = Counter()
+        self._of_choice: dict[str, int] = {}
+        self._uses: Counter[int] = Counter()
         self._boundary = self.bit(boundary) if boundary else 0
         self._comma = self.bit(comma) if comma else 0
 
@@ -426,12 +436,14 @@ class PhraseCompiler:
 
     def bit(self, choice: str) -> int:
         """Return the bit of a choice ``word|stem*|{group}``."""
-        members = frozenset(self._members(choice))
-        if members not in self.bits:
-            self.bits[members] = bit = 1 << len(self.bits)
-            for word in members:
-                self.words.add(word, bit)
-        return self.bits[members]
+        if choice not in self._of_choice:
+            members = frozenset(self._members(choice))
+            if members not in self.bits:
+                self.bits[members] = bit = 1 << len(self.bits)
+                for word in members:
+                    self.words.add(word, bit)
+            self._of_choice[choice] = self.bits[members]
+        return self._of_choice[choice]
 
     def _members(self, choice: str) -> Iterable[str]:
         for part in choice.split("|"):
@@ -444,9 +456,13 @@ class PhraseCompiler:
         """Return the union of the bits of some choices."""
         return union(map(self.bit, choices))
 
-    def commonness(self) -> dict[int, int]:
-        """Return, for each bit, how often phrases contain the words of its choice."""
-        return {bit: sum(map(self._uses.__getitem__, members)) for members, bit in self.bits.items()}
+    def commonness(self) -> list[int]:
+        """Return, by the number of a bit, how common its words are: in phrases, or because they are short."""
+        uses = {word: _COMMON * (len(word) < _SHORTEST_RARE) for members in self.bits for word in members}
+        for number, members in enumerate(self.bits):
+            for word in members:
+                uses[word] += self._uses[number]
+        return [sum([uses[word] for word in members]) for members in self.bits]
 
     def steps(self, text: str) -> tuple[int, tuple[Step, ...]]:
         """Return the bits of the first word of a phrase, and its other words."""
@@ -457,8 +473,9 @@ class PhraseCompiler:
                 stops = self._boundary if part.endswith(",>") else self._boundary | self._comma
                 reach = int(part[1:-1].rstrip(",")) + 1
             else:
-                steps.append((self.bit(part), reach, stops))
-                self._uses.update(self._members(part))
+                bit = self.bit(part)
+                self._uses[bit.bit_length() - 1] += 1
+                steps.append((bit, reach, stops))
                 reach, stops = 1, 0
         return steps[0][0], tuple(steps[1:])
 

@@ -27,9 +27,11 @@ def test_lexicon_labels_are_those_of_the_schema(name, labels):
 
 
 @pytest.mark.parametrize("name", ["chest_ct", "chest_xray"])
-def test_lexicon_every_concept_has_rules_that_stand_together(name):
+def test_lexicon_rules_are_ranked_by_concept_and_every_concept_has_one(name):
     lexicon = load_lexicon(name)
-    concepts = [rule.meaning for rule in lexicon.rules.phrases]
+    rules = sorted([*lexicon.rules.phrases, *lexicon.plain.phrases], key=lambda rule: rule.rank)
+    assert [rule.rank for rule in rules] == list(range(len(rules)))
+    concepts = [rule.meaning for rule in rules]
     assert concepts == sorted(concepts)
     assert set(concepts) == set(range(len(lexicon.concepts)))
 
@@ -71,7 +73,7 @@ LEXICONS = ["chest", "chest_ct", "chest_xray", "abdomen"]
 
 @pytest.mark.parametrize("name", LEXICONS)
 def test_lexicon_words_are_read_in_british_spelling_and_in_the_plural(name: str) -> None:
-    words = load_lexicon(name).words
+    words = load_lexicon(name).vocabulary
     known = {*words.exact, *words.stems}
     for word in known:
         for other, ours in load_knowledge("spellings")["parts"].items():
@@ -84,7 +86,9 @@ def test_lexicon_words_are_read_in_british_spelling_and_in_the_plural(name: str)
 def test_lexicon_words_are_read_in_two_parts() -> None:
     lexicon = load_lexicon("chest")
     prefixes = tuple(load_knowledge("spellings")["prefixes"])
-    words = [word for word in lexicon.words.exact if word.startswith(prefixes) and lexicon.rules[word] is not None]
+    words = [
+        word for word in lexicon.vocabulary.exact if word.startswith(prefixes) and lexicon.words[word] & lexicon.firsts
+    ]
     differing = {}
     for word in words:
         prefix = max((prefix for prefix in prefixes if word.startswith(prefix)), key=len)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading import modifiers, phrases
-from rrg_rewards.findings.reading.phrases import PhraseCompiler, RareWordTable, match_end, union
+from rrg_rewards.findings.reading.phrases import CompoundTable, PhraseCompiler, match_end, union
 
 
 def test_tables_of_a_reader_are_bounded(monkeypatch):
@@ -25,7 +25,7 @@ def test_word_bits_are_bounded(monkeypatch):
 
 
 @given(st.lists(st.sampled_from(["in", "the", "past", "lower", "lobe", "seen", ",", "not"]), max_size=12))
-def test_rare_word_table_finds_the_first_of_overlapping_phrases(tokens):
+def test_compound_table_finds_the_first_of_overlapping_phrases(tokens):
     compiler = PhraseCompiler({}, ",")
     texts = ["not <2> seen", "in the past", "in <1> past", "lower <1> lobe|past", "the lower", "seen|in not <2> past"]
     phrases = [compiler.phrase(text, text) for text in texts]
@@ -36,4 +36,4 @@ def test_rare_word_table_finds_the_first_of_overlapping_phrases(tokens):
         end, phrase = next((found for found in ends if found[0]), (0, None))
         expected += [(start, end, phrase)] if end else []
         start = end or start + 1
-    assert RareWordTable(phrases, compiler).find(tokens, codes, union(codes)) == expected
+    assert CompoundTable(phrases, compiler.words, compiler.commonness()).find(tokens, codes, union(codes)) == expected
