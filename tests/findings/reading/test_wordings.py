@@ -6,6 +6,7 @@ from rrg_rewards.findings import abnormal_findings, extract_findings
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.wordings import composed_concept
+from rrg_rewards.metrics import CRIMSON
 
 LARGE = [
     "The {} is dilated.",
@@ -120,3 +121,18 @@ def test_composed_concept_rules_name_known_organs_and_concepts() -> None:
 
 def test_composed_concept_unknown_organ_makes_no_concept() -> None:
     assert composed_concept("toe", ["dilated"], ["dilated"]) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("infarction of the spleen", "splenic infarct"),
+        ("inflamed urethra", "urethral inflammation"),
+        ("torsion of the ovary", "twisted ovary"),
+        ("scarring of the prostate", "prostatic fibrosis"),
+        ("necrotic bladder", "bladder necrosis"),
+        ("splaying of the kidney", "splayed kidney"),
+    ],
+)
+def test_a_noun_and_an_adjective_of_one_finding_score_one_in_both_directions(first, second):
+    assert CRIMSON().score([first, second], [second, first]).value.tolist() == [1.0, 1.0]
