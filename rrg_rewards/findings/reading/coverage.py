@@ -19,14 +19,14 @@ from rrg_rewards.utilities.yaml_files import package_yaml
 
 # What a word does in a statement. Numbers and signs have no bit, and grammar has none or a few.
 _SAYS, _NAMES, _DESCRIBES, _NORMAL, _ABNORMAL, _REMARK, _DONE, _ABOUT, _EXAMINES = (1 << i for i in range(9))
-_BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN, _BREAKS = (1 << i for i in range(9, 18))
+_BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN, _BREAKS, _FITTING = (1 << i for i in range(9, 19))
 # The bits from the first of these on count content words, also in a sum of codes; unknown words have the largest codes.
 _CONTENT, _UNKNOWN = 1 << 32, 1 << 60
-_ROLES = (1 << 18) - 1 | _UNKNOWN
+_ROLES = (1 << 19) - 1 | _UNKNOWN
 # A statement without any of these is a heading, a place or a size.
 _STATES = _UNKNOWN | _SAYS | _VERB | _SHOWS | _PLACES | _DENIES
 # Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
-_GRAMMAR, _NEUTRAL, _LISTED = (1 << i for i in range(18, 21))
+_GRAMMAR, _NEUTRAL, _LISTED = (1 << i for i in range(19, 22))
 # What the words of each section of plain_words.yaml do.
 _SECTIONS = {
     "grammar": _GRAMMAR,
@@ -47,6 +47,7 @@ _SECTIONS = {
     "done": _REMARK | _DONE,
     "remarks": _REMARK,
     "normal": _NORMAL,
+    "fitting": _NORMAL | _FITTING,
     "abnormal": _SAYS | _DESCRIBES | _ABNORMAL,
     "foreign": _UNKNOWN | _FOREIGN,
 }
@@ -332,7 +333,7 @@ class _Sentence(NamedTuple):
             is_size = said & _UNIT and not said & (_DESCRIBES if said & _MEASURE else _SAYS)
             if is_size or self._is_about(start, end, said):
                 return True
-            if said & _NORMAL and any(codes[i] & _NORMAL and not self._is_reversed(i) for i in range(start, end)):
+            if said & _NORMAL and any(codes[i] & _NORMAL and self._is_normal(start, i) for i in range(start, end)):
                 return True
         return self._is_denied(start, end)
 
@@ -350,12 +351,17 @@ class _Sentence(NamedTuple):
         subject = next(code for code in self.codes[start:end] if code & (_BODY | _EXAMINES))
         return bool(subject & _EXAMINES) and first not in cue_words("connectives", "prepositions")
 
-    def _is_reversed(self, i: int) -> bool:
-        """Whether a word before a normal word denies it: "not in the midline", "lower than usual"."""
+    def _is_normal(self, begin: int, i: int) -> bool:
+        """Whether a normal word of the statement from ``begin`` is not denied, and describes a part of the body."""
+        # "Sharp angles", "the angles are sharp" and "well expanded", but not "a sharp line"
+        near = (union(self.codes[begin:i]) | union(self.codes[i + 1 : i + 3])) & (_BODY | _MEASURE)
+        if self.codes[i] & _FITTING and not near and not union(self.codes[i + 1 : i + 2]) & _NORMAL:
+            return False
+        # "Not in the midline", "lower than usual"
         start = max(0, i - _REVERSAL_REACH, *(k for k in self.breaks if k < i))
         lists = ("reversing", "leaving") if self.tokens[i] in cue_words("denials", "middle") else ("reversing",)
         reversing = cue_words("denials", *lists)
-        return any(self.codes[k] & _DENIES or self.tokens[k] in reversing for k in range(start, i))
+        return not any(self.codes[k] & _DENIES or self.tokens[k] in reversing for k in range(start, i))
 
     def _is_denied(self, start: int, end: int) -> bool:
         """Whether a statement denies something abnormal, and not an organ ("no left kidney")."""

@@ -1,8 +1,8 @@
 """Split a sentence into clauses, and decide from their cues whether a mention is present, uncertain or absent."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 
 from rrg_rewards.findings.reading.lexicon import CUES
 from rrg_rewards.findings.reading.phrases import union
@@ -103,8 +103,8 @@ class _Clauses:
                     self.spoken.append(i)
             elif code & OTHER:
                 self.others.append(i)
-            # "no pneumothorax with a small effusion", "no mass and mild emphysema"
-            if code & (WITH | JOINT) and i + 1 < self.size and codes[i + 1] & DEGREE:
+            # "no pneumothorax with a small effusion", "no mass and mild emphysema", "no mass, and a nodule is seen"
+            if code & (WITH | JOINT) and i + 1 < self.size and codes[i + 1] & (DEGREE | (code & JOINT and ARTICLE)):
                 self.openers.append(i)
         if self.breaks:
             self._split(self.breaks)
@@ -269,7 +269,8 @@ class NegationScope(_Clauses):
         if kinds & SAME and union(codes[clause.start : clause.stop + 1]) & (SAME | OTHER | JOINT) == SAME:
             return PRESENT
         if kinds & _UNASSERTED and self._is_unasserted(clause, start, end):
-            return ABSENT
+            # "Assessment for edema is limited, and it cannot be excluded"
+            return UNCERTAIN if kinds & PERHAPS and self.union(end, self.size) & PERHAPS else ABSENT
         # "not thickened", "not significantly thickened"
         if kinds & NOT and any(codes[i] & NOT for i in range(max(clause.start, start - 2), end)):
             return ABSENT
@@ -291,11 +292,16 @@ class NegationScope(_Clauses):
         if kinds & SURE and any(codes[i] & SURE for i in range(end, clause.stop)):
             return PRESENT
         is_doubted = (
-            (kinds & DOUBT and union(codes[max(clause.start, start - _DOUBT_REACH) : start]) & DOUBT)
+            (kinds & DOUBT and any(codes[i] & DOUBT for i in self._words_before(clause, start, _DOUBT_REACH)))
             or (kinds & QUERY and union(codes[end : min(clause.stop, end + 2)]) & QUERY)
             or (kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0)
         )
         return UNCERTAIN if is_doubted else PRESENT
+
+    def _words_before(self, clause: range, start: int, reach: int) -> Iterator[int]:
+        """Return the tokens before a mention, the nearest first; the further words of compounds do not count."""
+        words = (i for i in range(start - 1, clause.start - 1, -1) if not self.codes[i] & FILLED)
+        return islice(words, reach)
 
     def _is_retracted(self, clause: range, start: int, end: int) -> bool:
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""
@@ -422,7 +428,7 @@ class NegationScope(_Clauses):
         # "cancer surgery"
         if end < clause.stop and codes[end] & SURGERY:
             return True
-        for i in range(start - 1, max(clause.start, start - _HISTORY_REACH) - 1, -1):
+        for i in self._words_before(clause, start, _HISTORY_REACH):
             if codes[i] & (STATING | BE | HAVE | COMMA):
                 return False
             # "resection of a mass", "lobectomy for cancer"

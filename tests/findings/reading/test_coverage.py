@@ -159,6 +159,13 @@ def test_read_findings_does_not_read_a_denied_normal_word_as_normal(report):
         ("The airways are patent but twice their normal width.", ["twice their normal width"]),
         ("Normal heart size, white right base.", ["white right base"]),
         ("The bones are normal except that the left clavicle is short.", ["left clavicle is short"]),
+        # A normal word describes a part of the body, and nothing else.
+        ("A thin line parallels the chest wall.", ["thin line parallels the chest wall"]),
+        ("The dots are evenly spread through both lungs.", ["dots are evenly spread through both lungs"]),
+        ("Well-defined grey square at the right base.", ["Well-defined grey square at the right base"]),
+        ("Mobile filling in the left main bronchus.", ["Mobile filling in the left main bronchus"]),
+        ("Left lung fails to expand.", ["Left lung fails to expand"]),
+        ("The right lung is barely expanded.", ["right lung is barely expanded"]),
         # These describe a finding, or are denied.
         ("Bronchiectasis with crowded bronchi.", []),
         ("No crowded bronchi.", []),
@@ -178,6 +185,8 @@ def test_read_findings_reads_descriptions_beside_findings_only(report, expected)
         "Left kidney 11 cm, right kidney 10.5 x 4 cm.",
         "The ascending aorta measures 34 mm in diameter.",
         "The lungs are well aerated and the airways are patent.",
+        "Well-expanded lungs, sharp angles, thin pleura.",
+        "Clear chest with the trachea central and the spine straight.",
         "Symmetric kidneys, adrenal glands of regular size.",
         "Heart and mediastinum are unremarkable as far as can be seen.",
         "Lateral radiograph of the chest in deep inspiration.",
@@ -297,7 +306,18 @@ def test_plain_words_name_no_finding():
     ]
     # The accessory fissure and the wedge shape are no findings by themselves.
     assert set(wrong) <= {"accessory", "wedge"}, wrong
-    silent = ("positions", "regions", "anatomy", "measures", "examinations", "people", "done", "remarks", "normal")
+    silent = (
+        "positions",
+        "regions",
+        "anatomy",
+        "measures",
+        "examinations",
+        "people",
+        "done",
+        "remarks",
+        "normal",
+        "fitting",
+    )
     heads = [
         word
         for section in silent

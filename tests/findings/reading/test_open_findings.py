@@ -29,6 +29,12 @@ FOUND = [
     ("The prostate is swollen", "prostate", "swollen"),
     ("The uterus is large", "uterus", "large"),
     ("The spleen has a normal size, its density is reduced", "spleen", "density reduced"),
+    ("The left heart border is straight", "heart", "border straight"),
+    ("The outline of the descending aorta is obscured", "aorta", "outline obscured"),
+    ("The right lung expands poorly", "lung", "expands poorly"),
+    ("Open sternum", "bone", "open"),
+    ("Air tracking along the vessels", None, "air tracking"),
+    ("The width of the trachea is above the upper limit", "airway", "width limit"),
 ]
 
 
@@ -158,3 +164,17 @@ def test_findings_of_a_sentence(text: str, concepts: list[str]) -> None:
     assert len(found) == len(concepts), found
     for finding, concept in zip(found, concepts, strict=True):
         assert finding.concept.startswith(concept)
+
+
+@pytest.mark.parametrize(
+    ("report", "concepts"),
+    [
+        ("Cardiothoracic ratio of 0.58.", ["cardiomegaly"]),
+        ("CTR 62%.", ["cardiomegaly"]),
+        ("The cardiothoracic ratio measures 55 percent.", ["cardiomegaly"]),
+        ("Cardiothoracic ratio of 0.48.", []),
+        ("CTR 50%.", []),
+    ],
+)
+def test_a_cardiothoracic_ratio_above_one_half_is_an_enlarged_heart(report, concepts):
+    assert [found.concept for found in extract_findings(report, open_findings=True)] == concepts
