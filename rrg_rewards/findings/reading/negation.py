@@ -1,8 +1,8 @@
 """Split a sentence into clauses, and decide from their cues whether a mention is present, uncertain or absent."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from collections.abc import Sequence
+from itertools import pairwise
 
 from rrg_rewards.findings.reading.lexicon import CUES
 from rrg_rewards.findings.reading.phrases import union
@@ -33,8 +33,8 @@ _NOT_REACH = 3
 _FORMER_REACH = 5
 # Between a word of doubt and the mention: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
-# Between "history of" and the mention: "history of mild centrilobular emphysema".
-_HISTORY_REACH = 4
+# Between "history of" and the mention: "history of mild centrilobular emphysema", "resection of a right upper lobe mass".
+_HISTORY_REACH = 6
 # Between "is" and what it states: "is locally thickened".
 _PREDICATE_REACH = 4
 # Between a mention and the verb that calls it normal, and between this verb and "normal": "thickness is within normal".
@@ -219,13 +219,10 @@ class _Clauses:
         if after:
             start = commas[after - 1]
         for comma, following in pairwise([*commas[after:], end]):
-            if self._names_finding(comma, following, heads, places):
+            # The words after a comma can name a finding, and not only its place.
+            if any(code & heads and not code & places for code in self.codes[comma + 1 : following]):
                 return range(start, comma)
         return range(start, end)
-
-    def _names_finding(self, comma: int, end: int, heads: int, places: int) -> bool:
-        """Whether the words after a comma can name a finding, and not only its place."""
-        return any(code & heads and not code & places for code in self.codes[comma + 1 : end])
 
     def nearest(self, sites: int, start: int, end: int, context: range) -> int:
         """Return the bits of the site nearest to the phrase at tokens ``start`` to ``end``, or else those of the label.
@@ -298,10 +295,9 @@ class NegationScope(_Clauses):
         )
         return UNCERTAIN if is_doubted else PRESENT
 
-    def _words_before(self, clause: range, start: int, reach: int) -> Iterator[int]:
+    def _words_before(self, clause: range, start: int, reach: int) -> list[int]:
         """Return the tokens before a mention, the nearest first; the further words of compounds do not count."""
-        words = (i for i in range(start - 1, clause.start - 1, -1) if not self.codes[i] & FILLED)
-        return islice(words, reach)
+        return [i for i in range(start - 1, clause.start - 1, -1) if not self.codes[i] & FILLED][:reach]
 
     def _is_retracted(self, clause: range, start: int, end: int) -> bool:
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""
@@ -386,11 +382,8 @@ class NegationScope(_Clauses):
     def _list_closers(self) -> list[int]:
         """Return the commas and "and" that end a denied list by what surrounds them."""
         if self._closers is None:
-            self._closers = [
-                i
-                for i, end in pairwise([*self.breaks, self.size])
-                if self._has_own_predicate(i, end) or (self.codes[i] & COMMA and self._is_complete(i, end))
-            ]
+            breaks = pairwise([*self.breaks, self.size])
+            self._closers = [i for i, end in breaks if self._has_own_predicate(i, end) or self._is_complete(i, end)]
         return self._closers
 
     def _has_own_predicate(self, start: int, end: int) -> bool:
@@ -400,8 +393,9 @@ class NegationScope(_Clauses):
 
     def _is_complete(self, comma: int, end: int) -> bool:
         """Whether a denial and its verb precede a comma: "no mass was seen in the liver, cysts in the kidneys"."""
-        before = bisect_left(self.ahead, comma)
-        verbs = bisect_left(self.verbs, comma)
+        if not self.codes[comma] & COMMA:
+            return False
+        before, verbs = bisect_left(self.ahead, comma), bisect_left(self.verbs, comma)
         # Or the item after it has its own place: "no effusion, nodules in the right lung are seen"
         has_place = self._first_of(PLACE, BE | VERB, range(comma + 2, end)) >= 0
         return has_place or (before > 0 and verbs > 0 and self.verbs[verbs - 1] > self.ahead[before - 1])
@@ -429,7 +423,7 @@ class NegationScope(_Clauses):
         if end < clause.stop and codes[end] & SURGERY:
             return True
         for i in self._words_before(clause, start, _HISTORY_REACH):
-            if codes[i] & (STATING | BE | HAVE | COMMA):
+            if codes[i] & (STATING | BE | HAVE | COMMA | WITH):
                 return False
             # "resection of a mass", "lobectomy for cancer"
             if codes[i] & HISTORY or (codes[i] & SURGERY and codes[i + 1] & PURPOSE):
