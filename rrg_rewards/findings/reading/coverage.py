@@ -354,9 +354,9 @@ class _Sentence(NamedTuple):
     def _is_normal(self, begin: int, i: int) -> bool:
         """Whether a normal word of the statement from ``begin`` is not denied, and describes a part of the body."""
         # "Sharp angles", "the angles are sharp" and "well expanded", but not "a sharp line"
-        if self.codes[i] & _FITTING and not union(self.codes[i + 1 : i + 2]) & _NORMAL:
-            if not (union(self.codes[begin:i]) | union(self.codes[i + 1 : i + 3])) & (_BODY | _MEASURE):
-                return False
+        near = union([*self.codes[begin:i], *self.codes[i + 1 : i + 3]])
+        if self.codes[i] & _FITTING and not near & (_BODY | _MEASURE | _NORMAL):
+            return False
         # "Not in the midline", "lower than usual"
         start = max(0, i - _REVERSAL_REACH, *(k for k in self.breaks if k < i))
         lists = ("reversing", "leaving") if self.tokens[i] in cue_words("denials", "middle") else ("reversing",)

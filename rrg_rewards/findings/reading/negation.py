@@ -33,7 +33,7 @@ _NOT_REACH = 3
 _FORMER_REACH = 5
 # Between a word of doubt and the mention: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
-# Between "history of" and the mention: "history of mild centrilobular emphysema", "resection of a right upper lobe mass".
+# Between "history of" or "resection of" and the mention: "resection of a right upper lobe mass".
 _HISTORY_REACH = 6
 # Between "is" and what it states: "is locally thickened".
 _PREDICATE_REACH = 4
