@@ -120,8 +120,8 @@ _NEXT = re.compile(
     r"(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
     re.IGNORECASE,
 )
-# A section on the earlier examination, or on the name of this one, which ends with its sentence if no heading follows.
-_BRIEF = re.compile(r"comparison|exam|study", re.IGNORECASE)
+# Sections on earlier examinations, the name and the technique end with their first sentence if no heading follows.
+_BRIEF = re.compile(r"comparison|exam|study|technique|protocol|procedure", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\.\s|\n(?=\s*[A-Z])")
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".
 _ITEM = re.compile(r"[*#|+>\-\u2022-\u2024\u2013\u2014]|\(?\d{1,2}[.)](?!\d)|[A-Za-z][.)]\s")

@@ -100,6 +100,20 @@ def test_unwrap_keeps_the_place_of_every_character(text):
     assert all(new == old or (old in "\r\n" and new in " \n") for old, new in zip(text, kept, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("report", "concepts"),
+    [
+        ("TECHNIQUE: PA and lateral views. Large left pneumothorax.", ["pneumothorax"]),
+        ("Protocol: low dose CT.\nEmphysema.", ["emphysema"]),
+        # A heading follows, or a request, of which the words are no findings.
+        ("Technique: Axial images. A hernia filter was used.\nFindings: Emphysema.", ["emphysema"]),
+        ("Indication: cough. Pneumothorax?", []),
+    ],
+)
+def test_a_section_on_the_technique_ends_with_its_sentence_before_no_heading(report, concepts):
+    assert [found.concept for found in extract_findings(report)] == concepts
+
+
 def test_report_units_do_not_end_at_an_abbreviation() -> None:
     (nodule,) = extract_findings("Calcified nodule, approx. 0.4 cm, lateral segment RLL.")
     assert (nodule.size_mm, nodule.laterality, nodule.location) == (4.0, "right", ("lower",))
