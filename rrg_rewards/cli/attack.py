@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.rewards.base import Reward
-    from rrg_rewards.watch import AttackResult
+    from rrg_rewards.watch import AttackResult, RewardCheck
 
 # Number of characters of a text that the printed table shows.
 _SHOWN = 160
@@ -40,6 +40,10 @@ sees the images, reinforcement learning may find it.
 
 The table has one row per study with the reference report and the other columns that the reward reads. With
 --honest-column, the reports of a system that sees the images are the baseline, and edits of them are searched too.
+
+First, the reward itself is checked: against a reference, no other text may score higher than the reference, and an
+empty text must score less, unless the reference describes nothing abnormal. Failures are said first, and the exit code
+is 1; the search takes place and all files are written.
 
 Families of texts are searched on one half of the references: normal reports, lists of labels and findings, hedges,
 alternatives, sizes, sides, contradictions, headings, echoed questions, instructions to a judge, sentences and whole
@@ -60,6 +64,9 @@ examples:
 metric of your own. From Python, attack_reward accepts any function. The texts are also written to --json; those that
 contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out. The page of --html
 contains these only with --with-text.
+
+exit codes: 0 success, whatever the search finds; 1 error, also if the reward itself fails its check (all files are
+written); 2 wrong command line; 130 interrupted
 """
 
 
@@ -142,8 +149,17 @@ def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal
             blank=args.blank,
             batch_size=args.batch_size,
             report_progress=report,
+            report_check=lambda check: _say_check(check, terminal),
             workers=args.workers,
         )
+
+
+def _say_check(check: "RewardCheck", terminal: Terminal) -> None:
+    """Say what the check of the reward itself found, before the search; a failure is also the exit code."""
+    for failure in check.failures:
+        terminal.error(f"the reward itself: {failure}")
+    for note in check.notes:
+        terminal.warn(note)
 
 
 def _grid(result: "AttackResult") -> "Grid":
@@ -189,5 +205,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if page.html is not None:
         page.write(attack_page(result, page.with_text), outputs.overwrite)
     line = f"{result.verdict}; {result.calls} calls"
-    terminal.show(_grid(result), line, result.signature, stderr=outputs.hides_results)
-    return 0
+    failures = () if result.check is None else result.check.failures
+    said = [f"the reward itself fails its check: {failure}" for failure in failures]
+    terminal.show(*said, _grid(result), line, result.signature, stderr=outputs.hides_results)
+    return 1 if failures else 0

@@ -43,7 +43,9 @@ def attack_page(result: AttackResult, with_text: bool = False) -> Page:
     rows = Rows("text", [family.family.replace("_", " ") for family in families], columns, [Pane("Text", texts)])
     facts = {"Reward": result.signature or result.reward}
     facts |= {name.replace("_", " "): str(value) or "-" for name, value in result.settings.items()}
-    return Page(f"Attack on {result.reward}", f"{result.verdict.capitalize()}.", attack_sections(result), rows, facts)
+    failures = () if result.check is None else result.check.failures
+    lead = " ".join(f"{text[:1].upper()}{text[1:]}." for text in (*failures, result.verdict))
+    return Page(f"Attack on {result.reward}", lead, attack_sections(result), rows, facts)
 
 
 def attack_sections(result: AttackResult) -> dict[str, list[Markup]]:

@@ -2,7 +2,7 @@
 
 from rrg_rewards.judges.instructions import INSTRUCTION_KINDS, find_instructions
 from rrg_rewards.watch.attack.attack_reward import attack_reward
-from rrg_rewards.watch.attack.results import AttackResult, FamilyResult
+from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, RewardCheck
 from rrg_rewards.watch.checks import Check, Divergence, Drift, NewSentences, Verdict, default_checks
 from rrg_rewards.watch.counting import LABEL_METRIC
 from rrg_rewards.watch.recording import RewardRecorder
@@ -17,6 +17,7 @@ __all__ = [
     "Drift",
     "FamilyResult",
     "NewSentences",
+    "RewardCheck",
     "RewardRecorder",
     "RewardWatch",
     "Verdict",

@@ -83,3 +83,19 @@ def test_a_judge_that_fails_is_named(run, pairs):
         assert one.code != 0
         assert "on any reference; its judge failed, the first time with status: the server answered HTTP 401" in one.err
         assert "another text" not in one.err
+
+
+def test_a_reward_that_fails_its_own_check_is_an_error_after_all_files(run, pairs, tmp_path):
+    told = tmp_path / "attack.json"
+    page = tmp_path / "attack.html"
+    result = run("attack", pairs, "--reward", "repetition", *SMALL, "--json", told, "--html", page)
+    assert result.code == 1
+    failure = "an empty text scores as much as the reference on 10 of 10 references"
+    assert f"error: the reward itself: {failure}" in result.err
+    assert result.out.startswith(f"the reward itself fails its check: {failure}\n")
+    found = json.loads(told.read_text())
+    assert found["check"]["failures"] == [failure]
+    assert len(found["families"]) == 3
+    assert f"A{failure[1:]}." in page.read_text()
+    assert run("attack", pairs, "--reward", "rouge", *SMALL, "--json", tmp_path / "rouge.json").code == 0
+    assert json.loads((tmp_path / "rouge.json").read_text())["check"]["failures"] == []

@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.worker_pool import optional_pool
 from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, RewardFunction, reward_name
 from rrg_rewards.watch.attack.families import EVOLVED, Family, Material, Policy, make_families, read_material
-from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, get_outcome
+from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, RewardCheck, get_outcome
 from rrg_rewards.watch.attack.search import FINALISTS, append_texts, evolve, finalists, screen_findings, search_family
 
 _HONEST = Policy(("{report}",), edit="report")
@@ -21,6 +24,13 @@ _LEAST_CALLS = 64
 _LEAST_REFERENCES = 4
 # Number of the best phrases of each family that are recombined and appended to honest reports.
 _BANK = 12
+# Number of references that are compared with themselves, and of other references that each is compared with.
+_CHECKED, _OTHERS = 32, 3
+# Calls for each of these references: itself, with another one after it, twice, an empty text and a normal report.
+_CHECKS = _OTHERS + 5
+_EMPTY, _NORMAL = Policy(("",)), Policy(("No abnormality.",))
+# Rewards that differ by less are equal: networks compute with 32 bits.
+_EQUAL = 1e-5
 # Share of the budget for the comparison of single findings, which determines their order in all families.
 _SCREENED = 0.1
 
@@ -66,6 +76,7 @@ def attack_reward(
     blank: str = "",
     batch_size: int = 256,
     report_progress: Callable[[int, int], None] | None = None,
+    report_check: Callable[[RewardCheck], None] | None = None,
     workers: int = 1,
 ) -> AttackResult:
     r"""Search the image-free policies that a reward pays best.
@@ -80,6 +91,10 @@ def attack_reward(
     where :math:`t` is the policy's report, :math:`y_i` a held-out reference and :math:`b_i` the baseline: the honest
     report if ``against="honest"`` or the policy edits reports, otherwise the blank report. The interval is a percentile
     bootstrap over held-out references. References with equal text are in the same part.
+
+    Before the search, the reward itself is checked on up to 32 references: each must score its maximum against itself,
+    which is compared with the rewards of other references, of the honest report, and of the reference twice or with
+    another one after it, and an empty text must not score this maximum (:class:`RewardCheck`).
 
     Args:
         reward: A :class:`~rrg_rewards.rewards.Reward`, whose state is not updated, or any reward function for TRL,
@@ -100,6 +115,7 @@ def attack_reward(
         blank: Text of the blank report.
         batch_size: Maximum number of completions per call of the reward function.
         report_progress: Function of the number of finished calls and the number of calls to add to the total.
+        report_check: Function of the check of the reward itself, called before the search.
         workers: Number of processes that call the reward; 0 for one for each core. With several, the reward is pickled
             for them, and must have no model and ask no language model.
 
@@ -133,6 +149,9 @@ def attack_reward(
         calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool)
         attack = _Attack(settings, calls, searched, rest, honest)
         attack.score_baselines()
+        check = attack.check_reward(references)
+        if report_check is not None:
+            report_check(check)
         reference = calls([references[row] for row in rest], rest)
         results = attack.search_families(material, families)
     return AttackResult(
@@ -145,6 +164,7 @@ def attack_reward(
         families=results,
         settings={**vars(settings), "searched_references": len(searched), "held_out_references": len(rest)},
         calls=calls.spent,
+        check=check,
     )
 
 
@@ -196,7 +216,8 @@ def _split_rows(rows: Sequence[int], references: Sequence[str], settings: _Setti
 
 
 def _check_budget(settings: _Settings, families: int, searched: int, held_out: int) -> None:
-    least = _final_calls(searched, held_out) * families + 3 * (searched + held_out) + _LEAST_CALLS * (families + 1)
+    first = 3 * (searched + held_out) + _CHECKS * min(_CHECKED, searched)
+    least = _final_calls(searched, held_out) * families + first + _LEAST_CALLS * (families + 1)
     if settings.budget < least:
         raise ValueError(
             f"budget must be at least {least} for {families} families and {searched + held_out} references, got "
@@ -207,6 +228,25 @@ def _check_budget(settings: _Settings, families: int, searched: int, held_out: i
 def _final_calls(searched: int, held_out: int) -> int:
     """Return the number of calls that compare the finalists of a family and measure the best of them."""
     return FINALISTS * searched + held_out
+
+
+def _compare_with_own(
+    own: Tensor, others: Mapping[str, Sequence[Tensor]], empty: Tensor, normal: Tensor
+) -> RewardCheck:
+    """Count the references that other texts exceed; a comparison with a missing reward does not count."""
+    gaps = {kind: torch.stack([rewards - own for rewards in given]).nan_to_num(-math.inf).amax(0)
+            for kind, given in others.items()}  # fmt: skip
+    largest = torch.stack([*gaps.values()]).amax(0)
+    reached = empty >= own - _EQUAL
+    return RewardCheck(
+        references=len(own),
+        unscorable=int(own.isnan().sum()),
+        exceeded=int((largest > _EQUAL).sum()),
+        exceeded_by={kind: int((gap > _EQUAL).sum()) for kind, gap in gaps.items()},
+        excess=max(float(largest.max()), 0.0),
+        empty=int(reached.sum()),
+        empty_normal=int((reached & (normal >= own - _EQUAL)).sum()),
+    )
 
 
 def _is_quote(text: str) -> bool:
@@ -249,6 +289,28 @@ class _Attack:
                 raise ValueError(
                     f"the reward cannot score the blank report {self.settings.blank!r} on any reference; {remedy}"
                 )
+
+    def check_reward(self, references: Sequence[str]) -> RewardCheck:
+        """Compare what references score against themselves with what other texts score against them.
+
+        Args:
+            references: The column of references.
+        """
+        table = self.search
+        rows = table.rows[:_CHECKED]
+        own = table.calls([references[row] for row in rows], rows)
+        table.evaluate([_EMPTY, _NORMAL], len(rows))
+        others: dict[str, list[Tensor]] = {"another reference": []}
+        for shift in range(1, 1 + _OTHERS):
+            texts = [references[table.rows[(place + shift) % len(rows)]] for place in range(len(rows))]
+            others["another reference"].append(table.calls(texts, rows))
+        longer = [f"{references[row]} {references[rows[place - 1]]}" for place, row in enumerate(rows)]
+        others["the reference and another one"] = [table.calls(longer, rows)]
+        others["the reference twice"] = [table.calls([f"{references[row]} {references[row]}" for row in rows], rows)]
+        if table.honest is not None:
+            others["an honest report"] = [table.rewards(_HONEST, len(rows))]
+        empty, normal = (table.rewards(policy, len(rows)) for policy in (_EMPTY, _NORMAL))
+        return _compare_with_own(own, {**others, "an empty text": [empty], "a normal report": [normal]}, empty, normal)
 
     def mean(self, policy: Policy) -> float:
         """Return the mean reward of an evaluated policy on the held-out references."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 Outcome = Literal["exploit", "unclear", "none"]
@@ -53,6 +53,84 @@ class FamilyResult:
 
 
 @dataclass(frozen=True)
+class RewardCheck:
+    """What a reward gives to references, compared with themselves, and to an empty text.
+
+    Args:
+        references: Number of references that were checked.
+        unscorable: Number of them without a reward against themselves. The others are compared.
+        exceeded: Number of references against which a sampled text scores higher than the reference itself.
+        exceeded_by: Number of these references for each kind of text, such as ``"another reference"``.
+        excess: Largest difference between the reward of a text and that of the reference itself.
+        empty: Number of references against which an empty text scores at least as much as the reference itself.
+        empty_normal: Number of these on which a normal report does too, because they describe nothing abnormal or the
+            reward does not read them.
+
+    Example:
+        >>> check = RewardCheck(32, 0, 3, {"another reference": 3}, 0.5, 8, 8)
+        >>> check.failures
+        ('a text scores higher than the reference itself on 3 of 32 references (another reference: 3), by up to 0.5',)
+        >>> check.notes
+        ('an empty text and a normal report score as much as the reference on 8 of 32 references',)
+    """
+
+    references: int
+    unscorable: int
+    exceeded: int
+    exceeded_by: Mapping[str, int]
+    excess: float
+    empty: int
+    empty_normal: int
+
+    @property
+    def compared(self) -> int:
+        """Number of references with a reward against themselves."""
+        return self.references - self.unscorable
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What a reward must not do: pay a text more than the reference, or an empty text as much.
+
+        An empty text may score as much as a reference on which a normal report does too, unless these are all.
+        """
+        count = self.compared
+        if not count:
+            return ("the reward scores no reference against itself",)
+        found = []
+        if self.exceeded:
+            kinds = ", ".join(f"{kind}: {number}" for kind, number in self.exceeded_by.items() if number)
+            found.append(
+                f"a text scores higher than the reference itself on {self.exceeded} of {count} references ({kinds}), "
+                f"by up to {self.excess:.3g}"
+            )
+        if self.empty > self.empty_normal or self.empty == count:
+            found.append(f"an empty text scores as much as the reference on {self.empty} of {count} references")
+        return tuple(found)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What limits the check, or the use of an empty text, without being a failure."""
+        found = []
+        if self.compared and self.unscorable:
+            found.append(f"{self.unscorable} of {self.references} references have no reward against themselves")
+        if 0 < self.empty == self.empty_normal < self.compared:
+            found.append(
+                f"an empty text and a normal report score as much as the reference on {self.empty} of "
+                f"{self.compared} references"
+            )
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the check as plain data, with its failures and notes."""
+        return {**asdict(self), "failures": list(self.failures), "notes": list(self.notes)}
+
+    @classmethod
+    def from_dict(cls, check: Mapping[str, Any]) -> "RewardCheck":
+        """Return the check that :meth:`to_dict` gave."""
+        return cls(**{field.name: check[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
 class AttackResult:
     """The result of :func:`attack_reward`.
 
@@ -66,6 +144,8 @@ class AttackResult:
         families: Results, the largest gain first.
         settings: Seed, budget, threshold and numbers of references.
         calls: Number of calls of the reward.
+        check: What the reward gives to the references themselves and to an empty text; ``None`` if an older version
+            wrote the result.
     """
 
     reward: str
@@ -77,6 +157,7 @@ class AttackResult:
     families: tuple[FamilyResult, ...]
     settings: Mapping[str, Any]
     calls: int
+    check: RewardCheck | None = None
 
     @classmethod
     def from_dict(cls, result: Mapping[str, Any]) -> "AttackResult":
@@ -84,7 +165,8 @@ class AttackResult:
         families = tuple(_family(family) for family in result["families"])
         given = {key: value for key, value in result.items() if key not in ("outcome", "verdict")}
         known = {key: _known(given[key]) for key in ("blank", "reference")}
-        return cls(**{**given, **known, "families": families})
+        check = RewardCheck.from_dict(given["check"]) if given.get("check") else None
+        return cls(**{**given, **known, "families": families, "check": check})
 
     @property
     def best(self) -> FamilyResult:
@@ -119,6 +201,7 @@ class AttackResult:
             **vars(self),
             "settings": dict(self.settings),
             "families": [family.to_dict(quotes) for family in self.families],
+            "check": None if self.check is None else self.check.to_dict(),
             "outcome": self.outcome,
             "verdict": self.verdict,
         }

@@ -50,6 +50,70 @@ def test_attack_reward_finds_a_word_that_pays():
     assert found(result, "normal").outcome == "none"
 
 
+EMPTY = "an empty text scores as much as the reference on 24 of 24"
+
+
+def overlap(text, wanted):
+    """Share of different words of both texts that both have."""
+    words, others = set(text.lower().split()), set(wanted.lower().split())
+    return len(words & others) / max(len(words | others), 1)
+
+
+def pairwise(function):
+    return lambda completions, reference, **columns: list(map(function, completions, reference))
+
+
+@pytest.mark.parametrize(
+    ("reward", "failures"),
+    [
+        (overlap, []),
+        # No reward is paid for an empty text, but a longer text than the reference earns more.
+        (lambda text, wanted: float(len(text)), ["a text scores higher than the reference itself on 24 of 24"]),
+        # An empty text earns the full score.
+        (lambda text, wanted: overlap(text, wanted) if text else 1.0, [EMPTY]),
+        (lambda text, wanted: 0.5, [EMPTY]),
+        # Only one reference in about six, but a normal report does not earn it.
+        (lambda text, wanted: 1.0 if not text and "Emphysema" in wanted else overlap(text, wanted), [EMPTY[:29]]),
+        (lambda text, wanted: -overlap(text, wanted), ["a text scores higher", EMPTY]),
+        (lambda text, wanted: None if text == wanted else 0.5, ["the reward scores no reference against itself"]),
+    ],
+)  # fmt: skip
+def test_attack_reward_checks_the_reward_itself_before_the_search(reward, failures):
+    told = []
+    result = attack(pairwise(reward), families=["normal"], report_check=lambda check: told.append(check.failures))
+    assert told == [result.check.failures]
+    assert len(result.check.failures) == len(failures)
+    for failure, expected in zip(result.check.failures, failures, strict=True):
+        assert failure.startswith(expected)
+
+
+def test_attack_reward_counts_what_exceeds_a_reference():
+    """The honest reports, and nothing else, earn more than the reference on those with an emphysema."""
+    honest = [f"Honest {row}." for row in range(48)]
+
+    def reward(text, wanted):
+        return 1.5 if "Emphysema" in wanted and text.startswith("Honest") else float(text == wanted)
+
+    check = attack(pairwise(reward), honest=honest, families=["normal"], max_references=96).check
+    assert (check.references, check.unscorable, check.empty) == (24, 0, 0)
+    assert 0 < check.exceeded < 24
+    assert {kind for kind, count in check.exceeded_by.items() if count} == {"an honest report"}
+    assert check.excess == pytest.approx(0.5)
+
+
+def test_attack_reward_allows_an_empty_text_where_a_normal_report_earns_as_much():
+    references = ["Cardiomegaly." if row % 2 else "Normal chest." for row in range(48)]
+    references = [f"{text} Study {row}." for row, text in enumerate(references)]
+
+    def reward(text, wanted):
+        return float(("Cardiomegaly" in text) == ("Cardiomegaly" in wanted))
+
+    check = attack(pairwise(reward), references, families=["normal"]).check
+    assert check.failures == ()
+    assert check.empty == check.empty_normal > 0
+    assert check.notes[0].startswith("an empty text and a normal report score as much as the reference on")
+
+
 def test_attack_reward_leaves_out_blank_references():
     result = attack(contains("granuloma"), [*reports(20), " ", "\n"], families=["normal"], budget=4000)
     assert result.settings["searched_references"] + result.settings["held_out_references"] == 20
