@@ -22,9 +22,13 @@ from rrg_rewards.analysis.comparison import SystemDifference as SystemDifference
 from rrg_rewards.analysis.comparison import SystemValue as SystemValue
 from rrg_rewards.analysis.comparison import compare_runs as compare_runs
 from rrg_rewards.analysis.comparison import compare_systems as compare_systems
+from rrg_rewards.analysis.constant_text import ConstantValue as ConstantValue
+from rrg_rewards.analysis.constant_text import score_constant as score_constant
 from rrg_rewards.analysis.counting import CountingRun as CountingRun
 from rrg_rewards.analysis.counting import count_errors as count_errors
 from rrg_rewards.analysis.counting import read_pairs as read_pairs
+from rrg_rewards.analysis.distinct import DistinctTexts as DistinctTexts
+from rrg_rewards.analysis.distinct import count_texts as count_texts
 from rrg_rewards.analysis.evaluating import EvaluationRun as EvaluationRun
 from rrg_rewards.analysis.evaluating import JudgeComparison as JudgeComparison
 from rrg_rewards.analysis.evaluating import compare_judge as compare_judge
@@ -89,6 +93,7 @@ from rrg_rewards.analysis.tables import comparison_grids as comparison_grids
 from rrg_rewards.analysis.tables import comparison_latex as comparison_latex
 from rrg_rewards.analysis.tables import comparison_markdown as comparison_markdown
 from rrg_rewards.analysis.tables import score_grids as score_grids
+from rrg_rewards.analysis.tables import text_grids as text_grids
 from rrg_rewards.analysis.tables import vlm3d_grids as vlm3d_grids
 from rrg_rewards.analysis.vlm3d import VLM3DCounts as VLM3DCounts
 from rrg_rewards.analysis.vlm3d import VLM3DEvaluation as VLM3DEvaluation

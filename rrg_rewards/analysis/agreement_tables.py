@@ -19,6 +19,7 @@ from rrg_rewards.analysis.agreement import (
     numbered,
 )
 from rrg_rewards.analysis.batch_scoring import BatchScorer, Texts, scored_parts
+from rrg_rewards.analysis.distinct import DistinctTexts
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
@@ -51,12 +52,14 @@ class TableAgreement:
         rows: Scores and judgements.
         errors: What is wrong with each metric that has scored no pair because its judge failed.
         usage: What the judges of the metrics have used, by metric and by what they do.
+        texts: How many distinct texts each column of predictions has; empty without metrics.
     """
 
     result: AgreementResult
     rows: RatedRows
     errors: tuple[str, ...] = ()
     usage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    texts: Mapping[str, DistinctTexts] = field(default_factory=dict)
 
 
 def agreement_of_table(
@@ -203,19 +206,20 @@ def _measured(
 ) -> TableAgreement:
     """Return the agreement in the table that is read, scored by metrics."""
     work = _Work(made, reading.pairs.best)
+    texts: dict[str, DistinctTexts] = {}
     counts, usage = {name: PairCounts() for name in made}, RunUsage({name: one.judges() for name, one in made.items()})
     with optional_pool(work, settings.workers, name="a metric") as pool:
         rows = reading.rows(with_text).turned(settings.lower_is_better)
         if made:
             with usage.noted(reading.log):
-                rows = replace(rows, scores={**rows.scores, **reading.scores(made, work, pool, counts)})
+                rows = replace(rows, scores={**rows.scores, **reading.scores(made, work, pool, counts, texts)})
             warn_of_failures(counts, reading.log)
         if not len(rows):
             raise ValueError(f"{reading.source}: has no rows")
         signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
         candidates = reading.columns.candidates
         result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log, pool=pool)
-    return TableAgreement(result, rows, all_errors(counts), usage.by_user())
+    return TableAgreement(result, rows, all_errors(counts), usage.by_user(), texts)
 
 
 class _Work:
@@ -279,16 +283,18 @@ class _Reading:
         scorer: "_Work",
         pool: WorkerPool[Any, Any] | None,
         counts: Mapping[str, PairCounts],
+        texts: dict[str, DistinctTexts],
     ) -> dict[str, Tensor]:
         """Return the scores of the reports by each metric, or the difference between both candidates of each row.
 
-        Adds the outcomes to ``counts``.
+        Adds the outcomes to ``counts``, and the number of distinct reports of each column to ``texts``.
         """
         readers = []
         for column in self._prediction_columns:
             columns = replace(self.pairs, prediction_column=column)
             reader = PairReader(columns, self.batches, metrics, self.source, self.options.delimiter)
             reader.check(self.log)
+            texts[column] = reader.distinct
             readers.append(reader)
         scores = {}
         with self.log.progress("scoring") as progress:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
+from rrg_rewards.analysis.distinct import DistinctTexts, TextCounter
 from rrg_rewards.analysis.input_tables import PlaceholderCounts, note_delimiter
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.data.tables.readers import read_table
@@ -65,6 +66,7 @@ class PairReader:
     rows: int = field(default=0, init=False)
     reference_columns: list[str] = field(default_factory=list, init=False)
     types: dict[str, Any] = field(default_factory=dict, init=False)
+    distinct: DistinctTexts = field(default=DistinctTexts(0, 0, 0, None, None), init=False)
 
     def __post_init__(self) -> None:
         self._context = _context_columns(self.columns, self.metrics)
@@ -93,10 +95,11 @@ class PairReader:
         """Read all pairs once, so that every error in the data is raised before anything is scored.
 
         Metrics whose scores depend on the corpus are replaced in ``metrics``; for them, the pairs are read once more.
-        Sets ``rows``, ``reference_columns`` and, for Parquet output, the ``types`` of the columns. Warns of missing
-        predictions and of texts that stand for a missing report.
+        Sets ``rows``, ``reference_columns``, the number of ``distinct`` texts and, for Parquet output, the ``types`` of
+        the columns. Warns of missing predictions, of texts that stand for a missing report, and of few distinct texts.
         """
         rows = missing = 0
+        texts = TextCounter()
         words = PlaceholderCounts()
         with log.progress("reading") as progress:
             for batch in self:
@@ -106,6 +109,7 @@ class PairReader:
                 rows += len(batch.table)
                 missing += list(batch.predictions).count(None)
                 self._check_batch(batch)
+                texts.add(batch.predictions, batch.references)
                 words.add(self.columns.prediction_column, batch.predictions)
                 for column, references in self._by_column(batch).items():
                     words.add(column, references)
@@ -113,8 +117,10 @@ class PairReader:
         self.rows = rows
         if not rows:
             log.warn(f"{self.source} has a header and no rows")
-        for message in words.messages(rows):
-            log.warn(message)
+        self.distinct = texts.result()
+        for message in (*words.messages(rows), self.distinct.warning(self.columns.prediction_column)):
+            if message is not None:
+                log.warn(message)
         self.metrics = {
             name: metric.in_corpus((batch.predictions, batch.references) for batch in self)
             if metric.depends_on_corpus

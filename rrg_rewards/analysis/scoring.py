@@ -4,7 +4,7 @@ import math
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -14,6 +14,15 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.analysis.batch_scoring import Scorer, score_batches
+from rrg_rewards.analysis.constant_text import (
+    ConstantValue,
+    chosen_metrics,
+    constant_entries,
+    constant_texts,
+    note_left_out,
+    score_constant_batches,
+)
+from rrg_rewards.analysis.corpus_statistics import StatisticRows
 from rrg_rewards.analysis.input_tables import with_new_columns
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
@@ -50,7 +59,12 @@ def score_table(
     r"""Score the report pairs of a table, and return the corpus value of each metric with its bootstrap interval.
 
     The table is read twice, in batches: first to check all rows, then to score them. Memory does not grow with the
-    table, except by the sufficient statistics of each pair, from which the interval is computed: 8 bytes for a score.
+    table, except by the sufficient statistics of each pair, from which the interval is computed: 8 bytes for a score,
+    and by 16 bytes for the hashes of both texts, from which distinct texts are counted.
+
+    Metrics by rules are also computed for texts that are the same for every study, in a further pass for each: the
+    commonest text of the system if it occurs twice, and a normal chest report if the references are of chest CTs or
+    radiographs. ``settings.constant_text`` says for which metrics.
 
     A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is
     counted and left out of the corpus value.
@@ -66,8 +80,10 @@ def score_table(
         log: Receives notes, warnings and progress.
 
     Returns:
-        The summary: ``rows``, and in ``metrics``, for each metric, ``value``, ``interval`` (95 %),
-        ``higher_is_better``, ``scored``, ``unscorable``, the ``means`` of the parts, and the ``signature``; with a
+        The summary: ``rows``, ``texts`` (:meth:`~rrg_rewards.analysis.DistinctTexts.to_dict`), and in ``metrics``, for
+        each metric, ``value``, ``interval`` (95 %), ``higher_is_better``, ``scored``, ``unscorable``, the ``means`` of
+        the parts, and the ``signature``; ``constant_texts``, the value and the number of scored pairs if every study
+        has the ``commonest_text`` of the system or a ``normal_report``; with a
         judge that counts it, its ``usage`` (:class:`~rrg_rewards.judges.server.usage.Usage`), at the first metric of
         those that share the judge; with a cascade, ``judged_by``, the number of pairs of each judge; for metrics of
         labels also ``counts``, ``statistics``, ``labels`` and ``best_constant``. Undefined numbers are ``None``.
@@ -132,6 +148,7 @@ class TableScoring:
         self._totals = {name: MetricTotals(metric) for name, metric in pairs.metrics.items()}
         self._counts = {name: totals.counts for name, totals in self._totals.items()}
         self._usage = usage or RunUsage({name: metric.judges() for name, metric in pairs.metrics.items()})
+        self._constants: dict[str, dict[str, ConstantValue]] = {}
         self.is_complete = False
         """Whether all pairs are scored."""
 
@@ -148,6 +165,24 @@ class TableScoring:
         """
         with self._usage.noted(self._log):
             self._run(output, format, overwrite)
+            self._score_constants()
+
+    def _score_constants(self) -> None:
+        """Compute the metrics for texts that are the same for every study."""
+        metrics, choice = self._pairs.metrics, self._settings.constant_text
+        chosen = chosen_metrics(metrics, choice)
+        if choice == "none" or not (texts := constant_texts(self._pairs.distinct, self._pairs)):
+            return
+        note_left_out(metrics, choice, self._log)
+        if not chosen:
+            return
+        with self._log.progress("scoring constant texts") as progress:
+            progress(0, self._pairs.rows * len(chosen) * len(texts))
+            best = self._pairs.columns.best
+            for text in texts:
+                self._constants[text.name] = score_constant_batches(
+                    chosen, self._pairs, text.text, scorer=self._scorer, progress=progress, best=best
+                )
 
     def _run(self, output: str | None, format_: str | None, overwrite: bool) -> None:
         with self._log.progress("scoring") as progress:
@@ -176,10 +211,12 @@ class TableScoring:
             "prediction_column": self._pairs.columns.prediction_column,
             "reference_column": (columns[0] if columns else None) if len(columns) < 2 else columns,
             "rows": self._pairs.rows,
+            "texts": self._pairs.distinct.to_dict(),
             "bootstrap": {"num_resamples": bootstrap, "confidence": CONFIDENCE, "seed": seed},
             "metrics": {
                 name: {
                     **totals.summary(bootstrap, seed),
+                    **constant_entries(name, self._constants),
                     **({"usage": usage} if (usage := self._usage.to_dict(name)) else {}),
                     "signature": signature_with_references(self._pairs.metrics[name], self._pairs.columns.best),
                 }
@@ -302,23 +339,6 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-@dataclass
-class _Rows:
-    """Rows of a tensor that grows, without a copy of each batch."""
-
-    dtype: torch.dtype
-    shape: torch.Size
-    content: bytearray
-
-    def add(self, rows: Tensor) -> None:
-        self.content += rows.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-
-    def tensor(self) -> Tensor:
-        if not self.content:
-            return torch.empty(0, *self.shape, dtype=self.dtype)
-        return torch.frombuffer(self.content, dtype=self.dtype).view(-1, *self.shape)
-
-
 class MetricTotals:
     """Corpus value, interval and counts of a metric, from the scores of batches of report pairs.
 
@@ -341,7 +361,7 @@ class MetricTotals:
 
     def __init__(self, metric: ReportMetric) -> None:
         self._metric = metric
-        self._rows: list[_Rows] = []
+        self._statistics = StatisticRows()
         self._last: Scores | None = None
         self._means: dict[str, tuple[float, int]] = {}
         self._labels: LabelCounts | None = None
@@ -356,17 +376,14 @@ class MetricTotals:
         if isinstance(scores, LabelScores):
             batch = scores.counts(dim=0)
             self._labels = batch if self._labels is None else LabelCounts(*map(torch.add, self._labels, batch))
-        statistics = scores.sufficient_statistics
-        self._rows = self._rows or [_Rows(column.dtype, column.shape[1:], bytearray()) for column in statistics]
-        for rows, column in zip(self._rows, statistics, strict=True):
-            rows.add(column)
+        self._statistics.add(scores)
         # For the names of labels and for `aggregate`; the texts in explanations are not needed.
         self._last = scores
 
     @property
     def statistics(self) -> tuple[Tensor, ...]:
         """The sufficient statistics of all scored pairs so far."""
-        return tuple(rows.tensor() for rows in self._rows)
+        return self._statistics.tensors()
 
     @one_thread()
     def summary(self, num_resamples: int, seed: int) -> dict[str, Any]:

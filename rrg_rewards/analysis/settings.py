@@ -48,6 +48,15 @@ def workers_setting() -> Any:
     )
 
 
+def constant_text_setting() -> Any:
+    """Return the setting of the metrics that score texts which are the same for every study."""
+    return setting(
+        "rules",
+        "metrics that are also computed for texts that are the same for every study: rules (default), all (also those "
+        "with a model, a language model or a function, which then score each study once more for each text), or none",
+    )
+
+
 def seed_setting() -> Any:
     """Return the setting of the seed of all draws."""
     return setting(0, "random seed (default: 0)")
@@ -318,6 +327,8 @@ class ScoreSettings:
         seed: Seed of the bootstrap.
         prefix: Text before the names of new columns. Without it they replace columns of the same name.
         batch_size: Number of rows in a batch.
+        constant_text: Metrics whose value for texts that are the same for every study is computed: ``rules``, those
+            without a model, a language model or a function of your own; ``all``; or ``none``.
         workers: Number of processes that score pairs; 0 for one for each core.
     """
 
@@ -325,6 +336,7 @@ class ScoreSettings:
     prefix: str = setting("", _PREFIX, metavar="TEXT")
     batch_size: int = batch_size_setting()
     seed: int = setting(0, "seed of the bootstrap (default: 0)")
+    constant_text: Literal["rules", "all", "none"] = constant_text_setting()
     workers: int = workers_setting()
 
     def __post_init__(self) -> None:
@@ -386,6 +398,7 @@ class CompareSettings:
         bootstrap: Draws of the bootstrap; 0 for no intervals.
         permutations: Permutations of the randomisation; 0 for no p-values.
         seed: Seed of draws and permutations.
+        constant_text: As for :class:`ScoreSettings`.
     """
 
     scores: Sequence[str] = _columns("columns of scores; with one table, as in {column}_green")
@@ -397,6 +410,7 @@ class CompareSettings:
         10_000, "permutations of the randomisation; 0 for no p-values (default: 10000)", metavar="N", minimum=0
     )
     seed: int = seed_setting()
+    constant_text: Literal["rules", "all", "none"] = constant_text_setting()
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -10,6 +10,15 @@ from typing import Any
 import torch
 
 from rrg_rewards.analysis.comparison import MetricRuns, SystemComparison, compare_runs
+from rrg_rewards.analysis.constant_text import (
+    ConstantText,
+    ConstantValue,
+    chosen_metrics,
+    constant_texts,
+    note_left_out,
+    score_constant,
+)
+from rrg_rewards.analysis.distinct import DistinctTexts
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, failures_counted, warn_of_failures
@@ -54,6 +63,9 @@ class TableComparison:
         scored: Their scores by each metric.
         errors: What is wrong with each metric that has scored no report of a system because its judge failed.
         usage: What the judges of the metrics have used, by metric and by what they do.
+        texts: How many distinct texts each run has, by its name; empty if no report was read.
+        constants: Values of the metrics by the name of a text that is given to every study, on the compared studies:
+            ``commonest_text of RUN``, for each run with a text that occurs twice, and ``normal_report``.
     """
 
     result: SystemComparison
@@ -62,6 +74,17 @@ class TableComparison:
     scored: Sequence[MetricRuns]
     errors: tuple[str, ...] = ()
     usage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    texts: Mapping[str, DistinctTexts] = field(default_factory=dict)
+    constants: Mapping[str, Mapping[str, ConstantValue]] = field(default_factory=dict)
+
+    def text_entries(self) -> dict[str, Any]:
+        """Return ``texts`` and ``constant_texts`` as dicts, texts and numbers; without those that are empty."""
+        texts = {name: found.to_dict() for name, found in self.texts.items()}
+        constants = {
+            text: {metric: value.to_dict() for metric, value in values.items()}
+            for text, values in self.constants.items()
+        }
+        return {name: entry for name, entry in (("texts", texts), ("constant_texts", constants)) if entry}
 
     def report_columns(self) -> dict[str, list[Any]]:
         """Return the score of each study by each metric and system, ``None`` for studies that are left out."""
@@ -128,10 +151,21 @@ def compare_tables(
     counts: dict[str, PairCounts] = {}
     usage = RunUsage({name: metric.judges() for name, metric in made.items()})
     with usage.noted(log):
-        scored = _scored_runs(studies, runs, made, columns, settings, counts, log)
-    warn_of_failures(counts, log)
+        given = _given_scores(runs, settings, made)
+        readers = _readers(studies, runs, made, columns, log)
+        scored = [*_scored_runs(readers, runs, made, columns, counts, log), *given]
+        warn_of_failures(counts, log)
+        result = _compared(scored, by, settings, log)
+        constants = _constants(readers, made, result, settings, log)
+    texts = {name: reader.distinct for name, reader in readers.items()}
+    return TableComparison(result, studies, runs, scored, all_errors(counts), usage.by_user(), texts, constants)
+
+
+def _compared(
+    scored: Sequence[MetricRuns], by: Mapping[str, Sequence[str | None]], settings: CompareSettings, log: RunLog
+) -> SystemComparison:
     with log.progress("comparing") as progress:
-        result = compare_runs(
+        return compare_runs(
             scored,
             baseline=settings.baseline,
             by=by,
@@ -140,7 +174,6 @@ def compare_tables(
             seed=settings.seed,
             progress=progress,
         )
-    return TableComparison(result, studies, runs, scored, all_errors(counts), usage.by_user())
 
 
 def _groups(studies: Table, by: Sequence[str], log: RunLog) -> dict[str, list[str | None]]:
@@ -171,33 +204,82 @@ class _Once(RunLog):
         self._shown.add(text)
 
 
-def _scored_runs(
+def _readers(
     studies: Table,
     runs: Sequence[SystemRun],
     metrics: Mapping[str, ReportMetric],
     columns: PairColumns,
+    log: RunLog,
+) -> dict[str, PairReader]:
+    """Return the checked reports of each run by its name; none without metrics."""
+    once = _Once(log)
+    readers: dict[str, PairReader] = {}
+    times = Counter(run.system for run in runs)
+    seen: Counter[str] = Counter()
+    for run in runs if metrics else ():
+        seen[run.system] += 1
+        name = run.system if times[run.system] == 1 else f"{run.system}, run {seen[run.system]}"
+        readers[name] = PairReader(replace(columns, prediction_column=run.column), [studies], metrics, run.source)
+        readers[name].check(once)
+    return readers
+
+
+def _constants(
+    readers: Mapping[str, PairReader],
+    metrics: Mapping[str, ReportMetric],
+    result: SystemComparison,
     settings: CompareSettings,
+    log: RunLog,
+) -> dict[str, dict[str, ConstantValue]]:
+    """Return the value of each metric by text that is the same for every study, on the compared studies."""
+    chosen = chosen_metrics(metrics, settings.constant_text)
+    texts: dict[str, ConstantText] = {}
+    for name, reader in readers.items() if settings.constant_text != "none" else ():
+        for text in constant_texts(reader.distinct, reader):
+            texts.setdefault(text.name if text.name == "normal_report" else f"{text.name} of {name}", text)
+    if not texts:
+        return {}
+    note_left_out(metrics, settings.constant_text, log)
+    (batch,) = next(iter(readers.values()))
+    best = next(iter(readers.values())).columns.best
+    rows = {one.metric: one.rows for one in result.all_reports.metrics}
+    found: dict[str, dict[str, ConstantValue]] = {}
+    with log.progress("scoring constant texts") as progress:
+        progress(0, len(texts) * len(chosen))
+        for text_name, text in texts.items():
+            for name, metric in chosen.items():
+                value = score_constant(
+                    metric,
+                    text.text,
+                    batch.references,
+                    best_reference=best,
+                    context=batch.context[name],
+                    rows=rows[name],
+                )
+                found.setdefault(text_name, {})[name] = value
+                progress(1, 0)
+    return found
+
+
+def _scored_runs(
+    readers: Mapping[str, PairReader],
+    runs: Sequence[SystemRun],
+    metrics: Mapping[str, ReportMetric],
+    columns: PairColumns,
     counts: dict[str, PairCounts],
     log: RunLog,
 ) -> list[MetricRuns]:
-    """Return the scores of all runs by each metric, and the columns of scores; add the outcomes to ``counts``."""
-    given = _given_scores(runs, settings, metrics)
-    once = _Once(log)
-    readers = []
-    for run in runs if metrics else ():
-        reader = PairReader(replace(columns, prediction_column=run.column), [studies], metrics, run.source)
-        reader.check(once)
-        readers.append(reader)
+    """Return the scores of all runs by each metric; add the outcomes to ``counts``."""
     scored = []
     with log.progress("scoring") as progress:
         progress(0, len(metrics) * len(readers))
         for name, metric in metrics.items():
-            scores = [_scored(reader, name, metric, columns.best, progress) for reader in readers]
+            scores = [_scored(reader, name, metric, columns.best, progress) for reader in readers.values()]
             for run, own in zip(runs, scores, strict=True):
                 counts.setdefault(f"{name} of {run.system}", PairCounts()).add(own)
             signature = signature_with_references(metric, columns.best)
             scored.append(MetricRuns(name, _by_system(runs, scores), metric.higher_is_better, signature, metric))
-    return [*scored, *given]
+    return scored
 
 
 def _scored(reader: PairReader, name: str, metric: ReportMetric, best: bool | None, progress: Progress) -> Scores:

@@ -15,6 +15,11 @@ from rrg_rewards.analysis.comparison import (
     SystemDifference,
     SystemValue,
 )
+from rrg_rewards.analysis.distinct import describe_texts
+
+CONSTANT_NOTE = (
+    "commonest text, normal report: the value if every study had the system's commonest text, or a normal chest report"
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,15 +34,21 @@ def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
     """
     overview = Grid(title=f"{summary['rows']} report pairs", title_justify="left")
     overview.add_column("metric")
-    for heading in ("value", "95 % interval", "scored", "unscorable"):
+    texts = constant_names(summary["metrics"])
+    for heading in ("value", "95 % interval", *(name.replace("_", " ") for name in texts), "scored", "unscorable"):
         overview.add_column(heading, justify="right")
+    notes = [CONSTANT_NOTE] if texts else []
     tables: list[RenderableType] = [overview]
+    if "texts" in summary:
+        tables.append(describe_texts(summary["texts"]))
     for name, entry in summary["metrics"].items():
         low, high = map(_short, entry["interval"])
         interval = "-" if entry["interval"][0] is None else f"{low} to {high}"
-        overview.add_row(name, _short(entry["value"]), interval, str(entry["scored"]), str(entry["unscorable"]))
+        constants = [_short(entry.get("constant_texts", {}).get(text, {}).get("value")) for text in texts]
+        counts = str(entry["scored"]), str(entry["unscorable"])
+        overview.add_row(name, _short(entry["value"]), interval, *constants, *counts)
         if entry["scored"] and entry["value"] is None:
-            overview.caption = "-: undefined on these reports; CRG needs a positive and a negative reference label"
+            notes.append("-: undefined on these reports; CRG needs a positive and a negative reference label")
         if "labels" in entry:
             tables.append(_label_grid(name, entry))
         elif any(mean is not None for mean in entry["means"].values()):
@@ -45,7 +56,13 @@ def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
         if "corpus" in entry:
             tables.append(_parts_grid(f"{name}, of the corpus", entry["corpus"]))
         tables.append(entry["signature"])
+    overview.caption = "\n".join(dict.fromkeys(notes)) or None
     return tables
+
+
+def constant_names(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the names of the texts in ``constant_texts`` of any metric of a summary."""
+    return list(dict.fromkeys(text for entry in metrics.values() for text in entry.get("constant_texts", {})))
 
 
 def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
@@ -160,6 +177,29 @@ def comparison_latex(result: SystemComparison) -> str:
     columns = "l" + "r" * len(result.all_reports.metrics)
     notes = "".join(f"% {signature}\n" for signature in _signatures(result))
     return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n{notes}"
+
+
+def text_grids(entries: Mapping[str, Any]) -> "list[RenderableType]":
+    """Return the distinct texts of systems, and the values of constant texts, as lines and a table of rich.
+
+    Args:
+        entries: Result of :meth:`~rrg_rewards.analysis.TableComparison.text_entries`, or a summary with them.
+    """
+    lines: list[RenderableType] = [
+        f"{name}: {describe_texts(entry)}" for name, entry in entries.get("texts", {}).items()
+    ]
+    constants = entries.get("constant_texts", {})
+    metrics = list(dict.fromkeys(metric for values in constants.values() for metric in values))
+    if not metrics:
+        return lines
+    grid = Grid(title="the same text for every study", title_justify="left")
+    grid.add_column("text")
+    for metric in metrics:
+        grid.add_column(metric, justify="right")
+    for text, values in constants.items():
+        cells = (_short(values[metric]["value"]) if metric in values else "-" for metric in metrics)
+        grid.add_row(text.replace("_", " ", 1), *cells)
+    return [*lines, grid]
 
 
 def _title(group: GroupComparison) -> str:

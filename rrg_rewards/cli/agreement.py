@@ -63,6 +63,9 @@ difference between two scores has the interval of paired draws, the p-value of t
 Pearson the p-value of Williams' test. With --unit, for example the study of several reports, the bootstrap draws whole
 units. The p-values treat rows as independent and are not corrected for the number of comparisons.
 
+With --metrics, the number of distinct reports is printed, with a warning if it is far below that of the references: no
+metric can order reports that are the same.
+
 A row without a judgement, or without one of the scores, is left out for all scores, so that all are compared on the
 same rows; such rows are counted. The table is read in batches. Only numbers stay in memory, and with --metrics also the
 reports. 1,000 rows and 3 scores take about 4 seconds on one core.
@@ -114,7 +117,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     if args.workers != 1:
         prepare_workers()
-    from rrg_rewards.analysis.tables import agreement_grids, agreement_rows
+    from rrg_rewards.analysis.tables import agreement_grids, agreement_rows, text_grids
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.pages.agreement_page import table_agreement_page
     from rrg_rewards.version import __version__
@@ -122,8 +125,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     found = _measure(args, choice, columns, page.with_text, terminal)
     dataset = {} if args.dataset is None else {"dataset": args.dataset}
     usage = {"usage": found.usage} if found.usage else {}
-    result = {"version": __version__, "table": args.table, **dataset, **found.result.to_dict(), **usage}
-    terminal.show(*agreement_grids(result), stderr=outputs.hides_results)
+    texts = {"texts": {name: one.to_dict() for name, one in found.texts.items()}} if found.texts else {}
+    result = {"version": __version__, "table": args.table, **dataset, **found.result.to_dict(), **texts, **usage}
+    terminal.show(*agreement_grids(result), *text_grids(texts), stderr=outputs.hides_results)
     _write_files(result, args.latex, args.png, outputs.overwrite)
     if page.html is not None:
         page.write(table_agreement_page(result, found.rows), outputs.overwrite)

@@ -43,6 +43,10 @@ How to read the table:
   p, bootstrap      from the paired bootstrap; with several runs, runs are drawn as well
   wins/ties/losses  reports on which the system scores better than, equal to, or worse than the baseline
 
+With --metrics, the number of distinct texts of each system follows, with a warning if it is far below that of the
+references, and the value of each metric if every study had the same text: the commonest one of each system, and a
+normal chest report. --constant-text all computes it for metrics with a model or a language model, too.
+
 The tests treat studies as independent. They concern these studies: a small p-value does not make a difference large.
 
 --scores compares columns of scores that other programs wrote, as means, with or without --metrics.
@@ -89,7 +93,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, PairColumns, *pairs, key=key)
     add_settings(parser, CompareSettings, "baseline", "by")
     add_metric_options(parser)
-    add_settings(parser, CompareSettings, "bootstrap", "permutations")
+    add_settings(parser, CompareSettings, "bootstrap", "permutations", "constant_text")
     skipped = "skip: the report is left out; score: it counts as an empty report (default: skip)"
     add_settings(parser, PairColumns, "missing_prediction", missing_prediction={"help": skipped})
     output = {"default": None, "help": "write the score of each study by each metric and system to FILE"}
@@ -112,7 +116,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.system_tables import compare_tables
-    from rrg_rewards.analysis.tables import comparison_grids, settings_text
+    from rrg_rewards.analysis.tables import comparison_grids, settings_text, text_grids
     from rrg_rewards.pages.compare_page import table_comparison_page
     from rrg_rewards.version import __version__
 
@@ -126,12 +130,14 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         log=terminal,
     )
     result = compared.result
-    terminal.show(*comparison_grids(result), settings_text(result), stderr=outputs.hides_results)
+    texts = compared.text_entries()
+    shown = (*comparison_grids(result), *text_grids(texts), settings_text(result))
+    terminal.show(*shown, stderr=outputs.hides_results)
     _write_texts(result, args.markdown, args.latex, outputs.overwrite)
     if page.html is not None:
         page.write(table_comparison_page(compared, columns, page.with_text), outputs.overwrite)
     usage = {"usage": compared.usage} if compared.usage else {}
-    summary = {"version": __version__, "tables": args.tables, "key": args.key, **result.to_dict(), **usage}
+    summary = {"version": __version__, "tables": args.tables, "key": args.key, **result.to_dict(), **texts, **usage}
     outputs.write(compared.studies.with_columns(compared.report_columns()), summary)
     return terminal.exit_code(compared.errors)
 

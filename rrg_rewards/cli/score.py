@@ -44,6 +44,11 @@ names, as in --context age=COLUMN. A pair on which the judge fails is unscorable
 contains the reason. At the end the calls, tokens and cost of each judge that is asked over a server are printed; the
 cost needs a price in the settings of the judge. --json has them as "usage".
 
+The number of distinct texts is printed, with a warning if it is far below that of the references, and beside each value
+that of the same text for every study: the commonest text of the system if it occurs twice, and a normal chest report.
+Each takes a further pass; --constant-text none leaves it out, and all computes it for metrics with a model or a
+language model, too, which are then asked once more about every study.
+
 A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is counted
 and left out of the corpus value. An empty CSV cell is missing; see --missing-prediction.
 
@@ -200,7 +205,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_shared_options(parser, "json", "format")
     add_settings(parser, ScoreSettings, "prefix")
     add_shared_options(parser, "overwrite")
-    add_settings(parser, ScoreSettings, "batch_size", "seed")
+    add_settings(parser, ScoreSettings, "constant_text", "batch_size", "seed")
     parser.add_argument("--dry-run", action="store_true", help="send nothing; estimate the requests to language models")
     add_settings(parser, PageOptions)
     challenge = parser.add_argument_group("evaluation of the VLM3D challenge")

@@ -226,6 +226,15 @@ class ReportMetric(ScalarMetric, ABC):
         return False
 
     @property
+    def is_costly(self) -> bool:
+        """Whether a score may take long or cost money, so that no pair is scored once more without being asked to.
+
+        It is true by default: of models, of judges that do not answer at once, and of functions of which nothing is
+        known.
+        """
+        return True
+
+    @property
     def depends_on_corpus(self) -> bool:
         """Whether the score of a pair depends on the references of all pairs, which :meth:`in_corpus` reads."""
         return False

@@ -38,6 +38,7 @@ class CocoMetric(ReportMetric):
     """
 
     context = ()
+    is_costly = False
     plot_lower_bound = 0.0
     plot_upper_bound: float = 1.0
 

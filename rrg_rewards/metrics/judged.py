@@ -122,6 +122,11 @@ class AsyncReportMetric(ReportMetric, Generic[Item, Result]):
     def is_immediate(self) -> bool:
         """Whether queries return without waiting; asynchronous scoring is then no faster."""
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether a judge is asked that does not answer at once."""
+        return not self.is_immediate
+
     @abstractmethod
     def _items(self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]) -> list[Item]:
         """Return one query item for each pair; all pairs are scorable."""

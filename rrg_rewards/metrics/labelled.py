@@ -157,6 +157,11 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         """Whether the labels of a report are the same in any batch: those of rules and of judges."""
         return bool(getattr(self.labeler, "has_independent_rows", False))
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether the labels are not those of rules."""
+        return bool(self.judges()) or not self.has_independent_labels
+
     def judges(self) -> Mapping[str, Judge]:
         """Return the judge of the labeler, as ``"labels"``, if it has one."""
         judge = labeler_judge(self.labeler)

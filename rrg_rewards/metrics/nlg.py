@@ -58,6 +58,7 @@ class BLEU(ReportMetric):
     name = "bleu"
     context = ()
     has_independent_rows = True
+    is_costly = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
@@ -123,6 +124,7 @@ class ROUGE(ReportMetric):
     name = "rouge"
     context = ()
     has_independent_rows = True
+    is_costly = False
     best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
@@ -237,6 +239,7 @@ class ChrF(ReportMetric):
     name = "chrf"
     context = ()
     has_independent_rows = True
+    is_costly = False
     best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0

@@ -41,6 +41,7 @@ class ReXrankBLEU(ReportMetric):
 
     name = "rexrank_bleu"
     context = ()
+    is_costly = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 

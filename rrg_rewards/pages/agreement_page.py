@@ -8,6 +8,7 @@ from rrg_rewards.pages.charts import Interval, Intervals, Matrix, Scatter, cards
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.plots import draw_png
+from rrg_rewards.pages.text_tables import HEADING, distinct_tables
 
 # Points of a plot; more cannot be told apart.
 _MOST_POINTS = 1000
@@ -33,6 +34,8 @@ def agreement_page(
         for name, found in entry["human"].items():
             where = "" if group == next(iter(groups)) else f", {result['group']} {group}"
             sections[f"Agreement with {name}{where}"] = list(_agreement(found))
+    if result.get("texts"):
+        sections[HEADING] = list(distinct_tables(result["texts"]))
     sections["Correlation of all columns"] = [_correlations(result).svg()]
     sections["Distribution by report"] = _points(columns, human)
     facts = {

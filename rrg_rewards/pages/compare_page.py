@@ -15,6 +15,7 @@ from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.score_page import one_text
+from rrg_rewards.pages.text_tables import HEADING, constant_tables, distinct_tables
 
 
 def compare_page(
@@ -22,6 +23,7 @@ def compare_page(
     names: Sequence[str],
     panes: Sequence[Pane] = (),
     findings: Sequence[Sequence[Sequence[Any]] | None] | None = None,
+    texts: Mapping[str, Any] | None = None,
 ) -> Page:
     """Return the page of a comparison of systems.
 
@@ -30,6 +32,7 @@ def compare_page(
         names: Names of the ``N`` reports.
         panes: Texts of the reports: the reference, then each system.
         findings: Result of :func:`compared_findings`.
+        texts: Result of :meth:`~rrg_rewards.analysis.TableComparison.text_entries`.
 
     Example:
         >>> from rrg_rewards.analysis import compare_systems
@@ -44,6 +47,9 @@ def compare_page(
     for group in result.groups:
         name = "All reports" if group.by is None else f"Group {group.by} {group.group}"
         sections[f"{name}: {group.rows} reports"] = list(_group(group, result))
+    own = texts or {}
+    if found := [*distinct_tables(own.get("texts", {})), *constant_tables(own.get("constant_texts", {}))]:
+        sections[HEADING] = found
     sections["Distribution by report"] = _distributions(result)
     columns = [column for one in result.all_reports.metrics for column in _columns(one, len(names))]
     others = [system for system in result.systems if system != result.baseline]
@@ -86,7 +92,8 @@ def table_comparison_page(compared: TableComparison, columns: PairColumns, with_
         names = list(map(str, studies.column(columns.key if columns.references is None else columns.keys[1])))
     by_metric = ({system: scored.runs[system][0] for system in systems} for scored in compared.scored)
     findings = (compared_findings(scores, references, texts) for scores in by_metric)
-    return compare_page(compared.result, names, panes, next((own for own in findings if own is not None), None))
+    first_findings = next((own for own in findings if own is not None), None)
+    return compare_page(compared.result, names, panes, first_findings, compared.text_entries())
 
 
 def compared_findings(

@@ -18,6 +18,7 @@ from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, row_step, sample_note
+from rrg_rewards.pages.text_tables import HEADING, constant_tables, distinct_tables
 
 # Explanations that contain names and reasons, but no text of a report.
 _WITHOUT_TEXT = frozenset(("failure", "judge"))
@@ -186,6 +187,7 @@ def score_page(summary: Mapping[str, Any], rows: ScoreRows) -> Page:
     metrics: Mapping[str, Mapping[str, Any]] = summary["metrics"]
     sections = {
         "Summary": _summary(metrics),
+        HEADING: [*_texts(summary)],
         "Distribution by report": _distributions(metrics, rows),
         "Parts of the scores": _parts(metrics),
     }
@@ -199,6 +201,16 @@ def score_page(summary: Mapping[str, Any], rows: ScoreRows) -> Page:
     lead = f"{summary['rows']} report pairs: {values}." + rows.note
     shown = {heading: parts for heading, parts in sections.items() if parts}
     return Page(f"Scores of {summary['prediction_column']}", lead, shown, rows.rows(), facts)
+
+
+def _texts(summary: Mapping[str, Any]) -> Iterator[Markup]:
+    if "texts" in summary:
+        yield from distinct_tables({summary["prediction_column"]: summary["texts"]})
+    constants: dict[str, dict[str, Any]] = {}
+    for name, entry in summary["metrics"].items():
+        for text, value in entry.get("constant_texts", {}).items():
+            constants.setdefault(text, {})[name] = value
+    yield from constant_tables(constants)
 
 
 def _summary(metrics: Mapping[str, Mapping[str, Any]]) -> Sequence[Markup]:

@@ -1,0 +1,195 @@
+"""Values of metrics for one text that is given to every study, which a system should exceed."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from torch import Tensor
+
+from rrg_rewards.analysis.batch_scoring import Scorer
+from rrg_rewards.analysis.corpus_statistics import StatisticRows
+from rrg_rewards.analysis.distinct import NORMAL_REPORTS, DistinctTexts
+from rrg_rewards.analysis.outcomes import failures_counted
+from rrg_rewards.analysis.pairs import PairBatch
+from rrg_rewards.metrics.base import Column, ReportMetric
+from rrg_rewards.metrics.references import score_batch
+from rrg_rewards.utilities.run_log import Progress, RunLog
+
+ConstantChoice = Literal["rules", "all", "none"]
+"""Metrics that score texts which are the same for every study."""
+
+
+@dataclass(frozen=True)
+class ConstantText:
+    """A text that is given to every study.
+
+    Args:
+        name: What it is, such as ``commonest_text``.
+        text: The text.
+    """
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ConstantValue:
+    """Value of a metric for a text that is given to every study.
+
+    Args:
+        value: Corpus value; ``None`` if it is undefined.
+        scored: Number of studies with a score.
+    """
+
+    value: float | None
+    scored: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+def score_constant(
+    metric: ReportMetric,
+    text: str,
+    target: Sequence[Any],
+    *,
+    best_reference: bool | None = None,
+    context: Mapping[str, Column] | None = None,
+    rows: Tensor | None = None,
+) -> ConstantValue:
+    """Return the corpus value of a metric if every study has the same report.
+
+    It is the value that ``metric.compute()`` returns after ``metric.update([text] * N, target)``, computed by the same
+    code. No state of the metric is changed.
+
+    Args:
+        metric: The metric.
+        text: The report of every study.
+        target: ``N`` references, or lists of references if ``best_reference`` is set.
+        best_reference: As ``best`` of :func:`~rrg_rewards.metrics.score_references`, for several references.
+        context: Context columns of ``N`` values by name.
+        rows: Indices of the studies that the value is of, int64; default: all.
+
+    Raises:
+        TypeError: If a reference is not a text, naming the row.
+
+    Example:
+        Every constant text without a finding has the CRG 1/3:
+
+        >>> from rrg_rewards.metrics import ROUGE, ReportCRG
+        >>> target = ["Cardiomegaly.", "Clear lungs.", "Clear lungs."]
+        >>> round(score_constant(ReportCRG(), "Clear lungs.", target).value, 4)
+        0.3333
+        >>> round(score_constant(ROUGE(), "Clear lungs.", target).value, 4)
+        0.6667
+    """
+    with failures_counted():
+        scores = score_batch(metric, [text] * len(target), target, best_reference, context or {})
+    statistics = StatisticRows()
+    statistics.add(scores if rows is None else scores.take(rows))
+    return _constant_value(statistics)
+
+
+def _constant_value(statistics: StatisticRows) -> ConstantValue:
+    value = statistics.value()
+    return ConstantValue(None if math.isnan(value) else value, len(statistics))
+
+
+def chosen_metrics(metrics: Mapping[str, ReportMetric], choice: ConstantChoice) -> dict[str, ReportMetric]:
+    """Return the metrics that score constant texts: with ``rules`` those that are not costly.
+
+    Example:
+        >>> from rrg_rewards.metrics import BLEU, CRIMSON, CallableMetric
+        >>> def length(predictions, references):
+        ...     return [len(text) for text in predictions]
+        >>> metrics = {"bleu": BLEU(), "crimson": CRIMSON(judge="rules"), "length": CallableMetric(length)}
+        >>> list(chosen_metrics(metrics, "rules"))
+        ['bleu', 'crimson']
+    """
+    if choice == "none":
+        return {}
+    return {name: metric for name, metric in metrics.items() if choice == "all" or not metric.is_costly}
+
+
+def note_left_out(metrics: Mapping[str, ReportMetric], choice: ConstantChoice, log: RunLog) -> None:
+    """Say which metrics do not score constant texts because they are costly."""
+    left_out = [name for name in metrics if name not in chosen_metrics(metrics, choice)]
+    if left_out and choice == "rules":
+        log.note(
+            f"{', '.join(left_out)}: no value of a text that is the same for every study, because a model, a language "
+            "model or a function would score all studies once more; --constant-text all computes it"
+        )
+
+
+def constant_entries(metric: str, found: Mapping[str, Mapping[str, ConstantValue]]) -> dict[str, Any]:
+    """Return the entry ``constant_texts`` of a metric in a summary: its values by text; empty without values.
+
+    Args:
+        metric: Name of the metric.
+        found: Values of the metrics by the name of the text.
+
+    Example:
+        >>> constant_entries("crg", {"normal_report": {"crg": ConstantValue(0.25, 7)}})
+        {'constant_texts': {'normal_report': {'value': 0.25, 'scored': 7}}}
+    """
+    values = {text: own[metric].to_dict() for text, own in found.items() if metric in own}
+    return {"constant_texts": values} if values else {}
+
+
+def constant_texts(found: DistinctTexts, batches: Iterable[PairBatch]) -> list[ConstantText]:
+    """Return the commonest text of a system, if it occurs twice, and a normal report of the references' modality.
+
+    Args:
+        found: The distinct texts of the system.
+        batches: Its reports, of which those up to the commonest text are read.
+    """
+    texts = []
+    if found.commonest_row is not None and found.commonest > 1:
+        texts.append(ConstantText("commonest_text", _text_of_row(batches, found.commonest_row)))
+    if found.modality is not None:
+        texts.append(ConstantText("normal_report", NORMAL_REPORTS[found.modality]))
+    return texts
+
+
+def _text_of_row(batches: Iterable[PairBatch], row: int) -> str:
+    for batch in batches:
+        if row < len(batch.predictions):
+            text = batch.predictions[row]
+            assert text is not None
+            return text
+        row -= len(batch.predictions)
+    raise ValueError("the table has fewer rows than at first")
+
+
+def score_constant_batches(
+    metrics: Mapping[str, ReportMetric],
+    batches: Iterable[PairBatch],
+    text: str,
+    *,
+    scorer: Scorer,
+    progress: Progress,
+    best: bool | None,
+) -> dict[str, ConstantValue]:
+    """Return the value of each metric if every study with a report has the same one; see :func:`score_constant`.
+
+    Args:
+        metrics: The metrics by name.
+        batches: The report pairs; the reports are replaced, and those that are missing stay so.
+        text: The report of every study.
+        scorer: Scores batches.
+        progress: Receives the number of scored rows.
+        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
+    """
+    statistics = {name: StatisticRows() for name in metrics}
+    for _, scores in scorer(metrics, _same_text(batches, text, metrics), progress, best):
+        for name, one in scores.items():
+            statistics[name].add(one)
+    return {name: _constant_value(own) for name, own in statistics.items()}
+
+
+def _same_text(batches: Iterable[PairBatch], text: str, metrics: Mapping[str, ReportMetric]) -> Iterator[PairBatch]:
+    for batch in batches:
+        predictions = [None if prediction is None else text for prediction in batch.predictions]
+        yield replace(batch, predictions=predictions, context={name: batch.context[name] for name in metrics})
