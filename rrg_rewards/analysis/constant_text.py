@@ -1,7 +1,8 @@
 """Values of metrics for one text that is given to every study, which a system should exceed."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -166,30 +167,39 @@ def _text_of_row(batches: Iterable[PairBatch], row: int) -> str:
 def score_constant_batches(
     metrics: Mapping[str, ReportMetric],
     batches: Iterable[PairBatch],
-    text: str,
+    texts: Sequence[ConstantText],
     *,
     scorer: Scorer,
     progress: Progress,
     best: bool | None,
-) -> dict[str, ConstantValue]:
-    """Return the value of each metric if every study with a report has the same one; see :func:`score_constant`.
+) -> dict[str, dict[str, ConstantValue]]:
+    """Return, for each text, the value of each metric if every study with a report has this text.
+
+    See :func:`score_constant`. All texts are scored in one call, so that processes start once.
 
     Args:
         metrics: The metrics by name.
-        batches: The report pairs; the reports are replaced, and those that are missing stay so.
-        text: The report of every study.
-        scorer: Scores batches.
+        batches: The report pairs, which are read once for each text; reports are replaced, and missing ones stay so.
+        texts: The texts.
+        scorer: Scores batches, and yields them in order.
         progress: Receives the number of scored rows.
         best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
     """
-    statistics = {name: StatisticRows() for name in metrics}
-    for _, scores in scorer(metrics, _same_text(batches, text, metrics), progress, best):
+    statistics = {text.name: {name: StatisticRows() for name in metrics} for text in texts}
+    begun: deque[str] = deque()
+    for _, scores in scorer(metrics, _same_texts(batches, texts, metrics, begun), progress, best):
+        own = statistics[begun.popleft()]
         for name, one in scores.items():
-            statistics[name].add(one)
-    return {name: _constant_value(own) for name, own in statistics.items()}
+            own[name].add(one)
+    return {text: {name: _constant_value(rows) for name, rows in own.items()} for text, own in statistics.items()}
 
 
-def _same_text(batches: Iterable[PairBatch], text: str, metrics: Mapping[str, ReportMetric]) -> Iterator[PairBatch]:
-    for batch in batches:
-        predictions = [None if prediction is None else text for prediction in batch.predictions]
-        yield replace(batch, predictions=predictions, context={name: batch.context[name] for name in metrics})
+def _same_texts(
+    batches: Iterable[PairBatch], texts: Sequence[ConstantText], metrics: Collection[str], begun: deque[str]
+) -> Iterator[PairBatch]:
+    """Yield all batches with each text in place of the reports; add the name of the text of each to ``begun``."""
+    for text in texts:
+        for batch in batches:
+            predictions = [None if prediction is None else text.text for prediction in batch.predictions]
+            begun.append(text.name)
+            yield replace(batch, predictions=predictions, context={name: batch.context[name] for name in metrics})

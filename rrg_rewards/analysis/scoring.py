@@ -179,10 +179,9 @@ class TableScoring:
         with self._log.progress("scoring constant texts") as progress:
             progress(0, self._pairs.rows * len(chosen) * len(texts))
             best = self._pairs.columns.best
-            for text in texts:
-                self._constants[text.name] = score_constant_batches(
-                    chosen, self._pairs, text.text, scorer=self._scorer, progress=progress, best=best
-                )
+            self._constants = score_constant_batches(
+                chosen, self._pairs, texts, scorer=self._scorer, progress=progress, best=best
+            )
 
     def _run(self, output: str | None, format_: str | None, overwrite: bool) -> None:
         with self._log.progress("scoring") as progress:

@@ -17,9 +17,10 @@ from rrg_rewards.analysis.comparison import (
 )
 from rrg_rewards.analysis.distinct import describe_texts
 
-CONSTANT_NOTE = (
-    "commonest text, normal report: the value if every study had the system's commonest text, or a normal chest report"
-)
+_CONSTANT_NOTES = {
+    "commonest_text": "commonest text: the value if every study had the commonest text of the system",
+    "normal_report": "normal report: the value if every study had the same normal report of the chest",
+}
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,7 +38,7 @@ def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
     texts = constant_names(summary["metrics"])
     for heading in ("value", "95 % interval", *(name.replace("_", " ") for name in texts), "scored", "unscorable"):
         overview.add_column(heading, justify="right")
-    notes = [CONSTANT_NOTE] if texts else []
+    notes = [_CONSTANT_NOTES[text] for text in texts]
     tables: list[RenderableType] = [overview]
     if "texts" in summary:
         tables.append(describe_texts(summary["texts"]))
