@@ -39,3 +39,21 @@ def ct_finebench_score(grades: Tensor | Sequence[float], counts: Sequence[int] |
     # The mean of an empty tensor is NaN.
     means = [part.mean() for part in torch.split(values, sizes)]
     return torch.stack(means) if means else torch.empty(0, dtype=torch.float64)
+
+
+def ct_finebench_f1(recall: Tensor, precision: Tensor) -> Tensor:
+    r"""Compute the harmonic mean of both sides of CT-FineBench, :math:`2RP/(R+P)`, and 0 if both are 0.
+
+    Args:
+        recall: Mean grades of the questions from references, ``(N,)``; NaN without questions.
+        precision: Mean grades of the questions from candidates, ``(N,)``; NaN without questions.
+
+    Returns:
+        ``(N,)`` in double precision, in [0, 1]. A side without questions has nothing wrong and counts as 1.
+
+    Example:
+        >>> ct_finebench_f1(torch.tensor([0.5, float("nan")]), torch.tensor([1.0, float("nan")]))
+        tensor([0.6667, 1.0000], dtype=torch.float64)
+    """
+    sides = torch.stack([recall, precision]).double().nan_to_num(1.0)
+    return 2 * sides.prod(0) / sides.sum(0).clamp(min=torch.finfo(torch.float64).tiny)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -229,8 +229,7 @@ class Examiner(Backend):
         unknown = [report for report in dict.fromkeys(reports) if report not in known]
         found: dict[str, Any] = {report: known[report] for report in reports if report in known}
         if self.builder is None:
-            build = partial(build_items, include_uncertain=True) if include_uncertain else build_items
-            made: list[Any] = [build(report, self.schema) for report in unknown]
+            made: list[Any] = [self._items_by_rules(report, include_uncertain) for report in unknown]
         else:
             made = await self.builder.evaluate(self._items_task, unknown) if unknown else []
             made = _without_refused(made)
@@ -238,6 +237,11 @@ class Examiner(Backend):
         if remember and not include_uncertain:
             remember_results(self._built, found, self.remembered)
         return [found[report] for report in reports]
+
+    def _items_by_rules(self, report: str, include_uncertain: bool) -> tuple[QAItem, ...]:
+        # With the published levels, bounds that say little are questions, too.
+        informative_only = self.grading == "overlap"
+        return build_items(report, self.schema, include_uncertain=include_uncertain, informative_only=informative_only)
 
     async def examine(
         self, reports: Sequence[str], items: Sequence[tuple[QAItem, ...]], share_reports: bool = False

@@ -212,6 +212,18 @@ class ReportMetric(ScalarMetric, ABC):
         return {}
 
     @property
+    def unfitted(self) -> tuple[str, ...]:
+        """Options that :meth:`fit_references` measures on training references and that are not known yet."""
+        return ()
+
+    def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
+        """Measure the options that depend on the references of the training set; does nothing by default."""
+
+    def fitted_options(self) -> dict[str, Any]:
+        """Return the options that :meth:`fit_references` has measured, as plain data; none by default."""
+        return {}
+
+    @property
     def compares_across_batches(self) -> bool:
         """Whether scores from different calls of :meth:`score` are on the same scale."""
         return True

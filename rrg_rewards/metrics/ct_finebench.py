@@ -3,7 +3,7 @@
 import asyncio
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -13,10 +13,11 @@ from torch import Tensor
 
 from rrg_rewards.data.records.question_items import check_question_items
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.functional.ct_finebench import ct_finebench_score
+from rrg_rewards.functional.ct_finebench import ct_finebench_f1, ct_finebench_score
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeWarning
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Column
+from rrg_rewards.metrics.finebench_chance import ChanceScores
 from rrg_rewards.metrics.judged import AsyncReportMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.grading import Grading, OverSpecified
@@ -34,6 +35,9 @@ _KINDS: tuple[str, ...] = get_args(AnswerType)
 
 _PARTS = ("existence", "attributes", *(kind for kind in _KINDS if kind != "existence"))
 _COUNTS = ("items", "answered", "not_verbatim")
+_DATASET = "dataset"
+_CHANCE = "chance"
+_WEIGHT = "weight"
 _NAN = float("nan")
 
 _Graded = tuple[GradedAnswer, ...]
@@ -57,10 +61,15 @@ class Examination:
         recall: Questions made from the reference, answered from the candidate; empty if the mode does not grade them.
         precision: Questions made from the candidate, answered from the reference; empty if the mode does not grade
             them.
+        chance: What is subtracted from the score: by how much the candidate's mean score over the references of the
+            training set exceeds that of a blank report.
+        weight: Weight of the score.
     """
 
     recall: _Graded = ()
     precision: _Graded = ()
+    chance: float = 0.0
+    weight: float = 1.0
 
     def side(self, name: str) -> _Graded:
         """Return the graded answers of a side by its name."""
@@ -76,12 +85,6 @@ def _grades(answers: Sequence[_Graded], part: str | None = None) -> Tensor:
 def _is_of(part: str, answer: GradedAnswer) -> bool:
     kind = answer.item.answer_type
     return kind != "existence" if part == "attributes" else kind == part
-
-
-def _harmonic_mean(recall: Tensor, precision: Tensor) -> Tensor:
-    """Return the harmonic mean of both sides; a side without questions has nothing wrong and counts as 1."""
-    sides = torch.stack([recall, precision]).nan_to_num(1.0)
-    return 2 * sides.prod(0) / sides.sum(0).clamp(min=torch.finfo(torch.float64).tiny)
 
 
 def _detail_names(mode: str) -> list[str]:
@@ -120,7 +123,7 @@ def _joined_sides(sides: Sequence[str], found: Sequence[_Graded | JudgeFailure])
         if isinstance(one, JudgeFailure):
             return one
         graded[side] = one
-    return Examination(**graded)
+    return Examination(graded.get("recall", ()), graded.get("precision", ()))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -135,22 +138,31 @@ class FineBenchScores(JudgedScores):
     """
 
     @classmethod
-    def of(cls, mode: str, results: Sequence[Examination | JudgeFailure]) -> "FineBenchScores":
+    def of(
+        cls, mode: str, results: Sequence[Examination | JudgeFailure], above_chance: bool = False
+    ) -> "FineBenchScores":
         """Compute the scores of pairs from their examinations.
 
         Args:
             mode: Mode of the metric.
             results: Examination or failure of each pair.
+            above_chance: Whether to weigh the scores and subtract the ``chance`` of each examination.
         """
         examined = [result if isinstance(result, Examination) else Examination() for result in results]
         found = dict(_details(mode, examined))
         if mode == "f1":
             failed = torch.tensor([not isinstance(result, Examination) for result in results], dtype=torch.bool)
-            values = _harmonic_mean(found["recall"], found["precision"]).masked_fill(failed, _NAN)
+            values = ct_finebench_f1(found["recall"], found["precision"]).masked_fill(failed, _NAN)
         else:
             values = _grades([examination.side(mode) for examination in examined])
+        names = _detail_names(mode)
+        if above_chance:
+            names += [_CHANCE, _WEIGHT]
+            found[_CHANCE] = torch.tensor([examination.chance for examination in examined], dtype=torch.float64)
+            found[_WEIGHT] = torch.tensor([examination.weight for examination in examined], dtype=torch.float64)
+            values = found[_WEIGHT] * values - found[_CHANCE]
         # A pair without a score has no details either, not even numbers of questions.
-        details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in _detail_names(mode)}
+        details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in names}
         return cls(values, details, results=tuple(results))
 
     @property
@@ -235,6 +247,19 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     default of ``"recall"``; or ``"overlap"``, the default of the other modes, by which a list of everything earns
     little (:func:`rrg_rewards.questions.compare_answers`).
 
+    ``chance`` is an extension for rewards, by which no text that is the same for all studies earns more than a blank
+    one. It weighs the score :math:`S` of a candidate :math:`c_i`, and subtracts by how much the same text earns more
+    than a blank one, :math:`\emptyset`, over the references :math:`y_1, \dots, y_M` of the training set:
+
+    .. math::
+        \rho_i = w_i \, S(c_i, y_i) - \max\bigl(0, \bar S(c_i) - \bar S(\emptyset)\bigr), \qquad
+        \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, S(c, y_j)
+
+    In mode ``f1`` the weight of a normal reference is :math:`1 - q`, with the share :math:`q` of normal references; all
+    other weights are 1. Over the training references, a constant text has the mean
+    :math:`\min(\bar S(c), \bar S(\emptyset))`, which is at most that of a blank text,
+    :math:`\bar S(\emptyset) = q (1 - q) \le 1/4`, and 0 in the other modes. The range is -1 to 1.
+
     Source: Yuan et al., "CT-FineBench".
 
     Args:
@@ -249,6 +274,9 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         over_specified: Grade of a correct answer on a place or a category that says more than the true one: ``"right"``
             for 1, as in the paper's prompt, or ``"partial"`` for 0.5, as in its Section 3.3
             (:func:`rrg_rewards.questions.compare_answers`). The prompts of judges state the same rule.
+        chance: ``None`` for the score as published. ``"dataset"`` weighs it and subtracts what is earned by chance,
+            which :meth:`fit_references`, or ``fit`` of the reward, measures on at most 512 training references; or the
+            text that :meth:`fitted_options` returned. Rules must make, answer and grade the questions.
         answer_prompt: File with a prompt of yours for the judge that answers, such as the one that the paper prints
             (:class:`rrg_rewards.judges.tasks.finebench_prompt_files.AnswerPromptTask`). Each question is then a request
             of its own, and answers need not be in the words of the report.
@@ -258,7 +286,8 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
 
     Raises:
         ValueError: If the schema, a judge, the mode, the grading or ``over_specified`` is unknown, or a prompt file has
-            wrong placeholders or no judge that uses it.
+            wrong placeholders or no judge that uses it; if ``chance`` is no setting of this schema, or is set with a
+            judge.
         OSError: If a prompt file cannot be read.
         TypeError: If an object is not a judge, or has an argument that the judge does not accept.
 
@@ -268,6 +297,11 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         >>> reference = "Nodule of 8 mm in the left upper lobe."
         >>> metric.score([reference, "Nodule of 8 mm in the right upper lobe.", "Normal."], [reference] * 3).value
         tensor([1.0000, 0.6667, 0.0000], dtype=torch.float64)
+        >>> trained = CTFineBench(mode="f1", chance="dataset")
+        >>> references = [reference, "Normal.", "Normal.", "Normal."]
+        >>> trained.fit_references(references)
+        >>> trained.score(references, references).value, trained.score(["Normal."] * 4, references).value
+        (tensor([0.9375, 0.2500, 0.2500, 0.2500], ...), tensor([0.0000, 0.2500, 0.2500, 0.2500], ...))
     """
 
     name = "ct_finebench"
@@ -292,6 +326,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         mode: FineBenchMode = "recall",
         grading: Grading | None = None,
         over_specified: OverSpecified = "right",
+        chance: str | None = None,
         answer_prompt: str | Path | None = None,
         grade_prompt: str | Path | None = None,
         **kwargs: Any,
@@ -310,7 +345,17 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
             answer_prompt=answer_prompt,
             grade_prompt=grade_prompt,
         )
-        self.detail_names = _detail_names(mode)
+        self.is_above_chance = chance is not None
+        if chance is not None and self.examiner.judges():
+            raise ValueError(
+                f"chance needs rules for {', '.join(self.examiner.judges())}: a judge would have to grade each report "
+                "by all training references"
+            )
+        self.chance = None if chance in (None, _DATASET) else ChanceScores.from_text(str(chance), *self._rules)
+        if self.is_above_chance:
+            # torchmetrics lets no subclass assign the bounds of plots.
+            vars(self)["plot_lower_bound"] = -1.0
+        self.detail_names = [*_detail_names(mode), *([_CHANCE, _WEIGHT] if self.is_above_chance else [])]
         # One column per attribute of the schema, then one per kind of question.
         table = (len(_SIDES[mode]), len(self.index) + len(_KINDS))
         self.add_state("num_without_items", torch.tensor(0), dist_reduce_fx="sum")
@@ -319,6 +364,36 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         self.add_state("grade_sums", torch.zeros(table, dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("item_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
         self.add_state("answered_counts", torch.zeros(table, dtype=torch.long), dist_reduce_fx="sum")
+
+    @property
+    def _rules(self) -> tuple[QuestionSchema, FineBenchMode, Grading, OverSpecified]:
+        """Settings of the scores whose mean is chance."""
+        return self.examiner.schema, self.mode, self.examiner.grading, self.examiner.over_specified
+
+    @property
+    def unfitted(self) -> tuple[str, ...]:
+        """``("chance",)`` before it is measured on the training references."""
+        return (_CHANCE,) if self.is_above_chance and self.chance is None else ()
+
+    def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
+        """Keep the answers of training references if ``chance="dataset"``; a second call replaces them.
+
+        Args:
+            references: Reference reports; ``None`` is left out.
+            context: Must be empty.
+
+        Raises:
+            TypeError: If there is a context column.
+            ValueError: If there is no reference, or none with a question in mode ``recall`` or ``f1``.
+        """
+        self._check_columns(context)
+        if self.is_above_chance:
+            given = [report for report in references if report is not None]
+            self.chance = ChanceScores.of_reports(given, *self._rules)
+
+    def fitted_options(self) -> dict[str, Any]:
+        """Return the answers of the training references as ``chance``, about 15 kB of text for 512 references."""
+        return {} if self.chance is None else {_CHANCE: self.chance.to_text()}
 
     def needs_references(self, context: Collection[str]) -> bool:
         """Whether pairs without a reference report are unscorable: unless mode ``recall`` gets ``items``."""
@@ -350,8 +425,10 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
 
     @property
     def signature(self) -> str:
-        """Metric, mode, question schema, builder, answerer and comparer in one line."""
-        return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature)
+        """Metric, mode, question schema, builder, answerer, comparer and chance, unless ``None``, in one line."""
+        told = _DATASET if self.chance is None else self.chance.digest
+        chance = {_CHANCE: told} if self.is_above_chance else {}
+        return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature, **chance)
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> FineBenchScores:
         """Compute CT-FineBench of each report pair.
@@ -372,14 +449,15 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
             there is no such question; the numbers of questions (``items``), of answered questions (``answered``) and of
             questions without an answer because the judge's answers were not in the words of the report, with a warning
             (``not_verbatim``). In mode ``f1``: ``recall`` and ``precision``, and the other details twice, with the
-            prefixes ``recall_`` and ``precision_``. ``examinations``: questions, answers and grades.
+            prefixes ``recall_`` and ``precision_``. With ``chance``: what is subtracted (``chance``), and ``weight``.
+            ``examinations``: questions, answers and grades.
 
         Raises:
             TypeError: If a report is not a text, or a row of ``items`` or ``labels`` has another type, naming argument
-                and row; if a context column is unknown, or is given in mode ``precision``, which makes questions from
-                candidates.
+                and row; if a context column is unknown, or is given with ``chance`` or in mode ``precision``, which
+                makes questions from candidates.
             ValueError: If lengths differ, a question is not in the schema or has no comparable answer, or labels do not
-                fit the schema, naming the row.
+                fit the schema, naming the row; if ``chance="dataset"`` is not fitted.
         """
         scores = super().score(preds, target, **context)
         assert isinstance(scores, FineBenchScores)
@@ -390,6 +468,9 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         if columns and self.mode == "precision":
             names = " and ".join(columns)
             raise TypeError(f"mode 'precision' makes its questions from the candidates, so it takes no column {names}")
+        if columns and self.is_above_chance:
+            names = " and ".join(columns)
+            raise TypeError(f"chance is measured with the questions of the reports, so it allows no column {names}")
 
     def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         schema = self.examiner.schema
@@ -411,8 +492,27 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         return [_Pair(*row) for row in zip(target, preds, *given, strict=True)]
 
     async def _query(self, items: Sequence[_Pair]) -> list[Examination | JudgeFailure]:
+        if self.unfitted:
+            raise ValueError(
+                f"{self.name} has chance='dataset', which is measured on the training set: call fit of the reward, or "
+                "fit_references of the metric, with its references before scoring"
+            )
         found = await asyncio.gather(*(self._query_side(side, items) for side in _SIDES[self.mode]))
-        return [_joined_sides(_SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
+        examined = [_joined_sides(_SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
+        return examined if self.chance is None else self._with_chance(self.chance, items, examined)
+
+    @staticmethod
+    def _with_chance(
+        chance: ChanceScores, pairs: Sequence[_Pair], examined: Sequence[Examination | JudgeFailure]
+    ) -> list[Examination | JudgeFailure]:
+        """Add what the candidates earn by chance and the weights of references; equal texts are scored once."""
+        charges = {text: chance.charge(text) for text in {pair.candidate for pair in pairs}}
+        return [
+            one
+            if isinstance(one, JudgeFailure)
+            else replace(one, chance=charges[pair.candidate], weight=1.0 if one.recall else chance.normal_weight)
+            for pair, one in zip(pairs, examined, strict=True)
+        ]
 
     async def _query_side(self, side: str, pairs: Sequence[_Pair]) -> list[_Graded | JudgeFailure]:
         """Make questions from the reports of one side; grade the answers that the reports of the other side give."""
@@ -441,7 +541,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
 
     def _judged(self, results: Sequence[Examination | JudgeFailure]) -> FineBenchScores:
         self._warn_of_other_words(results)
-        return FineBenchScores.of(self.mode, results)
+        return FineBenchScores.of(self.mode, results, self.is_above_chance)
 
     def _warn_of_other_words(self, results: Sequence[Examination | JudgeFailure]) -> None:
         """Warn if answers of the judge are not in the words of the report."""

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from rrg_rewards.findings.reading.measurements import Size
 from rrg_rewards.findings.reading.negation import PRESENT, UNCERTAIN
 from rrg_rewards.questions.descriptions import Continuation, Description, describer
+from rrg_rewards.questions.grading import is_open_bound, is_vacuous_bound
 from rrg_rewards.questions.locations import Place, places_text
 from rrg_rewards.questions.schema import (
     AttributeSpec,
     FindingLabels,
+    FindingSpec,
     QAItem,
     QuestionSchema,
     get_question_schema,
@@ -162,6 +165,7 @@ def build_items(
     schema: str | Path | QuestionSchema = "ct_rate",
     include_uncertain: bool = False,
     labels: FindingLabels | None = None,
+    informative_only: bool = False,
 ) -> tuple[QAItem, ...]:
     """Build the questions that a reference report answers (CT-FineBench, Section 3.2), with the finding engine.
 
@@ -175,6 +179,8 @@ def build_items(
         include_uncertain: Whether to ask about uncertain findings, too. The answer about their existence is "possible".
         labels: Labels of the report, as :func:`rrg_rewards.questions.positive_findings` reads them. Only
             findings that they call positive get questions, and only if the report states them, too.
+        informative_only: Whether to leave out questions on bounds that nearly every value satisfies ("less than 30
+            cm"), and with ``include_uncertain`` those on all bounds, because any value within a bound confirms it.
 
     Returns:
         Questions in the order of the schema. Empty if the report states no finding of the schema.
@@ -198,15 +204,68 @@ def build_items(
         account = accounts.get(index)
         if account is None or account.presence not in asked:
             continue
-        stated = account.stated()
-        for i, spec in enumerate(finding.attributes):
-            if spec.answer_type == "existence":
-                answer: str | None = _EXISTENCE[account.presence]
-            else:
-                answer = _answer(finding.name, spec, stated[i]) if i in stated else None
-            if answer is not None and not _gives_away(spec.question, answer):
-                items.append(_item(finding.name, spec, answer))
+        for spec, answer in zip(finding.attributes, _answers(finding, account), strict=True):
+            if answer is None or _gives_away(spec.question, answer):
+                continue
+            if informative_only and _says_little(spec, answer, is_candidate=include_uncertain):
+                continue
+            items.append(_item(finding.name, spec, answer))
     return items_on(items, None if labels is None else positive_findings(labels, schema))
+
+
+def _answers(finding: FindingSpec, account: _FindingAccount) -> list[str | None]:
+    """Return the answers of a report to the questions on a finding, ``None`` where it has none."""
+    stated = account.stated()
+    return [
+        _EXISTENCE[account.presence]
+        if spec.answer_type == "existence"
+        else _answer(finding.name, spec, stated[i])
+        if stated.get(i)
+        else None
+        for i, spec in enumerate(finding.attributes)
+    ]
+
+
+def _says_little(spec: AttributeSpec, answer: str, is_candidate: bool) -> bool:
+    """Whether an answer is a bound that says little: of a candidate any, because any value within confirms it."""
+    return spec.answer_type == "numeric" and (is_open_bound if is_candidate else is_vacuous_bound)(answer)
+
+
+class StatedAnswer(NamedTuple):
+    """A report's answer to a question, and whether the question is made from it as a reference and as a candidate."""
+
+    answer: str
+    of_reference: bool
+    of_candidate: bool
+
+
+def stated_answers(
+    report: str, schema: QuestionSchema, informative_only: bool = False
+) -> dict[tuple[str, str], StatedAnswer]:
+    """Return the answers of a report to all questions of a schema, by finding and attribute.
+
+    The answers are those of :func:`answer_items`, and the questions those of :func:`build_items`, of a reference and
+    (with uncertain findings) of a candidate.
+
+    Example:
+        >>> stated_answers("Possible nodule. No effusion.", get_question_schema("ct_rate"))["Lung nodule", "existence"]
+        StatedAnswer(answer='possible', of_reference=False, of_candidate=True)
+    """
+    found = {}
+    for index, account in _accounts(report, schema).items():
+        finding = schema.findings[index]
+        for spec, answer in zip(finding.attributes, _answers(finding, account), strict=True):
+            if answer is None:
+                continue
+            is_asked = account.presence != "absent" and not _gives_away(spec.question, answer)
+            found[finding.name, spec.name] = StatedAnswer(
+                answer,
+                is_asked
+                and account.presence == "present"
+                and not (informative_only and _says_little(spec, answer, is_candidate=False)),
+                is_asked and not (informative_only and _says_little(spec, answer, is_candidate=True)),
+            )
+    return found
 
 
 @lru_cache(maxsize=1 << 14)

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar, get_args
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.measurements import Ends, Measure, NumberTooLongError, UnknownUnitError, read_measures
-from rrg_rewards.questions.locations import Place, grade_place, opposed_details, places_in, read_places
+from rrg_rewards.questions.locations import Place, grade_place, lobes_of, opposed_details, places_in, read_places
 from rrg_rewards.questions.schema import AnswerType, check_answer_type
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
@@ -21,6 +21,7 @@ OverSpecified = Literal["right", "partial"]
 
 _GRADINGS, _OVER_SPECIFIED = get_args(Grading), get_args(OverSpecified)
 _Part = TypeVar("_Part")
+_Choice = TypeVar("_Choice")
 # Types of answers that can say more than the true one; the paper grades numbers by their error only.
 _SPECIFIABLE = frozenset({"location", "categorical"})
 # Maximum number of words from a denial to the value, or to the place, that it denies: "not calcified".
@@ -79,6 +80,22 @@ def compare_answers(
     exclude each other. A similar value is surplus if the answer also contains the true one. A doubtful answer is wrong
     for a denied finding, and vice versa.
 
+    With ``"overlap"``, an answer that leaves everything open answers nothing. If a list has surplus parts, its grade is
+    multiplied by
+
+    .. math::
+        \min\left(1, \frac{n - s}{n - w}\right)
+
+    with the number :math:`n` of choices (the lobes of both lungs, or the values of the property), :math:`s` of those
+    that the answer names and :math:`w` of the true ones: a list of all choices gets 0. A range or a bound that contains
+    the true number is graded by its width, beside the margin of 10 % on both sides of the true number :math:`t`, or
+    of the larger end of a true range of width :math:`d`:
+
+    .. math::
+        \min\left(1, \frac{0.2 \, t + d}{\text{width}}\right)
+
+    An upper bound begins at zero; a lower bound has no end and gets 0.
+
     The paper grades a correct answer that says more than the true one in two ways: 1 in the prompt of its appendix
     ("correct but more specific", "correct additional detail"), and 0.5 in its Section 3.3 ("over-specified").
     ``over_specified="right"`` follows the appendix. With ``"partial"``, an answer on a location or a category that
@@ -108,7 +125,9 @@ def compare_answers(
         (1.0, 0.0)
         >>> said = "right upper, middle and lower lobe, left upper and lower lobe"
         >>> [compare_answers(said, "left upper lobe", "location", grading) for grading in ("levels", "overlap")]
-        [0.5, 0.2]
+        [0.5, 0.0]
+        >>> [compare_answers(said, "5 mm", "numeric", "overlap") for said in ("4-6 mm", "< 10 mm", "< 100 mm", "5 mm")]
+        [0.5, 0.1, 0.01, 1.0]
         >>> compare_answers("superior segment of the right lower lobe", "right lower lobe", "location")
         1.0
         >>> compare_answers("spiculated, solid", "solid", "categorical", over_specified="partial")
@@ -190,11 +209,16 @@ def _compare_numeric(prediction: str, target: str, grading: Grading) -> float:
     if all(measure.kind for measure in wanted) and any(measure.kind for measure in said):
         # Ignore the numbers of images and series: "5 mm (image 45)".
         said = tuple(measure for measure in said if measure.kind)
-    return _combined(wanted, said, _grade_measures) if grading == "levels" else _overlap(wanted, said, _grade_measures)
+    return _combined(wanted, said, _grade_measures) if grading == "levels" else _overlap(wanted, said, _grade_widths)
 
 
-def _grade_measures(target: Measure, said: Measure) -> float:
-    """Grade a measure: 1, 0.5 or 0.
+def _grade_widths(target: Measure, said: Measure) -> float:
+    """Grade a measure as :func:`_grade_measures` does, but a range that contains the true one by its width."""
+    return _grade_measures(target, said, _grade_by_width)
+
+
+def _grade_measures(target: Measure, said: Measure, grade_range: Callable[[Ends, Ends], float] | None = None) -> float:
+    """Grade a measure: 1, 0.5 or 0, or the least grade that ``grade_range`` gives to a dimension.
 
     Errors are relative to the target. The dimension with the largest error determines the grade. A value within a
     target range has no error. Two ranges are compared by their ends. A range is compared with a single target value by
@@ -207,7 +231,8 @@ def _grade_measures(target: Measure, said: Measure) -> float:
         target, said = _as_share(target), _as_share(said)
     if len(said.ranges) < len(target.ranges):
         grade = 0.5
-    return min(grade, *(_grade_range(wanted, given) for wanted, given in zip(target.ranges, said.ranges, strict=False)))
+    each = grade_range or _grade_range
+    return min(grade, *(each(wanted, given) for wanted, given in zip(target.ranges, said.ranges, strict=False)))
 
 
 def _as_share(measure: Measure) -> Measure:
@@ -228,6 +253,46 @@ def _grade_range(target: Ends, said: Ends) -> float:
     else:
         error = max(_error(low, first), _error(high, last))
     return 1.0 if error < _FULL_BELOW else 0.5 if error < _HALF_BELOW else 0.0
+
+
+def _grade_by_width(target: Ends, said: Ends) -> float:
+    """Grade a range that contains the true number or range by its width, and any other as :func:`_grade_range`."""
+    low, high = target
+    if low is None or high is None or said == target or said[0] == said[1] or not _within(target, said):
+        return _grade_range(target, said)
+    first, last = said
+    if last is None or (first is None and low < 0):
+        return 0.0
+    width = last - (first or Fraction(0))
+    return float(min(Fraction(1), (2 * _FULL_BELOW * max(abs(low), abs(high)) + high - low) / width)) if width else 1.0
+
+
+def is_open_bound(answer: str) -> bool:
+    """Whether a number has an open end: "less than 10 mm".
+
+    Example:
+        >>> is_open_bound("< 10 mm"), is_open_bound("8-10 mm")
+        (True, False)
+    """
+    return any(None in ends for measure in read_measures(answer) for ends in measure.ranges)
+
+
+def is_vacuous_bound(answer: str) -> bool:
+    """Whether a number is a bound that nearly every value of its kind satisfies (``vocabulary.yaml``).
+
+    Example:
+        >>> is_vacuous_bound("< 200 mm"), is_vacuous_bound("< 10 mm")
+        (True, False)
+    """
+    return any(_is_vacuous(measure.kind, ends) for measure in read_measures(answer) for ends in measure.ranges)
+
+
+def _is_vacuous(kind: str | None, ends: Ends) -> bool:
+    if None not in ends or kind not in answer_vocabulary().vacuous_bounds:
+        return False
+    below, above = answer_vocabulary().vacuous_bounds[kind]
+    low, high = ends
+    return (low is None or low <= below) and (high is None or high >= above)
 
 
 def _error(target: Fraction, said: Fraction) -> Fraction:
@@ -261,7 +326,21 @@ def _compare_places(prediction: str, target: str, grading: Grading) -> float:
         return 0.0
     if not wanted or not said:
         return _compare_values(prediction, target, grading)
-    return _combined(wanted, said, grade_place) if grading == "levels" else _overlap(wanted, said, _alternative_place)
+    if grading == "levels":
+        return _combined(wanted, said, grade_place)
+    true, named = (frozenset[tuple[str, str]]().union(*map(lobes_of, places)) for places in (wanted, said))
+    return _overlap(wanted, said, _alternative_place, _openness(true, named, len(answer_vocabulary().lobes)))
+
+
+def _openness(wanted: frozenset[_Choice], said: frozenset[_Choice], choices: int) -> float:
+    """Return how much an answer with surplus parts still says: 1, or less the more choices it names; 0 for all.
+
+    Args:
+        wanted: The choices that are true; empty if the answer has no choices.
+        said: Those that the answer names.
+        choices: Number of all choices.
+    """
+    return min(1.0, (choices - len(said)) / (choices - len(wanted))) if 0 < len(wanted) < choices else 1.0
 
 
 def _alternative_place(target: Place, said: Place) -> float:
@@ -298,11 +377,17 @@ def _combined(wanted: Sequence[_Part], said: Sequence[_Part], grade: Callable[[_
     return 1.0 if is_whole else 0.5
 
 
-def _overlap(wanted: Sequence[_Part], said: Sequence[_Part], grade: Callable[[_Part, _Part], float]) -> float:
-    """Return the sum of the best grades of the true parts, divided by the number of true and of surplus parts."""
+def _overlap(
+    wanted: Sequence[_Part], said: Sequence[_Part], grade: Callable[[_Part, _Part], float], openness: float = 1.0
+) -> float:
+    """Return the sum of the best grades of the true parts, divided by the number of true and of surplus parts.
+
+    With surplus parts, it is multiplied by ``openness``.
+    """
     grades = [[grade(part, own) for own in said] for part in wanted]
     surplus = sum(not any(row[i] for row in grades) for i in range(len(said)))
-    return sum(max(row, default=0.0) for row in grades) / (len(wanted) + surplus)
+    overlap = sum(max(row, default=0.0) for row in grades) / (len(wanted) + surplus)
+    return overlap * openness if surplus else overlap
 
 
 def _compare_values(prediction: str, target: str, grading: Grading) -> float:
@@ -337,12 +422,26 @@ def _value_overlap(wanted: frozenset[str], said: frozenset[str]) -> float:
         if not any(_grade_value(value, own) == best[value] > 0 for value in wanted)
         and any(_opposed(value, own) or _same_property(value, own) for value in wanted)
     ]
-    return sum(best.values()) / (len(wanted) + len(surplus))
+    overlap = sum(best.values()) / (len(wanted) + len(surplus))
+    if not surplus:
+        return overlap
+    if any(value not in best and _negated(value) in said for value in surplus):
+        # "Calcified or not calcified"
+        return 0.0
+    properties = [frozenset(values) for values in answer_vocabulary().groups.values()]
+    return overlap * min(
+        (_openness(wanted & values, said & values, len(values)) for values in properties if values & {*surplus}),
+        default=1.0,
+    )
 
 
 def _same_property(value: str, said: str) -> bool:
     """Whether two values are in one group of the vocabulary, such as margins."""
     return any(value in values and said in values for values in answer_vocabulary().groups.values())
+
+
+def _negated(value: str) -> str:
+    return value.removeprefix("not ") if value.startswith("not ") else f"not {value}"
 
 
 def _opposed(value: str, said: str) -> bool:

@@ -194,6 +194,25 @@ def grade_place(target: Place, said: Place) -> float:
     return grade
 
 
+def lobes_of(place: Place) -> frozenset[tuple[str, str]]:
+    """Return the lobes, with their sides, that a place in the lungs contains or lies in; none for another place.
+
+    Example:
+        >>> sorted(lobes_of(Place("left", "lung")))
+        [('left', 'lower lobe'), ('left', 'upper lobe')]
+    """
+    vocabulary = answer_vocabulary()
+    if place.part is None:
+        return frozenset(one for one in vocabulary.lobes if one[0] == place.side)
+    around = {place.part, *vocabulary.within.get(place.part, ())}
+    if "lung" not in around:
+        return frozenset()
+    named = {lobe for _, lobe in vocabulary.lobes} & around
+    return frozenset(
+        (side, lobe) for side, lobe in vocabulary.lobes if place.side in (None, side) and (not named or lobe in named)
+    )
+
+
 def opposed_details(target: Place, said: Place) -> frozenset[str]:
     """Return the details of a place that exclude a detail of the target, such as ``central`` for ``peripheral``."""
     vocabulary = answer_vocabulary()

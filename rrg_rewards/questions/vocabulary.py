@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from itertools import combinations, compress
 from typing import Any, NamedTuple
@@ -120,6 +121,11 @@ class AnswerVocabulary:
         self.wider_details |= {f"segment 4{half}": frozenset({"segment 4"}) for half in "ab"}
         whole = [name for name in dict.fromkeys(_SEGMENTS.values()) if name[-1].isdigit()]
         self.opposed_details = _pairs([*config["exclusive_details"], whole, ["segment 4a", "segment 4b"]])
+        self.lobes = frozenset((side, lobe) for side, lobes in config["lobes"].items() for lobe in lobes)
+        self.vacuous_bounds = {
+            kind: (Fraction(bounds["below"]), Fraction(bounds["above"]))
+            for kind, bounds in config["vacuous_bounds"].items()
+        }
         self.noise = frozenset(config["noise"].split())
         self.answers = {kind: frozenset(config[kind]) for kind in ("affirmed", "denied", "doubted", "unanswered")}
         self._phrases = PhraseBook(_phrases(config), boundary=",|;|:|.")

@@ -199,6 +199,15 @@ class BackgroundReward(AsyncReward):
         """Return the judges of the given reward."""
         return self.reward.judges()
 
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """Settings of the given reward that are not known yet."""
+        return self.reward.estimated
+
+    def fitted_options(self) -> dict[str, Any]:
+        """Return the options that the given reward has estimated."""
+        return self.reward.fitted_options()
+
     def fit(self, **columns: Sequence[Any]) -> "BackgroundReward":
         """Fit the given reward; processes that have started before are ended."""
         self.reward.fit(**columns)

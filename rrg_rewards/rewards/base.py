@@ -415,6 +415,29 @@ class MetricReward(Reward):
         called = own.__call__ in (Reward.__call__, AsyncReward.__call__)
         return plain and called and self.metric.has_independent_rows
 
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """Options of the metric that :meth:`fit` measures and that are not known yet."""
+        return self.metric.unfitted
+
+    def fitted_options(self) -> dict[str, Any]:
+        """Return the options of the metric that :meth:`fit` has measured."""
+        return self.metric.fitted_options()
+
+    def fit(self, **columns: Sequence[Any]) -> Self:
+        """Measure the options of the metric that depend on the references of the training set; most have none.
+
+        Args:
+            columns: The complete columns of the data set that the reward reads.
+
+        Raises:
+            ValueError: If a column is missing, or the references do not determine an option.
+        """
+        if self.metric.unfitted:
+            references, context = self._inputs(columns, len(self._column(columns, self.columns[0])))
+            self.metric.fit_references(references, **context)
+        return self
+
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Return the scores of the metric, without the sign of the reward; see :meth:`Reward.score`."""
         preds, references, context = self._metric_inputs(completions, columns)

@@ -99,7 +99,22 @@ def test_ct_finebench_naming_everything_earns_little_by_overlap() -> None:
         CTFineBench(grading=grading).score([everywhere], [LEFT]).details["location"].item()
         for grading in ("levels", "overlap")
     ]
-    assert location == pytest.approx([0.5, 0.2])
+    assert location == [0.5, 0]
+
+
+def test_ct_finebench_a_bound_answers_little_and_is_no_question_by_overlap() -> None:
+    bound = "Nodule less than 100 mm."
+    scores = CTFineBench(mode="f1").score([bound], ["Nodule of 5 mm."])
+    # Existence is right. The size earns its width beside the truth, and the bound itself is not asked about.
+    assert scores.details["recall"].item() == pytest.approx((1 + 0.01) / 2)
+    assert scores.details["precision_items"].item() == 1
+    # A bound of a reference is a question, unless it says nothing.
+    asked = [
+        CTFineBench(mode=mode).score([bound], [f"Nodule less than {size} mm."]).details[f"{prefix}items"].item()
+        for mode, prefix in (("f1", "recall_"), ("recall", ""))
+        for size in (5, 300)
+    ]
+    assert asked == [2, 1, 2, 2]
 
 
 def test_ct_finebench_grading_follows_the_mode_and_is_in_the_signature() -> None:
@@ -309,9 +324,9 @@ def test_ct_finebench_questions_of_a_reference_are_built_once(monkeypatch: pytes
     built: list[str] = []
     build = question_answering.build_items
 
-    def spy(report: str, schema: Any) -> Any:
+    def spy(report: str, schema: Any, **options: Any) -> Any:
         built.append(report)
-        return build(report, schema)
+        return build(report, schema, **options)
 
     monkeypatch.setattr(question_answering, "build_items", spy)
     metric = CTFineBench()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rrg_rewards.data import PhantomStudy, phantom_studies
-from rrg_rewards.questions.engine import answer_items, build_items
+from rrg_rewards.questions.engine import answer_items, build_items, stated_answers
 from rrg_rewards.questions.grading import compare_answers
 from rrg_rewards.questions.schema import QAItem, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
@@ -53,6 +53,45 @@ def agree(item: QAItem, answer: str) -> bool:
     return all(
         compare_answers(*pair, item.answer_type) == 1.0 for pair in ((item.answer, answer), (answer, item.answer))
     )
+
+
+@pytest.mark.parametrize("informative_only", [False, True])
+def test_stated_answers_are_the_questions_and_answers_of_a_report(informative_only: bool) -> None:
+    bound = "Nodule less than 300 mm. Possible consolidation of less than 20 mm in the right lower lobe. No effusion."
+    for report in [bound, *(study.report for study in phantom_studies(20, seed=3))]:
+        stated = stated_answers(report, SCHEMA, informative_only)
+        for include_uncertain in (False, True):
+            items = build_items(report, include_uncertain=include_uncertain, informative_only=informative_only)
+            made = {(item.finding, item.attribute): item.answer for item in items}
+            asked = {
+                key: one.answer
+                for key, one in stated.items()
+                if (one.of_reference, one.of_candidate)[include_uncertain]
+            }
+            assert made == asked
+        every = [
+            QAItem(finding.name, spec.name, spec.question, "1", spec.answer_type)
+            for finding in SCHEMA.findings
+            for spec in finding.attributes
+        ]
+        answers = [
+            stated[item.finding, item.attribute].answer if (item.finding, item.attribute) in stated else None
+            for item in every
+        ]
+        assert answers == answer_items(report, every, SCHEMA)
+
+
+def test_build_items_informative_only_leaves_out_bounds_that_say_little() -> None:
+    report = "Nodule less than 300 mm. Effusion of less than 20 mm."
+    sizes = [
+        [
+            item.answer
+            for item in build_items(report, informative_only=only, include_uncertain=uncertain)
+            if item.attribute in ("size", "thickness")
+        ]
+        for only, uncertain in ((False, False), (True, False), (True, True))
+    ]
+    assert sizes == [["< 300 mm", "< 20 mm"], ["< 20 mm"], []]
 
 
 @pytest.mark.parametrize("style", ["full", "compact"])

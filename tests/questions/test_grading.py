@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rrg_rewards.questions.grading import compare_answers, largest_measure
+from rrg_rewards.questions.grading import compare_answers, is_open_bound, is_vacuous_bound, largest_measure
 
 # (prediction, target, grade)
 NUMBERS = [
@@ -222,28 +224,46 @@ def test_compare_answers_existence(prediction: str | None, target: str, grade: f
 # (prediction, target, type, grade by overlap)
 OVERLAPS = [
     ("right upper lobe", "right upper lobe", "location", 1.0),
-    ("both upper lobes", "right upper lobe", "location", 0.5),
+    ("both upper lobes", "right upper lobe", "location", 0.5 * 3 / 4),
     ("right upper lobe", "both upper lobes", "location", 0.5),
-    ("right upper, middle and lower lobe, left upper and lower lobe", "left upper lobe", "location", 0.2),
+    ("right upper, middle and lower lobe, left upper and lower lobe", "left upper lobe", "location", 0.0),
+    ("right upper and middle lobe, left upper and lower lobe", "left upper lobe", "location", 0.25 * 1 / 4),
+    ("right or left lung", "right lung", "location", 0.0),
+    ("both lungs", "both lower lobes", "location", 0.5),
+    ("both hila", "right hilum", "location", 0.5),
     ("left upper lobe", "right upper, middle and lower lobe, left upper and lower lobe", "location", 0.2),
     ("right upper, middle and lower lobe, left upper and lower lobe", "both lungs", "location", 1.0),
-    ("both lungs", "left upper lobe", "location", 0.25),
+    ("both lungs", "left upper lobe", "location", 0.0),
     ("right lung", "right lower lobe", "location", 0.5),
     ("right upper lobe posterior segment", "right upper lobe", "location", 1.0),
     ("central and peripheral right upper lobe", "peripheral right upper lobe", "location", 0.5),
     ("left", "right lower lobe", "location", 0.0),
     ("not in the right lung", "right lung", "location", 0.0),
     ("solid", "solid", "categorical", 1.0),
-    ("solid, part-solid, ground-glass, calcified, cavitary", "solid", "categorical", 0.2),
+    ("solid, part-solid, ground-glass, calcified, cavitary", "solid", "categorical", 0.2 * 9 / 13),
     ("solid", "solid, calcified", "categorical", 0.5),
-    ("minimal, mild, moderate, severe", "minimal", "categorical", 0.25),
+    ("minimal, mild, moderate, severe", "minimal", "categorical", 0.0),
+    ("minimal, mild, moderate, severe", "minimal, mild, moderate, severe", "categorical", 1.0),
+    ("mild or moderate", "mild", "categorical", 0.5 * 2 / 3),
+    ("calcified or not calcified", "calcified", "categorical", 0.0),
+    ("smooth or irregular", "smooth", "categorical", 0.5 * 4 / 5),
     ("mild", "minimal", "categorical", 0.5),
     ("solid, smooth", "solid, spiculated", "categorical", 1 / 3),
     ("solid spiculated", "solid", "categorical", 1.0),
     ("a nodule that is solid", "solid", "categorical", 1.0),
     ("platelike", "linear", "categorical", 1.0),
     ("linear", "platelike", "categorical", 0.5),
-    ("stable, new", "new", "categorical", 0.5),
+    ("stable, new", "new", "categorical", 0.5 * 2 / 3),
+    ("less than 100 mm", "5 mm", "numeric", 0.01),
+    ("more than 1 mm", "5 mm", "numeric", 0.0),
+    ("< 10 mm", "5 mm", "numeric", 0.1),
+    ("< 10 mm", "< 10 mm", "numeric", 1.0),
+    ("5 mm", "< 10 mm", "numeric", 1.0),
+    ("4-6 mm", "5 mm", "numeric", 0.5),
+    ("4.6-5.4 mm", "5 mm", "numeric", 1.0),
+    ("2-8 mm", "4-6 mm", "numeric", 3.2 / 6),
+    ("6-9 mm", "5 mm", "numeric", 0.0),
+    ("< 60 HU", "-20 HU", "numeric", 0.0),
     ("4 mm, 8 mm, 12 mm, 20 mm", "8 mm", "numeric", 0.25),
     ("8 mm", "8 mm", "numeric", 1.0),
     ("5 mm (series 3, image 45)", "5 mm", "numeric", 1.0),
@@ -268,6 +288,31 @@ def test_compare_answers_overlap_is_1_only_for_right_answers_and_small_for_wrong
             assert overlap <= 1 / 3, (prediction, target)
         if overlap == 1:
             assert grade == 1, (prediction, target)
+
+
+@given(st.integers(1, 90), st.integers(0, 89), st.integers(1, 200), st.integers(0, 60))
+def test_compare_answers_a_wider_range_is_no_better_answer(true: int, low: int, width: int, more: int) -> None:
+    grades = [
+        compare_answers(f"{low}-{low + wide} mm", f"{true} mm", "numeric", grading="overlap")
+        for wide in (width, width + more)
+    ]
+    if low <= true <= low + width:
+        assert grades[0] >= grades[1]
+        assert grades[1] <= 0.2 * true / (width + more) + 1e-9
+    bound = compare_answers(f"< {true + width} mm", f"{true} mm", "numeric", grading="overlap")
+    assert bound == pytest.approx(0.2 * true / (true + width))
+
+
+def test_compare_answers_bounds_that_say_nothing() -> None:
+    assert [is_vacuous_bound(text) for text in ("< 30 cm", "> 0.5 mm", "< 30 mm", "120 mm", "< 30", "2-300 mm")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+    assert [is_open_bound(text) for text in ("< 30 mm", "> 2 mm", "12 x 8 mm", "2-3 mm")] == [True, True, False, False]
 
 
 def test_compare_answers_unknown_grading_is_told() -> None:

@@ -103,9 +103,9 @@ def test_ct_finebench_reward_a_group_shares_the_questions_of_its_reference(monke
     built: list[str] = []
     build = question_answering.build_items
 
-    def spy(report: str, schema: Any) -> Any:
+    def spy(report: str, schema: Any, **options: Any) -> Any:
         built.append(report)
-        return build(report, schema)
+        return build(report, schema, **options)
 
     monkeypatch.setattr(question_answering, "build_items", spy)
     reward = make_reward("ct_finebench", mode="recall")
