@@ -29,6 +29,7 @@ CORPORA = {
 # Name, reward and options of each reward, and the baseline of its constant texts.
 REWARDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "crimson": ("crimson", {}, "blank"),
+    "crimson_training": ("crimson", {"form": "training"}, "honest"),
     "crg": ("crg", {}, "honest"),
     "crg_macro": ("crg", {"average": "macro"}, "honest"),
     "ct_finebench_f1": ("ct_finebench", {"mode": "f1"}, "honest"),

@@ -73,6 +73,31 @@ def test_pages_have_the_agreement_on_chest_ct() -> None:
     assert f"on all pairs {taus['CTRG']:.2f} and {taus['CT-RATE']:.2f}." in page("findings.md")
 
 
+def test_crimson_page_has_what_the_training_form_pays() -> None:
+    found, text = results("crimson_training"), page("crimson.md")
+    edits = ("blank", "vague", "hedged", "half")
+    for name, one in found["systems"].items():
+        if "template" in name:
+            continue
+        for form in ("published", "training"):
+            gains = " | ".join("{gain:+.3f} ({low:+.3f} to {high:+.3f})".format(**one[form][edit]) for edit in edits)
+            assert f"| {name}, {form} | {one[form]['honest']:.3f} | {gains} |" in text
+        scores = " | ".join(f"{one['training']['abnormal'][edit]:.3f}" for edit in ("honest", *edits))
+        assert f"| {name} ({one['references'] - one['normal_references']}) | {scores} |" in text
+    shown = {"published": "published", "training": "training", "nothing stated": "training, nothing stated"}
+    for form, name in shown.items():
+        taus = [one[form] for one in found["kendall_tau"].values()]
+        row = " | ".join(f"{one['tau']:.3f} ({one['low']:.2f} to {one['high']:.2f})" for one in taus)
+        assert f"| {name} | {row} |" in text
+
+
+def test_the_training_form_agrees_with_annotators_as_the_published_one_does() -> None:
+    for name, one in results("crimson_training")["kendall_tau"].items():
+        # The annotations of CT pairs state no certainty, places and sizes.
+        form = "training" if name == "RadPref" else "nothing stated"
+        assert one[form]["tau"] >= one["published"]["tau"] - 0.02
+
+
 @pytest.mark.parametrize("name", ["crimson.md", "findings.md"])
 def test_pages_have_the_number_of_concepts(name: str) -> None:
     number = len(load_lexicon("chest").concepts)

@@ -32,9 +32,17 @@ from rrg_rewards.functional.crimson import (
     CrimsonEvaluation,
     CrimsonFinding,
     CrimsonStatistics,
+    StatedDetails,
+    StatedPlace,
     crimson_score,
     crimson_score_from_statistics,
     crimson_statistics,
+)
+from rrg_rewards.functional.crimson_training import (
+    CrimsonTrainingStatistics,
+    crimson_training_score,
+    crimson_training_score_from_statistics,
+    crimson_training_statistics,
 )
 from rrg_rewards.functional.ct_finebench import ct_finebench_score
 from rrg_rewards.functional.er2score import (
@@ -63,11 +71,14 @@ __all__ = [
     "CrimsonEvaluation",
     "CrimsonFinding",
     "CrimsonStatistics",
+    "CrimsonTrainingStatistics",
     "LabelCounts",
     "MarginRewardEnforcementLoss",
     "PairedBootstrap",
     "PermutationTest",
     "PolicyLoss",
+    "StatedDetails",
+    "StatedPlace",
     "TokenLoss",
     "WilliamsTest",
     "agreement_interval",
@@ -86,6 +97,9 @@ __all__ = [
     "crimson_score",
     "crimson_score_from_statistics",
     "crimson_statistics",
+    "crimson_training_score",
+    "crimson_training_score_from_statistics",
+    "crimson_training_statistics",
     "ct_finebench_score",
     "generalized_advantages",
     "greedy_baseline_advantages",

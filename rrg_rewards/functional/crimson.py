@@ -3,7 +3,7 @@
 Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, 2026.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -27,6 +27,38 @@ without a cascade."""
 _TEXTS = ("id", "ref_id", "pred_id", "finding", "clinical_significance", "severity", "explanation")
 
 
+class StatedPlace(NamedTuple):
+    """A place that a report states for a finding.
+
+    Args:
+        side: ``right`` or ``left``; empty if not stated.
+        level: Level of the lung, such as ``upper``; empty if not stated.
+    """
+
+    side: str = ""
+    level: str = ""
+
+    def fits(self, other: "StatedPlace") -> bool:
+        """Whether both may be the same place: no side or level that both state differs."""
+        return all(own == theirs or not (own and theirs) for own, theirs in zip(self, other, strict=True))
+
+
+class StatedDetails(NamedTuple):
+    """What a report states of a finding, for the training form of CRIMSON.
+
+    Args:
+        certainty: Stated certainty in (0, 1]; 1 without words of doubt.
+        places: Stated places; both sides are two places. Empty if none is stated.
+        has_size: Whether the report states a size or a degree.
+        times: Number of separate places of one statement ("right upper and left lower lobe"), at least 1.
+    """
+
+    certainty: float = 1.0
+    places: tuple[StatedPlace, ...] = ()
+    has_size: bool = False
+    times: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class CrimsonFinding:
     """An abnormal finding of the reference or the candidate.
@@ -38,12 +70,14 @@ class CrimsonFinding:
             ``benign_expected``; any other value has the weight 0.25.
         spans: Where the report states the finding, if the judge knows it: pairs of the offset of the first character
             and the offset after the last one. They are not compared, and no part of the published form.
+        stated: Certainty, places and size that the report states, if the judge knows them; treated as ``spans``.
     """
 
     id: str
     finding: str
     clinical_significance: str
     spans: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    stated: StatedDetails | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +191,7 @@ class CrimsonEvaluation:
 
 
 def _finding_record(finding: CrimsonFinding) -> dict[str, str]:
-    return {key: value for key, value in asdict(finding).items() if key != "spans"}
+    return {key: value for key, value in asdict(finding).items() if key not in ("spans", "stated")}
 
 
 def _is_published(checks: str) -> bool:
@@ -383,7 +417,20 @@ def crimson_statistics(
         >>> statistics.reference_weight, statistics.missing_weight
         (tensor([0.5000], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
     """
-    rows = []
+    rows = [_statistics_row(evaluation) for evaluation in checked_evaluations(evaluations, checks)]
+    scalars = len(CrimsonStatistics._fields) - 1
+    table = torch.tensor(rows, dtype=torch.float64).view(len(rows), scalars + len(ATTRIBUTE_ERROR_TYPES))
+    return CrimsonStatistics._make([*table[:, :scalars].unbind(1), table[:, scalars:]])
+
+
+def checked_evaluations(
+    evaluations: Iterable[CrimsonEvaluation | Mapping[str, Any]], checks: CrimsonChecks = "strict"
+) -> Iterator[CrimsonEvaluation]:
+    """Yield evaluations, read from mappings if need be, after the checks of :func:`crimson_statistics`.
+
+    Raises:
+        ValueError: As :func:`crimson_statistics`.
+    """
     is_strict = not _is_published(checks)
     for row, evaluation in enumerate(evaluations):
         try:
@@ -391,12 +438,9 @@ def crimson_statistics(
                 evaluation = CrimsonEvaluation.from_dict(evaluation, checks)
             if is_strict:
                 _check_ids(evaluation)
-            rows.append(_statistics_row(evaluation))
         except ValueError as error:
             raise ValueError(f"evaluations[{row}]: {error}") from error
-    scalars = len(CrimsonStatistics._fields) - 1
-    table = torch.tensor(rows, dtype=torch.float64).view(len(rows), scalars + len(ATTRIBUTE_ERROR_TYPES))
-    return CrimsonStatistics._make([*table[:, :scalars].unbind(1), table[:, scalars:]])
+        yield evaluation
 
 
 def _check_ids(evaluation: CrimsonEvaluation) -> None:
@@ -443,7 +487,7 @@ def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
         # A finding of weight 0 earns no credit. Credits are added as in the published code, because a difference in the
         # last bit can change the fourth digit, and sum() rounds in another way from Python 3.12 on.
         credit += reference[id_] ** 2 / (reference[id_] + wrong[id_]) if reference[id_] else 0.0
-    listed = [_weight(finding) for finding in evaluation.reference_findings]
+    listed = [finding_weight(finding) for finding in evaluation.reference_findings]
     return [
         credit,
         sum(listed) if listed else len(matches),
@@ -460,12 +504,13 @@ def _statistics_row(evaluation: CrimsonEvaluation) -> list[float]:
     ]
 
 
-def _weight(finding: CrimsonFinding) -> float:
+def finding_weight(finding: CrimsonFinding) -> float:
+    """Return the weight of a finding's clinical significance."""
     return SIGNIFICANCE_WEIGHTS.get(finding.clinical_significance, UNKNOWN_WEIGHT)
 
 
 def _weights(findings: Sequence[CrimsonFinding]) -> dict[str, float]:
-    return {finding.id: _weight(finding) for finding in findings}
+    return {finding.id: finding_weight(finding) for finding in findings}
 
 
 def crimson_score_from_statistics(credit: Tensor, reference_weight: Tensor, false_weight: Tensor) -> Tensor:

@@ -7,7 +7,15 @@ from typing import Any, Literal, cast, get_args
 from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
 from rrg_rewards.findings.knowledge.load import knowledge_digest
 from rrg_rewards.findings.reading.coverage import PairCoverage
-from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding, crimson_score
+from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Place
+from rrg_rewards.functional.crimson import (
+    CrimsonAttributeError,
+    CrimsonEvaluation,
+    CrimsonFinding,
+    StatedDetails,
+    StatedPlace,
+    crimson_score,
+)
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, PairFailure, ReportPair, Result
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.grounding import prose
@@ -16,6 +24,8 @@ from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
 _TASK = "crimson"
+# Probability that the words of a report's certainty state.
+_CERTAINTY = {None: 1.0, "likely": 0.75, "possible": 0.5, "doubtful": 0.25}
 
 UnreadReferences = Literal["unscorable", "normal"]
 """What becomes of a reference that has unread words and no abnormal finding: its pair has no score, or it is normal."""
@@ -178,6 +188,43 @@ def _coverage(comparison: FindingComparison) -> PairCoverage | None:
     return None if ours is None or theirs is None else (ours, theirs)
 
 
+def _stated(finding: Finding) -> StatedDetails:
+    """Return what a report states of a finding.
+
+    Each of several alternatives ("X or Y") is at most as certain as if all were equally probable.
+
+    Example:
+        >>> from rrg_rewards.findings import extract_findings
+        >>> stated = _stated(extract_findings("Possible 4 mm nodule in the right upper lobe.")[0])
+        >>> stated.certainty, stated.places, stated.has_size
+        (0.5, (StatedPlace(side='right', level='upper'),), True)
+    """
+    attributes = finding.attributes
+    doubted = "possible" if finding.presence == "uncertain" else None
+    certainty = _CERTAINTY[attributes.certainty or doubted]
+    places = attributes.places or (Place(attributes.laterality or "", attributes.location),)
+    stated = (
+        StatedPlace(side, level)
+        for place in places
+        for side in (("right", "left") if place.laterality == "bilateral" else (place.laterality,))
+        for level in sorted(LUNG_LEVELS.intersection(place.location)) or ("",)
+        if side or level
+    )
+    return StatedDetails(
+        min(certainty, 1 / (1 + len(finding.alternatives))),
+        tuple(dict.fromkeys(stated)),
+        attributes.size_mm is not None or attributes.severity is not None,
+        max(1, len(attributes.places)),
+    )
+
+
+def _both_stated(first: StatedDetails, second: StatedDetails) -> StatedDetails:
+    """Return what two mentions state together; their places are unknown if one of them states none."""
+    places = (*first.places, *second.places) if first.places and second.places else ()
+    certainty, times = max(first.certainty, second.certainty), max(first.times, second.times)
+    return StatedDetails(certainty, tuple(dict.fromkeys(places)), first.has_size or second.has_size, times)
+
+
 class _Listing:
     """The listed findings of one report by their ids, and the ids of each finding that was read."""
 
@@ -188,10 +235,10 @@ class _Listing:
 
     def add(self, finding: Finding, level: str, times: int = 1) -> None:
         """List a finding a number of times."""
-        text, spans = finding.text, ((finding.start, finding.end),)
+        text, spans, stated = finding.text, ((finding.start, finding.end),), _stated(finding)
         ids = [f"{self.prefix}{number}" for number in range(len(self.findings) + 1, len(self.findings) + times + 1)]
         for id_ in ids:
-            self.findings[id_] = CrimsonFinding(id_, text, level, spans)
+            self.findings[id_] = CrimsonFinding(id_, text, level, spans, stated)
         self.ids.append(ids)
 
     def unite(self, finding: Finding, level: str, index: int) -> None:
@@ -200,5 +247,6 @@ class _Listing:
         listed = self.findings[ids[0]]
         level = max(level, listed.clinical_significance, key=SIGNIFICANCE_WEIGHTS.__getitem__)
         spans = (*listed.spans, (finding.start, finding.end))
-        self.findings[ids[0]] = CrimsonFinding(ids[0], f"{listed.finding}; {finding.text}", level, spans)
+        stated = _both_stated(listed.stated or StatedDetails(), _stated(finding))
+        self.findings[ids[0]] = CrimsonFinding(ids[0], f"{listed.finding}; {finding.text}", level, spans, stated)
         self.ids.append(ids)

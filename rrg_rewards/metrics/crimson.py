@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -17,6 +17,11 @@ from rrg_rewards.functional.crimson import (
     crimson_score_from_statistics,
     crimson_statistics,
 )
+from rrg_rewards.functional.crimson_training import (
+    CrimsonTrainingStatistics,
+    crimson_training_score_from_statistics,
+    crimson_training_statistics,
+)
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
@@ -24,6 +29,7 @@ from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, unread_words, warn_of_unread
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
+from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.signature import format_signature
 
@@ -46,11 +52,16 @@ _COUNTS = (
     *(f"{kind}_errors" for kind in ATTRIBUTE_ERROR_TYPES),
     "errors",
 )
+# Further summed details of the training form.
+_TRAINING = tuple(f"training_{name}" for name in CrimsonTrainingStatistics._fields)
 # Further details if each pair is evaluated several times.
 _RUNS = ("spread", "failed_runs")
 # Routes of a cascade, with the names of their counts, and the further detail.
 _ROUTES: dict[Route, str] = {"rules": "by_rules", "second": "by_second_judge", "over_budget": "over_budget"}
 _BY_SECOND = "by_second_judge"
+
+CrimsonForm = Literal["published", "training"]
+"""``"published"``: the score of CRIMSON's authors. ``"training"``: a form of this package for rewards."""
 
 
 @dataclass(frozen=True)
@@ -192,11 +203,14 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             the reports, and ``"published"`` scores what the published code scores, as
             :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask` explains. ``None``: ``"published"`` for the prompts of
             ``crimson-score``, else ``"strict"``.
+        form: ``"published"``, the score above, or ``"training"``, recommended for rewards: in [0, 1], silence costs
+            what an invention costs, and stated certainty, places and omitted sides and sizes have a price; see
+            :func:`rrg_rewards.functional.crimson_training_statistics`.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
-        ValueError: If the judge, the prompt or the checks are unknown or do not go together, ``runs`` is not positive,
-            or the judge would return the same answers in each run.
+        ValueError: If the judge, the prompt, the checks or the form are unknown or do not go together, ``runs`` is not
+            positive, or the judge would return the same answers in each run.
         TypeError: If ``judge`` is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -230,9 +244,14 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         prompt: CrimsonPrompt = "own",
         runs: int = 1,
         checks: CrimsonChecks | None = None,
+        form: CrimsonForm = "published",
         **kwargs: Any,
     ) -> None:
+        if form not in get_args(CrimsonForm):
+            raise ValueError(unknown_name_message("form of CRIMSON", str(form), get_args(CrimsonForm)))
         super().__init__(judge, CrimsonTask(prompt, checks), **kwargs)
+        self.form = form
+        self._weight_names = _WEIGHTS if form == "published" else (*_WEIGHTS, *_TRAINING)
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
             raise ValueError(f"runs must be a positive integer, got {runs!r}")
         self.runs = runs
@@ -240,7 +259,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         self.judge.rerun(runs - 1)
         # Counts are integers, but their means over several runs are not.
         counted = torch.long if runs == 1 else torch.float64
-        self.add_state("weights", torch.zeros(len(_WEIGHTS), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("weights", torch.zeros(len(self._weight_names), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("counts", torch.zeros(len(_COUNTS), dtype=counted), dist_reduce_fx="sum")
         if self.judge.gives_coverage:
             # Sums of the shares of unread words of references and candidates, and number of pairs.
@@ -260,7 +279,8 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         task = self.task
         prompt = {} if self.judge.is_immediate else {"prompt": task.prompt_signature, "checks": task.checks}
         runs = {} if self.runs == 1 else {"runs": self.runs}
-        return format_signature("crimson", judge=f"{{{self.judge.signature}}}", **prompt, **runs)
+        form = {} if self.form == "published" else {"form": self.form}
+        return format_signature("crimson", **form, judge=f"{{{self.judge.signature}}}", **prompt, **runs)
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> CrimsonScores:
         """Compute CRIMSON of each report pair.
@@ -282,7 +302,8 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             the words of both reports that it has not read (:func:`rrg_rewards.findings.read_findings`), also of a pair
             that is unscorable for this reason. With a cascade also ``by_second_judge``, 1 if its second judge was asked
             about the pair and 0 if not. With several runs also ``spread``, the standard deviation of the scores
-            of the runs, and ``failed_runs``. ``evaluations``: the evaluations of the judge.
+            of the runs, and ``failed_runs``. With the training form also ``training_credit``, ``training_price`` (the
+            score is their quotient) and ``training_certainty_loss``. ``evaluations``: the evaluations of the judge.
 
         Raises:
             TypeError: If a report is not a text, or a context value is neither a text nor a number, naming argument and
@@ -343,7 +364,11 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         weights = [*statistics[: len(_WEIGHTS) - 1], statistics.error_weight]
         numbers = [*statistics[len(_WEIGHTS) - 1 : -1], *statistics.num_error_types.unbind(1), statistics.num_errors]
         details = dict(zip((*_WEIGHTS, *_COUNTS), (*weights, *numbers), strict=True))
-        return Scores(crimson_score_from_statistics(*statistics[:3]), details).expand(judged)
+        if self.form == "published":
+            return Scores(crimson_score_from_statistics(*statistics[:3]), details).expand(judged)
+        training = crimson_training_statistics(evaluations, self.task.checks)
+        details.update(zip(_TRAINING, training, strict=True))
+        return Scores(crimson_training_score_from_statistics(training.credit, training.price), details).expand(judged)
 
     def _expand(self, scores: Scores, rows: Tensor) -> Scores:
         expanded = super()._expand(scores, rows)
@@ -357,7 +382,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
 
     def _accumulate(self, scores: Scores) -> None:
         super()._accumulate(scores)
-        self.weights = self.weights + score_sums(scores, _WEIGHTS).to(self.device)
+        self.weights = self.weights + score_sums(scores, self._weight_names).to(self.device)
         self.counts = self.counts + score_sums(scores, _COUNTS).to(self.device, self.counts.dtype)
         if self.judge.gives_coverage:
             shares = torch.stack([scores.details[name] for name in UNREAD_DETAILS])
@@ -385,7 +410,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         with self._synced():
             return {
                 **self._pair_counts(),
-                **dict(zip(_WEIGHTS, self.weights.clone(), strict=True)),
+                **dict(zip(self._weight_names, self.weights.clone(), strict=True)),
                 **dict(zip(_COUNTS, self.counts.clone(), strict=True)),
                 **(dict(zip(_ROUTES.values(), self.num_routed.clone(), strict=True)) if self.judge.judge_names else {}),
                 **({} if self.runs == 1 else {"failed_runs": self.run_sums[2].long()}),
@@ -401,7 +426,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             cascade also ``by_second_judge``, the share of the judged pairs that its second judge got.
         """
         totals = self.error_counts()
-        means = {name: totals[name].double() / totals["scored"] for name in (*_WEIGHTS, *_COUNTS)}
+        means = {name: totals[name].double() / totals["scored"] for name in (*self._weight_names, *_COUNTS)}
         if self.judge.gives_coverage:
             with self._synced():
                 means.update(zip(UNREAD_DETAILS, self.unread_sums[:-1] / self.unread_sums[-1], strict=True))

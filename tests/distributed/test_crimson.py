@@ -28,6 +28,12 @@ FAILURES: dict[str, dict[str, Any]] = {
     "all": {"": "status"},
     "cascade": {"Edema": "deadline", "scar": "malformed"},
 }
+TRAINING = [
+    "No acute abnormality.",
+    "Possible 4 mm nodule in the right upper lobe.",
+    "Small left pleural effusion. Cardiomegaly.",
+    "Large right pneumothorax or bulla. Nodules in the right upper and left lower lobe.",
+]
 RULES = ["No acute abnormality.", "Small left pleural effusion.", "Large right pneumothorax. Cardiomegaly."]
 
 
@@ -91,7 +97,15 @@ def exercise_all(rank: int, world_size: int) -> dict[str, Any]:
     rules = CRIMSON()
     rules.update(RULES[rank:], RULES[:1] * len(RULES[rank:]), age=[60] * len(RULES[rank:]))
     found["rules"] = results(rules)
+    found["training"] = results(feed_training(CRIMSON(form="training"), rank, world_size))
     return found
+
+
+def feed_training(metric: CRIMSON, rank: int, world_size: int) -> CRIMSON:
+    """Update a metric with every ``world_size``-th of some pairs."""
+    pairs = [(pred, target) for pred in TRAINING for target in TRAINING][rank::world_size]
+    metric.update(*map(list, zip(*pairs, strict=True)))
+    return metric
 
 
 CASES = [(failures, waits) for failures in FAILURES for waits in (False, True)]
@@ -155,6 +169,14 @@ def test_the_rules_in_processes(by_rank: Any) -> None:
     for rank, shares in enumerate(by_rank):
         assert_same(shares["rules"], results(metric), (rank,))
     assert metric.error_counts()["false_findings"] > 0
+
+
+def test_the_training_form_in_processes(by_rank: Any) -> None:
+    metric = feed_training(CRIMSON(form="training"), 0, 1)
+    for rank, shares in enumerate(by_rank):
+        assert_same(shares["training"], results(metric), (rank,))
+    assert metric.compute() != feed_training(CRIMSON(form="training"), 0, 2).compute(), "each process has its own pairs"
+    assert 0 < metric.statistics()["training_credit"] < metric.statistics()["training_price"]
 
 
 def test_data_tell_processes_apart() -> None:

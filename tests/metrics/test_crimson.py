@@ -19,7 +19,7 @@ from judge_answers import finding, make_answer
 from scripted_judge import ScriptedJudge, evaluate_words
 from torchmetrics import MetricCollection
 
-from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
+from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score, crimson_training_score
 from rrg_rewards.judges import OpenAIJudge, RuleJudge
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, ReportPair
 from rrg_rewards.metrics import CRIMSON, CrimsonScores
@@ -533,3 +533,65 @@ def test_crimson_asks_a_server_several_times_at_any_temperature() -> None:
 def test_crimson_errors(judge: Judge, runs: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CRIMSON(judge, runs=runs)
+
+
+def test_crimson_training_form_is_the_quotient_of_its_details() -> None:
+    metric = CRIMSON(form="training")
+    preds = ["Large left pneumothorax.", "", "Possible nodule in the right upper lobe. Cardiomegaly.", None]
+    target = ["Large right pneumothorax.", "Cardiomegaly.", "Nodule in the right upper lobe.", "Normal."]
+    scores = metric.score(preds, target)
+    assert scores.value[:3].tolist() == crimson_training_score([*scores.evaluations[:3]]).tolist()
+    assert scores.value[3].isnan()
+    quotient = scores.details["training_credit"] / scores.details["training_price"]
+    assert quotient[:3].tolist() == scores.value[:3].tolist()
+    assert scores.value[1] == 0
+    metric.update(preds, target)
+    assert metric.compute().item() == pytest.approx(scores.value[:3].mean().item())
+    for name in ("training_credit", "training_price", "training_certainty_loss", "weighted_false"):
+        assert metric.statistics()[name].item() == pytest.approx(scores.details[name].nanmean().item())
+    # The published details are the same in both forms.
+    published = CRIMSON().score(preds, target)
+    for name, values in published.details.items():
+        torch.testing.assert_close(scores.details[name], values, rtol=0, atol=0, equal_nan=True)
+    assert "training_credit" not in published.details
+
+
+def test_crimson_training_form_reads_certainty_places_and_omissions() -> None:
+    target = ["Mild atelectasis in the right upper lobe."] * 5
+    preds = [
+        "Mild atelectasis in the right upper lobe.",
+        "Possible mild atelectasis in the right upper lobe.",
+        "Mild atelectasis in the right upper lobe and in the left lower lobe.",
+        "Mild atelectasis in the left lower lobe.",
+        "Atelectasis.",
+    ]
+    right, possible, two, wrong, bare = CRIMSON(form="training").score(preds, target).value.tolist()
+    assert right == 1
+    assert possible == pytest.approx(2 * 0.5 / (1 + 0.5**2))
+    assert two == pytest.approx((1 + 2 / 3) / 2)
+    assert wrong == 0.5
+    # Published: three of them cost nothing.
+    assert CRIMSON().score(preds, target).value.tolist()[1] == 1
+    assert bare < 9 / 16 + 1e-9
+
+
+def test_crimson_form_is_in_the_signature_and_survives_copies() -> None:
+    metric = CRIMSON(form="training")
+    assert metric.signature.startswith("crimson|form:training|judge:{rules|")
+    assert "form:" not in CRIMSON().signature
+    copied = pickle.loads(pickle.dumps(metric))
+    assert copied.score(["Normal."], ["Nodule."]).value == 0
+    assert metric.clone().signature == metric.signature
+    with pytest.raises(ValueError, match="unknown form of CRIMSON 'trainig'; did you mean 'training'"):
+        CRIMSON(form="trainig")
+
+
+@pytest.mark.filterwarnings("ignore:crimson. the judge failed")
+def test_crimson_training_form_is_the_mean_over_runs_of_another_judge() -> None:
+    scores = CRIMSON(Runs(RESULTS), runs=3, form="training").score(RUN_PREDS, RUN_TARGET)
+    # Found, missed, and missed with an invention; only the second run of the third pair did not fail.
+    assert scores.value[:3].tolist() == pytest.approx([1 / 3, 1, 0])
+    assert scores.value[3:].isnan().all()
+    # 2C and P of the first pair: 2 of 2, 0 of 1 and 0 of 2.
+    assert scores.details["training_credit"][0].item() == pytest.approx(2 / 3)
+    assert scores.details["training_price"][0].item() == pytest.approx(5 / 3)

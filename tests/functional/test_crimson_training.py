@@ -1,0 +1,292 @@
+"""The training form of CRIMSON: the documented formula in exact arithmetic, and its guarantees."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from rrg_rewards.functional import (
+    CrimsonAttributeError,
+    CrimsonEvaluation,
+    CrimsonFinding,
+    StatedDetails,
+    StatedPlace,
+    crimson_training_score,
+    crimson_training_statistics,
+)
+
+WEIGHTS = {
+    "urgent": Fraction(1),
+    "actionable_not_urgent": Fraction(1, 2),
+    "not_actionable_not_urgent": Fraction(1, 4),
+    "benign_expected": Fraction(0),
+}
+MASS = "actionable_not_urgent"
+
+levels = st.sampled_from([*WEIGHTS])
+places = st.builds(StatedPlace, st.sampled_from(["left", "right", ""]), st.sampled_from(["upper", "lower", ""]))
+details = st.builds(
+    StatedDetails,
+    st.sampled_from([0.25, 0.5, 0.75, 1.0]),
+    st.lists(places.filter(any), max_size=3, unique=True).map(tuple),
+    st.booleans(),
+    st.integers(1, 3),
+)
+
+
+def finding(id_: str, level: str, stated: StatedDetails | None = None) -> CrimsonFinding:
+    return CrimsonFinding(id_, "text", level, stated=stated)
+
+
+@st.composite
+def reports(draw: st.DrawFn, letter: str, stated: bool = True) -> tuple[CrimsonFinding, ...]:
+    chosen = draw(st.lists(st.tuples(levels, details if stated else st.none()), max_size=5))
+    return tuple(finding(f"{letter}{index}", *one) for index, one in enumerate(chosen))
+
+
+def compared(
+    reference: tuple[CrimsonFinding, ...],
+    predicted: tuple[CrimsonFinding, ...],
+    matches: list[tuple[str, str]],
+    errors: tuple[CrimsonAttributeError, ...] = (),
+) -> CrimsonEvaluation:
+    ours, theirs = {r for r, _ in matches}, {p for _, p in matches}
+    return CrimsonEvaluation(
+        reference,
+        predicted,
+        tuple(matches),
+        tuple(one.id for one in predicted if one.id not in theirs),
+        tuple(one.id for one in reference if one.id not in ours),
+        errors,
+    )
+
+
+@st.composite
+def evaluations(draw: st.DrawFn, stated: bool = True, one_to_one: bool = False) -> CrimsonEvaluation:
+    reference, predicted = draw(reports("R", stated)), draw(reports("P", stated))
+    if one_to_one:
+        number = draw(st.integers(0, min(len(reference), len(predicted))))
+        matches = [(f"R{k}", f"P{k}") for k in range(number)]
+        return compared(reference, predicted, matches)
+    pairs = [(r.id, p.id) for r in reference for p in predicted]
+    matches = draw(st.lists(st.sampled_from(pairs), max_size=6)) if pairs else []
+    types = st.lists(st.sampled_from(["location", "severity", "certainty"]), max_size=2).map(tuple)
+    severities = st.sampled_from(["significant", "negligible", "huge"])
+    errors = tuple(CrimsonAttributeError(r, p, draw(severities), draw(types)) for r, p in matches)
+    return compared(reference, predicted, matches, errors)
+
+
+def swapped(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
+    return CrimsonEvaluation(
+        evaluation.predicted_findings,
+        evaluation.reference_findings,
+        tuple((p, r) for r, p in evaluation.matched_findings),
+        evaluation.missing_findings,
+        evaluation.false_findings,
+    )
+
+
+@given(evaluations())
+def test_credit_is_at_most_the_price(evaluation: CrimsonEvaluation) -> None:
+    statistics = crimson_training_statistics([evaluation])
+    assert 0 <= statistics.credit <= statistics.price * (1 + 1e-12)
+    assert statistics.price > 0
+    assert 0 <= crimson_training_score(evaluation) <= 1 + 1e-12
+
+
+@given(evaluations(stated=False, one_to_one=True))
+def test_the_score_is_the_documented_formula_in_exact_arithmetic(evaluation: CrimsonEvaluation) -> None:
+    ours = [WEIGHTS[one.clinical_significance] for one in evaluation.reference_findings]
+    theirs = [WEIGHTS[one.clinical_significance] for one in evaluation.predicted_findings]
+    matched = len(evaluation.matched_findings)
+    credit = sum(map(min, ours[:matched], theirs[:matched]), Fraction(0))
+    expected = 2 * credit / (sum(ours) + sum(theirs)) if sum(ours) else Fraction(1, 4) / (Fraction(1, 4) + sum(theirs))
+    assert crimson_training_score(evaluation).item() == pytest.approx(float(expected), abs=1e-12)
+
+
+@given(reports("R"))
+def test_a_blank_report_earns_the_minimum_of_an_abnormal_reference_and_the_maximum_of_a_normal_one(
+    reference: tuple[CrimsonFinding, ...],
+) -> None:
+    is_abnormal = any(WEIGHTS[one.clinical_significance] for one in reference)
+    assert crimson_training_score(compared(reference, (), [])) == (0 if is_abnormal else 1)
+
+
+@given(reports("R"))
+def test_a_copy_earns_the_maximum(reference: tuple[CrimsonFinding, ...]) -> None:
+    assume(any(WEIGHTS[one.clinical_significance] for one in reference))
+    copy = tuple(replace(one, id=f"P{one.id}") for one in reference)
+    evaluation = compared(reference, copy, [(one.id, f"P{one.id}") for one in reference])
+    assert crimson_training_score(evaluation).item() == pytest.approx(1, abs=1e-12)
+
+
+@given(evaluations(), levels, details)
+def test_a_false_finding_never_raises_the_score(
+    evaluation: CrimsonEvaluation, level: str, stated: StatedDetails
+) -> None:
+    more = replace(
+        evaluation,
+        predicted_findings=(*evaluation.predicted_findings, finding("P9", level, stated)),
+        false_findings=(*evaluation.false_findings, "P9"),
+    )
+    before, after = crimson_training_score([evaluation, more])
+    assert after <= before
+    if WEIGHTS[level] and before > 0:
+        assert after < before
+
+
+@given(evaluations(), levels, details)
+def test_a_true_finding_never_lowers_the_score(
+    evaluation: CrimsonEvaluation, level: str, stated: StatedDetails
+) -> None:
+    # The same pair, once with a finding that is missed and once with the same one found.
+    reference = (*evaluation.reference_findings, finding("R9", level, stated))
+    missed = replace(evaluation, reference_findings=reference, missing_findings=(*evaluation.missing_findings, "R9"))
+    found = replace(
+        evaluation,
+        reference_findings=reference,
+        predicted_findings=(*evaluation.predicted_findings, finding("P9", level, stated)),
+        matched_findings=(*evaluation.matched_findings, ("R9", "P9")),
+    )
+    before, after = crimson_training_score([missed, found])
+    assert after >= before - 1e-12
+
+
+@given(evaluations(stated=False, one_to_one=True))
+def test_a_missing_finding_costs_what_an_invented_one_costs(evaluation: CrimsonEvaluation) -> None:
+    other = swapped(evaluation)
+    for one in (evaluation, other):
+        assume(any(WEIGHTS[each.clinical_significance] for each in one.reference_findings))
+    first, second = crimson_training_score([evaluation, other])
+    assert first.item() == pytest.approx(second.item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("truth", [0.25, 0.5, 0.75])
+def test_the_expected_certainty_loss_is_least_at_the_true_certainty(truth: float) -> None:
+    def expected(stated: float) -> float:
+        claim = finding("P0", MASS, StatedDetails(stated))
+        right = compared((finding("R0", MASS),), (claim,), [("R0", "P0")])
+        wrong = compared((finding("R0", MASS),), (claim,), [])
+        loss = crimson_training_statistics([right, wrong]).certainty_loss
+        return float(truth * loss[0] + (1 - truth) * loss[1])
+
+    losses = {stated: expected(stated) for stated in (0.05, 0.25, 0.5, 0.75, 1.0)}
+    assert min(losses, key=losses.__getitem__) == truth
+
+
+@given(st.sampled_from([0.25, 0.5, 0.75]), levels)
+def test_the_score_is_greatest_at_the_certainty_of_the_reference(certainty: float, level: str) -> None:
+    assume(WEIGHTS[level])
+    ours = finding("R0", level, StatedDetails(certainty))
+
+    def score(stated: float) -> float:
+        claim = finding("P0", level, StatedDetails(stated))
+        return crimson_training_score(compared((ours,), (claim,), [("R0", "P0")])).item()
+
+    assert score(certainty) == pytest.approx(1)
+    assert all(score(other) < 1 for other in (0.25, 0.5, 0.75, 1.0) if other != certainty)
+
+
+@given(evaluations(stated=False, one_to_one=True), st.sampled_from([0.25, 0.5, 0.75]))
+def test_a_hedge_earns_less_when_right_and_costs_less_when_wrong(evaluation: CrimsonEvaluation, doubt: float) -> None:
+    reference = (*evaluation.reference_findings, finding("R9", MASS))
+
+    def score(stated: float, is_right: bool) -> float:
+        claim = finding("P9", MASS, StatedDetails(stated))
+        matches = [*evaluation.matched_findings, *([("R9", "P9")] if is_right else [])]
+        return crimson_training_score(compared(reference, (*evaluation.predicted_findings, claim), matches)).item()
+
+    assert score(doubt, True) < score(1.0, True)
+    assert score(doubt, False) >= score(1.0, False)
+    normal = [compared((), (finding("P9", MASS, StatedDetails(stated)),), []) for stated in (doubt, 1.0)]
+    hedged, asserted = crimson_training_score(normal)
+    assert hedged > asserted
+
+
+def test_each_wrong_place_costs_a_share() -> None:
+    lobes = [StatedPlace("right", level) for level in ("upper", "middle", "lower")]
+    lobes += [StatedPlace("left", level) for level in ("upper", "lower")]
+
+    def score(right: int, stated: int) -> float:
+        ours, theirs = (
+            finding(id_, MASS, StatedDetails(places=tuple(lobes[:number])))
+            for id_, number in (("R0", right), ("P0", stated))
+        )
+        return crimson_training_score(compared((ours,), (theirs,), [("R0", "P0")])).item()
+
+    # The quality is (1 + F) / 2 with F = 2 right / (right + stated).
+    expected = [(1 + 2 / (1 + stated)) / 2 for stated in range(1, 6)]
+    assert [score(1, stated) for stated in range(1, 6)] == pytest.approx(expected)
+    assert score(3, 5) == pytest.approx((1 + 6 / 8) / 2)
+
+
+def test_one_statement_of_several_places_is_right_for_findings_in_each_of_them() -> None:
+    upper, lower = StatedPlace("right", "upper"), StatedPlace("left", "lower")
+    ours = tuple(finding(f"R{k}", MASS, StatedDetails(places=(place,))) for k, place in enumerate((upper, lower)))
+    both = StatedDetails(places=(upper, lower), times=2)
+    theirs = tuple(finding(f"P{k}", MASS, both) for k in range(2))
+    shared = compared(ours, theirs[:1], [("R0", "P0"), ("R1", "P0")])
+    assert crimson_training_score(shared) == 1
+    # The same statement costs twice a finding where both places are wrong.
+    false = compared((finding("R0", MASS),), theirs[:1], [])
+    assert crimson_training_statistics([false]).price == 0.5 + 2 * 0.5
+
+
+@pytest.mark.parametrize(
+    ("left_out", "quality"),
+    [
+        (StatedDetails(places=(StatedPlace("left", "lower"),), has_size=True), 1),
+        (StatedDetails(places=(StatedPlace("left"),), has_size=True), 1),
+        (StatedDetails(has_size=True), 3 / 4),
+        (StatedDetails(places=(StatedPlace("", "lower"),), has_size=True), 3 / 4),
+        (StatedDetails(places=(StatedPlace("left", "lower"),)), 3 / 4),
+        (StatedDetails(), 9 / 16),
+    ],
+)
+def test_a_side_or_size_that_is_left_out_costs_a_quarter(left_out: StatedDetails, quality: float) -> None:
+    ours = finding("R0", MASS, StatedDetails(places=(StatedPlace("left", "lower"),), has_size=True))
+    evaluation = compared((ours,), (finding("P0", MASS, left_out),), [("R0", "P0")])
+    assert crimson_training_score(evaluation).item() == pytest.approx(quality)
+
+
+def test_a_guess_of_the_side_earns_no_more_than_leaving_it_out() -> None:
+    ours = finding("R0", MASS, StatedDetails(places=(StatedPlace("left"),)))
+
+    def score(*sides: str) -> float:
+        theirs = finding("P0", MASS, StatedDetails(places=tuple(map(StatedPlace, sides))))
+        return crimson_training_score(compared((ours,), (theirs,), [("R0", "P0")])).item()
+
+    assert (score("left") + score("right")) / 2 == pytest.approx(score())
+    assert score("left") > score("left", "right") > score("right")
+
+
+def test_errors_with_a_price_of_their_own_are_not_charged_twice() -> None:
+    left, right = (StatedDetails(places=(StatedPlace(side),)) for side in ("left", "right"))
+
+    def score(theirs: StatedDetails | None, *types: str) -> float:
+        ours = finding("R0", MASS, left if theirs else None)
+        errors = tuple(CrimsonAttributeError("R0", "P0", "significant", (kind,)) for kind in types)
+        return crimson_training_score(compared((ours,), (finding("P0", MASS, theirs),), [("R0", "P0")], errors)).item()
+
+    assert score(right, "location", "certainty") == pytest.approx(0.5)
+    # An error of location beyond sides and levels, as of a rib, keeps its published price.
+    assert score(left, "location") == pytest.approx(0.5)
+    assert score(right, "severity") == pytest.approx(0.25)
+    # A judge that states no details: the published price.
+    assert score(None, "location") == pytest.approx(0.5)
+    assert score(None, "location", "certainty") == pytest.approx(1 / 3)
+
+
+def test_published_checks_accept_ids_that_no_finding_has() -> None:
+    answer = {
+        "reference_findings": [{"id": "R1", "clinical_significance": "urgent"}],
+        "matched_findings": [{"ref_id": "R1", "pred_id": "P7"}],
+        "errors": {"missing_findings": ["R9"]},
+    }
+    assert crimson_training_score(answer, checks="published") == 1
+    with pytest.raises(ValueError, match=r"evaluations\[0\]: matched_findings has the id 'P7'"):
+        crimson_training_score([answer])
+    assert crimson_training_score([]).shape == torch.Size([0])
