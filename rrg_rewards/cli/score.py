@@ -53,9 +53,10 @@ A pair with a missing prediction, or a missing or blank reference, is unscorable
 and left out of the corpus value. An empty CSV cell is missing; see --missing-prediction.
 
 The table is read twice, in batches: first to check all rows, then to score them. Memory does not grow with the table,
-except by 8 bytes for each row and metric, from which the interval is computed. --output is written while rows are
-scored; for crg without a prior it is written at the end, because contributions depend on all references. If the run
-fails, the rows scored so far are kept in NAME.partial.csv. - reads standard input and writes standard output.
+except by 8 bytes for each row and metric, from which the interval is computed, and 16 bytes for each row, from which
+distinct texts are counted. --output is written while rows are scored; for crg without a prior it is written at the end,
+because contributions depend on all references. If the run fails, the rows scored so far are kept in NAME.partial.csv.
+- reads standard input and writes standard output.
 
 --layout vlm3d evaluates the predictions.json of the VLM3D challenge as its official scripts do, without --metrics:
 --references is ground_truth.json, --label-table ground_truth.csv, and --labeler radbert:CHECKPOINT labels the
