@@ -5,6 +5,7 @@ A phrase is a sequence of words. Each word is a choice, ``word|stem*|{group}``. 
 that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -98,21 +99,25 @@ class WordBits(WordTable[int]):
         # Conditions of words, with the bit of each.
         self.conditions: list[tuple[Callable[[str], bool], int]] = []
         self.stems: dict[str, int] = {}
-        self._longest = 0
+        self._shortest, self._longest = sys.maxsize, 0
 
     def add(self, word: str, bit: int) -> None:
         """Add a bit to ``word``, or to all words that start with it if it ends in ``*``."""
         if word.endswith("*"):
             stem = word[:-1]
             self.stems[stem] = self.stems.get(stem, 0) | bit
-            self._longest = max(self._longest, len(stem))
+            self._shortest, self._longest = min(self._shortest, len(stem)), max(self._longest, len(stem))
         else:
             # "Not" in a contraction is the word "nt".
             for spelling in (word, "nt") if word == "not" else (word,):
                 self.exact[spelling] = self.exact.get(spelling, 0) | bit
 
     def _all_bits(self, word: str) -> int:
-        code = union(map(self._code, self._forms(word)))
+        code = 0
+        for form in _spellings(word):
+            code |= self._code(form)
+        if not code and _is_plural(word):
+            code = self._code(word[:-1])
         for condition, bit in self.conditions:
             if condition(word):
                 code |= bit
@@ -131,23 +136,36 @@ class WordBits(WordTable[int]):
     def _forms(self, word: str) -> tuple[str, ...]:
         """Return a word in all spellings; of a plural that the table does not contain, the singular too."""
         forms = _spellings(word)
-        if len(word) >= _SHORTEST_PLURAL and word.endswith("s") and not any(map(self._code, forms)):
-            return (*forms, word[:-1])
-        return forms
+        return (*forms, word[:-1]) if _is_plural(word) and not any(map(self._code, forms)) else forms
 
     def _code(self, word: str) -> int:
-        return union([self.exact.get(word, 0), *(self.stems[word[:i]] for i in self._stem_ends(word))])
+        code = self.exact.get(word, 0)
+        for i in self._stem_ends(word):
+            code |= self.stems[word[:i]]
+        return code
 
     def _stem_ends(self, word: str) -> list[int]:
         """Return the lengths of the stems in the table that a word begins with."""
-        return [i for i in range(min(len(word), self._longest) + 1) if word[:i] in self.stems]
+        return [i for i in range(self._shortest, min(len(word), self._longest) + 1) if word[:i] in self.stems]
+
+
+def _is_plural(word: str) -> bool:
+    return len(word) >= _SHORTEST_PLURAL and word.endswith("s")
 
 
 @lru_cache(maxsize=_MAX_WORDS)
 def _spellings(word: str) -> tuple[str, ...]:
     """Return a word as it is written and in American spelling."""
+    # Few words contain a British part.
+    if _british().search(word) is None:
+        return (word,)
     parts = load_knowledge("spellings")["parts"].items()
     return (word, *(word.replace(british, american) for british, american in parts if british in word))
+
+
+@cache
+def _british() -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, load_knowledge("spellings")["parts"])))
 
 
 @cache
@@ -323,7 +341,7 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
             phrases: dict[int, list[Anchored[AnyPhrase]]] = {}
             for bit in single_bits(bits):
                 for second, anchored in self._by_rarest.get(bit, {}).items():
-                    phrases[second] = phrases.get(second, []) + anchored
+                    phrases[second] = [*phrases[second], *anchored] if second in phrases else anchored
             self._by_bits[bits] = union(phrases), phrases
         return self._by_bits[bits]
 
