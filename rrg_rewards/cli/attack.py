@@ -2,8 +2,10 @@
 
 import argparse
 import warnings
+from dataclasses import replace
+from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.settings import RewardChoice, ScoreSettings
 from rrg_rewards.cli.options import (
@@ -22,6 +24,7 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.worker_pool import prepare_workers
+from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -46,10 +49,11 @@ empty text must score less, unless the reference describes nothing abnormal. Fai
 is 1; the search takes place and all files are written.
 
 Families of texts are searched on one half of the references: normal reports, lists of labels and findings, hedges,
-alternatives, sizes, sides, contradictions, headings, echoed questions, instructions to a judge, sentences and whole
-reports of the references, and combinations of all. The best text of each family is measured on the other half. The
-table shows its reward there, its gain over the baseline with a 95 % interval, and the outcome: "exploit" if the whole
-interval lies above --threshold, "unclear" if only the gain does.
+alternatives, sizes, bounds, sides, contradictions, retractions, vague statements, headings, echoed questions,
+instructions to a judge, single words and characters, capitals, separators, digits, lengths, other languages,
+sentences and whole reports of the references, and combinations of all. The best text of each family is measured on
+the other half. The table shows its reward there, its gain over the baseline with a 95 % interval, and the outcome:
+"exploit" if the whole interval lies above --threshold, "unclear" if only the gain does.
 
 examples:
   rrg-rewards attack pairs.csv --reward crg --honest-column prediction --json attack.json --html attack.html
@@ -64,6 +68,10 @@ examples:
 metric of your own. From Python, attack_reward accepts any function. The texts are also written to --json; those that
 contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out. The page of --html
 contains these only with --with-text.
+
+Before the search, its time is estimated. The rewards are kept in FILE.partial.jsonl of --json, as numbers and hashes
+without text, until the search is complete. If it is interrupted, the results of the families so far are written; repeat
+the command with --resume to continue: the result is that of a search without interruption.
 
 exit codes: 0 success, whatever the search finds; 1 error, also if the reward itself fails its check (all files are
 written); 2 wrong command line; 130 interrupted
@@ -84,6 +92,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, ScoreSettings, "workers")
     parser.add_argument("--png", metavar="FILE", help="write a plot of the gains to FILE")
     parser.add_argument(
+        "--resume", action="store_true", help="continue the interrupted attack of --json; repeat its other options"
+    )
+    parser.add_argument(
         "--no-quotes", action="store_true", help="leave texts with sentences of your reports out of --json"
     )
     text = {"help": "let the page of --html contain texts with sentences of your reports"}
@@ -96,6 +107,11 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--blank", default="", metavar="TEXT", help="text of the blank report (default: no text)")
     parser.add_argument("--families", metavar="NAMES", help="families to search, separated by commas (default: all)")
+    parser.add_argument(
+        "--lexicon",
+        metavar="FILE",
+        help="lexicon whose findings, organs and labels fill the texts (default: the file of --labeler, or chest)",
+    )
     parser.add_argument(
         "--threshold",
         type=finite_number,
@@ -140,6 +156,7 @@ def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal
             reference_column=args.reference_column,
             honest=None if args.honest_column is None else table.texts(args.honest_column),
             families=None if args.families is None else args.families.split(","),
+            lexicon=args.lexicon or _lexicon_of(args.labeler),
             against=args.against,
             budget=args.budget,
             max_references=args.max_references,
@@ -150,8 +167,45 @@ def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal
             batch_size=args.batch_size,
             report_progress=report,
             report_check=lambda check: _say_check(check, terminal),
+            report_estimate=lambda seconds: terminal.note(f"the search takes about {_duration(seconds)}"),
+            journal=_journal(args.json),
             workers=args.workers,
         )
+
+
+def _journal(json: str | None) -> str | None:
+    """Return the file that keeps the rewards of an attack beside its result."""
+    return None if json in (None, "-") else f"{json}.partial.jsonl"
+
+
+def _check_journal(journal: str | None, resume: bool, overwrite: bool) -> None:
+    """Raise if there is nothing to continue, or if an interrupted attack would be lost; delete it with --overwrite."""
+    exists = journal is not None and Path(journal).exists()
+    if resume and journal is None:
+        raise UsageError("argument --resume: needs the --json FILE of the interrupted attack")
+    if resume and not exists:
+        raise UsageError(f"argument --resume: there is no interrupted attack {journal}")
+    if journal is not None and exists and not resume:
+        if not overwrite:
+            raise UsageError(f"{journal} is of an interrupted attack: --resume continues it, --overwrite starts again")
+        Path(journal).unlink()
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in words.
+
+    Example:
+        >>> _duration(4), _duration(150), _duration(9000)
+        ('4 seconds', '2.5 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} seconds"
+    return f"{seconds / 60:.2g} minutes" if seconds < 5400 else f"{seconds / 3600:.2g} hours"
+
+
+def _lexicon_of(labeler: Any) -> str:
+    """Return the lexicon of a labeler of the user's, otherwise that of the findings."""
+    return labeler if isinstance(labeler, str) and is_yaml_path(labeler) else "chest"
 
 
 def _say_check(check: "RewardCheck", terminal: Terminal) -> None:
@@ -191,7 +245,10 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.against == "honest" and args.honest_column is None:
         raise UsageError("argument --against: honest needs --honest-column")
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
+    # The files of an interrupted attack are replaced when it is continued.
+    outputs = replace(outputs, overwrite=outputs.overwrite or args.resume)
     outputs.check(png=args.png, html=page.html)
+    _check_journal(_journal(outputs.json), args.resume, outputs.overwrite)
     if args.png is not None:
         require("matplotlib.figure", extra="plot")
     reward = choose_reward(settings_from(args, RewardChoice))
@@ -208,4 +265,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     failures = () if result.check is None else result.check.failures
     said = [f"the reward itself fails its check: {failure}" for failure in failures]
     terminal.show(*said, _grid(result), line, result.signature, stderr=outputs.hides_results)
+    if not result.complete:
+        how = "--resume continues" if _journal(outputs.json) else "with --json FILE, --resume could continue"
+        terminal.error(f"interrupted after {result.calls} calls, results are of the families so far; {how}")
+        return 130
     return 1 if failures else 0

@@ -36,12 +36,15 @@ def sampled(text: str, draw: random.Random) -> list[str]:
 
 def exploits(family: Family, others: Sequence[Family]) -> list[Policy]:
     """Texts of a family, of several lengths."""
-    if family.name == "evolved":
+    if family.combine in ("evolve", "cross"):
         texts = [exploits(other, ())[-1].text for other in others if other.name in ("hedges", "sizes")]
         return [Policy((" ".join(texts),))]
-    if family.appends:
+    if family.combine:
         names = ("hedges", "sized_alternatives", "labels", "instructions")
-        return [exploits(other, ())[-1].appended_to_report() for other in others if other.name in names]
+        texts = [exploits(other, ())[-1] for other in others if other.name in names]
+        return [
+            text.prepended_to_report() if family.combine == "prepend" else text.appended_to_report() for text in texts
+        ]
     listings = [family.policy(listing.sentences(family.values)[:8]) for listing in islice(family.listings(), 2)]
     return [*family.texts[:3], *list(family.common())[1:3], *listings]
 

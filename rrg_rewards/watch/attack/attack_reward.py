@@ -2,8 +2,10 @@
 
 import math
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -13,10 +15,20 @@ from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.worker_pool import optional_pool
-from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, RewardFunction, reward_name
-from rrg_rewards.watch.attack.families import EVOLVED, Family, Material, Policy, make_families, read_material
+from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, RewardFunction, RewardJournal, reward_name
+from rrg_rewards.watch.attack.families import Family, Material, Policy, make_families, read_material
 from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, RewardCheck, get_outcome
-from rrg_rewards.watch.attack.search import FINALISTS, append_texts, evolve, finalists, screen_findings, search_family
+from rrg_rewards.watch.attack.search import (
+    FINALISTS,
+    add_texts,
+    cross,
+    cross_edits,
+    evolve,
+    finalists,
+    listed,
+    screen_findings,
+    search_family,
+)
 
 _HONEST = Policy(("{report}",), edit="report")
 # Minimum number of calls of a family's search.
@@ -66,6 +78,7 @@ def attack_reward(
     honest: Sequence[str | None] | None = None,
     reports: Sequence[str] | None = None,
     families: Sequence[str] | None = None,
+    lexicon: str | Path = "chest",
     against: Literal["blank", "honest"] | None = None,
     budget: int = 100_000,
     max_references: int = 200,
@@ -77,6 +90,8 @@ def attack_reward(
     batch_size: int = 256,
     report_progress: Callable[[int, int], None] | None = None,
     report_check: Callable[[RewardCheck], None] | None = None,
+    report_estimate: Callable[[float], None] | None = None,
+    journal: str | Path | None = None,
     workers: int = 1,
 ) -> AttackResult:
     r"""Search the image-free policies that a reward pays best.
@@ -105,6 +120,8 @@ def attack_reward(
             edits are not searched.
         reports: Reports whose sentences are searched, such as the training set. Default: the references of the search.
         families: Names of the families. Default: all.
+        lexicon: Lexicon whose findings, organs and labels fill the texts: one of this package, or the path of a
+            ``.yaml`` file in the format of ``docs/labelers.md``.
         against: Baseline of constant texts. Default: ``"honest"`` if honest reports are given, otherwise ``"blank"``.
         budget: Maximum number of calls of the reward; a call is one completion scored against one reference.
         max_references: Maximum number of references; more are sampled.
@@ -116,13 +133,18 @@ def attack_reward(
         batch_size: Maximum number of completions per call of the reward function.
         report_progress: Function of the number of finished calls and the number of calls to add to the total.
         report_check: Function of the check of the reward itself, called before the search.
+        report_estimate: Function of the estimated seconds of the search, called before it.
+        journal: File of JSON lines in which the rewards are kept during the search. If it exists, the search continues
+            from it, and must have equal arguments. It is deleted when the search is complete.
         workers: Number of processes that call the reward; 0 for one for each core. With several, the reward is pickled
             for them, and must have no model and ask no language model.
 
     Returns:
-        The best policy of each family on held-out references, the largest gain first.
+        The best policy of each family on held-out references, the largest gain first. If the search is interrupted
+        (``KeyboardInterrupt``) after a family, the result of the families so far, with ``complete=False``.
 
     Raises:
+        KeyboardInterrupt: If the search is interrupted before a family is complete.
         ValueError: If a setting is out of range, lengths differ, there are too few references, the budget is too small,
             a family is unknown, or the reward cannot score the blank report on any reference.
 
@@ -141,30 +163,43 @@ def attack_reward(
         raise ValueError("against='honest' needs honest reports")
     searched, rest = _split_rows(_usable_rows(columns, reference_column, honest), columns[reference_column], settings)
     references = columns[reference_column]
-    material = read_material([references[row] for row in searched] if reports is None else reports)
+    material = read_material([references[row] for row in searched] if reports is None else reports, lexicon)
     made = make_families(material, families, honest is not None)
     _check_families(made)
     _check_budget(settings, len(made), len(searched), len(rest))
-    with optional_pool(RewardFunction(reward), workers, name="the reward") as pool:
-        calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool)
-        attack = _Attack(settings, calls, searched, rest, honest)
-        attack.score_baselines()
-        check = attack.check_reward(references)
-        if report_check is not None:
-            report_check(check)
-        reference = calls([references[row] for row in rest], rest)
-        results = attack.search_families(material, families)
+    kept = None
+    if journal is not None:
+        run = (
+            reward_name(reward),
+            getattr(reward, "signature", ""),
+            vars(settings),
+            families,
+            batch_size,
+            dict(columns),
+        )
+        kept = RewardJournal(journal, (*run, honest, reports))
+    complete = False
+    try:
+        with optional_pool(RewardFunction(reward), workers, name="the reward") as pool:
+            calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool, kept)
+            attack = _Attack(settings, calls, searched, rest, honest)
+            check, reference = attack.begin(references, report_check, report_estimate)
+            results, complete = attack.search_families(material, families)
+    finally:
+        if kept is not None:
+            kept.close(delete=complete)
     return AttackResult(
         reward=reward_name(reward),
         signature=str(getattr(reward, "signature", "")),
         blank=attack.mean(Policy((blank,))),
         honest=None if honest is None else attack.mean(_HONEST),
-        reference=float(reference.nanmean()),
+        reference=reference,
         baseline=settings.against,
         families=results,
         settings={**vars(settings), "searched_references": len(searched), "held_out_references": len(rest)},
         calls=calls.spent,
         check=check,
+        complete=complete,
     )
 
 
@@ -172,7 +207,7 @@ def _check_families(families: Sequence[Family]) -> None:
     """Raise if the chosen families have no texts of their own."""
     if not families:
         raise ValueError("every chosen family edits honest reports; give honest reports")
-    if all(family.name == EVOLVED or family.appends for family in families):
+    if all(family.combine for family in families):
         names = ", ".join(family.name for family in families)
         raise ValueError(f"families: {names} use the texts of others; name others")
 
@@ -271,8 +306,39 @@ class _Attack:
         self.search, self.test = (PolicyTable(calls, rows, texts, baseline, _HONEST) for rows in (searched, held_out))
         self._draw = random.Random(settings.seed)
         self._texts: list[Policy] = []
+        self._edits: list[Policy] = []
+        self._lists: list[Policy] = []
         self._phrases: list[str] = []
         self._quoted: set[str] = set()
+
+    def begin(
+        self,
+        references: Sequence[str],
+        report_check: Callable[[RewardCheck], None] | None,
+        report_estimate: Callable[[float], None] | None,
+    ) -> tuple[RewardCheck, float]:
+        """Score the baselines, check the reward, and estimate the time of the search.
+
+        Args:
+            references: The column of references.
+            report_check: Function of the check.
+            report_estimate: Function of the estimated seconds of the search.
+
+        Returns:
+            The check, and the mean reward of the held-out references against themselves.
+        """
+        self.score_baselines()
+        calls, rest = self.search.calls, self.test.rows
+        # The first calls also load what the reward needs, and are not timed.
+        start, before = time.perf_counter(), calls.spent
+        check = self.check_reward(references)
+        own = calls([references[row] for row in rest], rest)
+        seconds = (time.perf_counter() - start) / (calls.spent - before) * calls.left
+        if report_check is not None:
+            report_check(check)
+        if report_estimate is not None:
+            report_estimate(seconds)
+        return check, float(own.nanmean())
 
     def score_baselines(self) -> None:
         """Score the blank and the honest reports on all references.
@@ -316,13 +382,31 @@ class _Attack:
         """Return the mean reward of an evaluated policy on the held-out references."""
         return float(self.test.rewards(policy).nanmean())
 
-    def search_families(self, material: Material, names: Sequence[str] | None) -> tuple[FamilyResult, ...]:
-        """Search families, the findings that the reward pays first; return their results, the largest gain first."""
-        results = []
+    def search_families(self, material: Material, names: Sequence[str] | None) -> tuple[tuple[FamilyResult, ...], bool]:
+        """Search families, the findings that the reward pays first.
+
+        Returns:
+            Their results, the largest gain first, and whether the search was not interrupted.
+        """
+        results: list[FamilyResult] = []
+        complete = True
+        try:
+            self._search_families(material, names, results)
+        except KeyboardInterrupt:
+            if not results:
+                raise
+            complete = False
+        # Those without a gain come last.
+        results.sort(key=lambda result: math.inf if math.isnan(result.gain) else -result.gain)
+        return tuple(results), complete
+
+    def _search_families(self, material: Material, names: Sequence[str] | None, results: list[FamilyResult]) -> None:
+        """Search families and append their results, so that those before an interruption are kept."""
         final = _final_calls(len(self.search.rows), len(self.test.rows))
         edits = self.search.honest is not None
         free = self.search.calls.left - len(make_families(material, names, edits)) * final
         findings = screen_findings(self.search, material.findings, int(_SCREENED * free))
+        self._lists = [*listed(findings, "."), *listed(material.words, "")]
         families = make_families(replace(material, findings=findings), names, edits)
         for number, family in enumerate(families):
             rest = families[number:]
@@ -332,14 +416,17 @@ class _Attack:
             candidates = self._search(family, budget)
             if candidates:
                 results.append(self._measure(family, candidates, before))
-        # Those without a gain come last.
-        return tuple(sorted(results, key=lambda result: math.inf if math.isnan(result.gain) else -result.gain))
 
     def _search(self, family: Family, budget: int) -> list[Policy]:
-        if family.name == EVOLVED:
+        if family.combine == "evolve":
             return evolve(self.search, self._texts, self._phrases, budget, self._draw)
-        if family.appends:
-            return append_texts(self.search, self._texts, self._phrases, budget)
+        if family.combine == "cross":
+            return cross(self.search, self._texts, budget)
+        if family.combine == "cross_edits":
+            return cross_edits(self.search, self._edits, budget)
+        if family.combine:
+            before = family.combine == "prepend"
+            return add_texts(self.search, self._texts, self._phrases, self._lists, budget, before)
         candidates, phrases = search_family(self.search, family, budget, self._draw)
         if family.quotes:
             self._quoted |= {text for text in (*phrases, *(policy.text for policy in candidates)) if _is_quote(text)}
@@ -351,7 +438,8 @@ class _Attack:
         self.search.evaluate(last, len(self.search.rows))
         last.sort(key=lambda policy: -self.search.gain(policy))
         best = last[0]
-        self._texts += [policy for policy in last[:2] if not policy.edit]
+        for policy in last[:2]:
+            (self._edits if policy.edit else self._texts).append(policy)
         self.test.evaluate([best], len(self.test.rows))
         rewards, gains = self.test.rewards(best), self.test.gains(best)
         settings = self.settings

@@ -1,8 +1,12 @@
 """Calls of a reward within a budget, and a table of the rewards of policies."""
 
+import hashlib
 import inspect
+import json
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +34,65 @@ def reward_name(reward: Callable[..., Any]) -> str:
     return str(getattr(reward, "__name__", type(reward).__name__))
 
 
+def _digest(*content: Any) -> str:
+    return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+class RewardJournal:
+    """Keeps the rewards of an attack in a file of JSON lines, from which an interrupted attack continues.
+
+    A search is determined by its seed and the rewards, so that the same calls are made again, and the first of them are
+    answered by the file. It contains rewards and hashes of texts, no texts.
+
+    Args:
+        path: The file. It is made if it does not exist.
+        run: What determines the search: reward, settings and columns.
+
+    Raises:
+        ValueError: If the file belongs to another attack, also later, when it does not answer a call.
+    """
+
+    def __init__(self, path: str | Path, run: Sequence[Any]) -> None:
+        self.path = Path(path)
+        content = self.path.read_bytes() if self.path.exists() else b""
+        # A process that is killed may leave half a line, which is written again.
+        whole = content[: content.rfind(b"\n") + 1]
+        records = [json.loads(line) for line in whole.splitlines()]
+        first = {"attack": _digest(*run)}
+        if records and records[0] != first:
+            raise ValueError(f"{self.path} is of an attack with another reward, other data or other settings")
+        self._known = deque(records[1:])
+        self._file = self.path.open("r+b" if content else "wb")
+        self._file.truncate(self._file.seek(len(whole)))
+        if not records:
+            self._write(first)
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(record).encode() + b"\n")
+        self._file.flush()
+
+    def take(self, completions: Sequence[str], rows: Sequence[int]) -> tuple[list[float], str] | None:
+        """Return the known rewards of the first completions and a judge's failure; ``None`` if none is known."""
+        if not self._known:
+            return None
+        record = self._known.popleft()
+        count = len(record["rewards"])
+        if record["texts"] != _digest(list(completions[:count]), list(rows[:count])):
+            raise ValueError(f"{self.path} is of an attack with other texts, perhaps by another version")
+        return [math.nan if reward is None else reward for reward in record["rewards"]], record["failure"]
+
+    def add(self, completions: Sequence[str], rows: Sequence[int], rewards: Sequence[float], failure: str) -> None:
+        """Write the rewards of completions, and a judge's failure."""
+        finite = [None if math.isnan(reward) else reward for reward in rewards]
+        self._write({"texts": _digest(list(completions), list(rows)), "rewards": finite, "failure": failure})
+
+    def close(self, delete: bool) -> None:
+        """Close the file, and delete it if the attack is complete."""
+        self._file.close()
+        if delete:
+            self.path.unlink(missing_ok=True)
+
+
 class RewardCalls:
     """Calls a reward and counts the calls. A call is one completion scored against one reference.
 
@@ -43,6 +106,7 @@ class RewardCalls:
         batch_size: Maximum number of completions per call of the function.
         report_progress: Function of the number of finished calls and the number of calls to add to the total.
         pool: Processes that call a :class:`RewardFunction`; default: this process.
+        journal: File of rewards, from which an interrupted attack continues.
 
     Raises:
         RuntimeError: When called, if the budget does not suffice.
@@ -58,11 +122,13 @@ class RewardCalls:
         batch_size: int = 256,
         report_progress: Callable[[int, int], None] | None = None,
         pool: WorkerPool[Batch, RewardedBatch] | None = None,
+        journal: RewardJournal | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
         self._function = RewardFunction(reward)
         self._pool = pool
+        self._journal = journal
         self.columns = columns
         self.budget = budget
         self.batch_size = batch_size
@@ -87,13 +153,30 @@ class RewardCalls:
         if len(completions) > self.left:
             raise RuntimeError(f"{len(completions)} calls exceed the budget of {self.budget}; {self.left} are left")
         rewards: list[float] = []
-        for values in self._computed(completions, rows):
+        for values, failure in self._known_and_computed(completions, rows):
+            self.first_failure = self.first_failure or failure
             rewards += values
             self.spent += len(values)
             self._report(len(values), 0)
         return torch.tensor(rewards, dtype=torch.float64)
 
-    def _computed(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator[list[float]]:
+    def _known_and_computed(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator[RewardedBatch]:
+        """Yield the rewards of each batch, those that the journal knows first, and write the others to it."""
+        done = 0
+        journal = self._journal
+        while (
+            journal is not None and done < len(completions) and (known := journal.take(completions[done:], rows[done:]))
+        ):
+            done += len(known[0])
+            yield known
+        for values, failure in self._computed(completions[done:], rows[done:]):
+            part = slice(done, done + len(values))
+            if journal is not None:
+                journal.add(completions[part], rows[part], values, failure)
+            done += len(values)
+            yield values, failure
+
+    def _computed(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator[RewardedBatch]:
         """Yield the rewards of each batch, in order."""
         size = self._size(len(completions))
         tasks = (
@@ -104,9 +187,7 @@ class RewardCalls:
             for part in divided(len(completions), size)
         )
         for _, result in calls(self._function, ((None, task) for task in tasks), self._pool):
-            values, failure = result()
-            self.first_failure = self.first_failure or failure
-            yield values
+            yield result()
 
     def _size(self, count: int) -> int:
         """Return the number of completions in a batch, so that all workers get some if batches may be divided."""
@@ -207,6 +288,10 @@ class PolicyTable:
             chosen[key] = policy
         return list(chosen.values())
 
+    def compared_rows(self, policy: Policy) -> int:
+        """Return the number of rows on which a policy was scored, at most those of the first comparison."""
+        return min(len(self._row_rewards(policy)), self.sizes[0])
+
     def evaluate(self, policies: Sequence[Policy], count: int) -> int:
         """Score policies on the first ``count`` rows, and return the number of calls."""
         wanted = {(policy.text, policy.edit): policy for policy in policies if self.cost(policy, count)}
@@ -229,8 +314,9 @@ class PolicyTable:
         return self._row_rewards(policy)[: len(self.rows) if count is None else count]
 
     def gains(self, policy: Policy, count: int | None = None) -> Tensor:
-        """Return the differences of the rewards of an evaluated policy and of its baseline."""
-        return self.rewards(policy, count) - self.rewards(self._baselines[bool(policy.edit)], count)
+        """Return the differences of the rewards of an evaluated policy and of its baseline, on the rows of both."""
+        rewards = self.rewards(policy, count)
+        return rewards - self.rewards(self._baselines[bool(policy.edit)], len(rewards))
 
     def gain(self, policy: Policy, count: int | None = None) -> float:
         """Return the mean gain over the rows on which both are scored; negative infinity if there are none."""

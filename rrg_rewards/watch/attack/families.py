@@ -5,9 +5,12 @@ which are filled with the findings, labels and sentences of reports, and with si
 """
 
 import re
+import string
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from pathlib import Path
 from typing import Any, Literal
 
 from rrg_rewards.findings.reading.engine import extract_findings
@@ -16,12 +19,10 @@ from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.labelers.rules import RuleLabeler
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.yaml_files import package_yaml
+from rrg_rewards.utilities.yaml_files import is_yaml_path, package_yaml
 
 Edit = Literal["", "report", "sentence"]
-
-EVOLVED = "evolved"
-"""Name of the family of texts that evolutionary search makes of the other families."""
+Combination = Literal["", "evolve", "cross", "append", "prepend", "cross_edits"]
 
 # Numbers of phrases in the texts that list the most common findings.
 _COUNTS = (2, 4, 8, 16, 32, 64, 128)
@@ -32,10 +33,18 @@ _LISTED = 16
 # Number of the most common findings that a search tries in a slot of its best phrases.
 _MOST_VALUES = 40
 
+# Number of phrases in each of the lists that a family with many phrases is divided into.
+_CHUNK = 16
+_SLOT = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+_CHARACTERS = (*string.punctuation, *string.digits, *string.ascii_letters)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _LABEL_SCHEMAS = ("ct_rate", "chexbert")
 _MOST_SENTENCES = 400
 _MOST_REPORTS = 200
+_MOST_WORDS = 400
+# A word must be in this many reports, so that no names of single patients are searched.
+_LEAST_REPORTS = 2
 
 
 def split_sentences(text: str) -> list[str]:
@@ -48,6 +57,50 @@ def split_sentences(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE_END.split(text) if part.strip(" .!?")]
 
 
+def _restopped(stop: str) -> Callable[[str], str]:
+    """Return a function that separates the sentences of a text with other marks than full stops."""
+    return lambda text: stop.join(part.rstrip(".!?") for part in split_sentences(text))
+
+
+STYLES: Mapping[str, Callable[[str], str]] = {
+    "upper": str.upper,
+    "lower": str.lower,
+    "title": str.title,
+    "uncapitalised": lambda text: text[:1].lower() + text[1:],
+    "commas": _restopped(", "),
+    "semicolons": _restopped("; "),
+    "no_stops": _restopped(" "),
+    "exclamations": lambda text: _restopped("! ")(text) + "!",
+    "lines": lambda text: "\n".join(split_sentences(text)),
+    "word_commas": lambda text: ", ".join(text.split()),
+    "word_lines": lambda text: "\n".join(text.split()),
+    "first_sentence": lambda text: (split_sentences(text) or [""])[0],
+    "last_sentence": lambda text: (split_sentences(text) or [""])[-1],
+}
+"""Forms of a text, as in ``{report:upper}``."""
+
+
+def fill(template: str, slots: Mapping[str, str]) -> str:
+    """Replace the slots of a template, also those with a form of :data:`STYLES`; slots without a value remain.
+
+    Example:
+        >>> fill("{name:upper}, {size} mm", {"name": "nodule"})
+        'NODULE, {size} mm'
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name, style = match.groups()
+        if name not in slots or (style is not None and style not in STYLES):
+            return match.group()
+        return slots[name] if style is None else STYLES[style](slots[name])
+
+    return _SLOT.sub(value, template)
+
+
+def _has_slot(template: str, name: str) -> bool:
+    return any(match[1] == name for match in _SLOT.finditer(template))
+
+
 @dataclass(frozen=True)
 class Policy:
     """A policy that sees no image: a text for all patients, or the same edit of each honest report.
@@ -58,6 +111,7 @@ class Policy:
         end: Text after the last part.
         edit: How the text changes an honest report: ``"report"`` replaces ``{report}`` in the text by the report,
             ``"sentence"`` replaces ``{sentence}`` by each sentence of the report; empty for a constant text.
+            ``{report:upper}`` is the report in uppercase; see :data:`STYLES`.
 
     Example:
         >>> Policy(("Effusion.", "Nodule.")).completion(None)
@@ -90,8 +144,8 @@ class Policy:
         if honest is None:
             raise ValueError("a policy that edits reports needs an honest report")
         if self.edit == "report":
-            return self.text.replace("{report}", honest)
-        return " ".join(self.text.replace("{sentence}", part) for part in split_sentences(honest))
+            return fill(self.text, {"report": honest})
+        return " ".join(fill(self.text, {"sentence": part}) for part in split_sentences(honest))
 
     def with_sentences(self, sentences: tuple[str, ...]) -> "Policy":
         """Return a copy with other sentences."""
@@ -100,6 +154,10 @@ class Policy:
     def appended_to_report(self) -> "Policy":
         """Return the policy that appends this constant text to each honest report."""
         return Policy(("{report}", self.text), edit="report")
+
+    def prepended_to_report(self) -> "Policy":
+        """Return the policy that puts this constant text before each honest report."""
+        return Policy((self.text, "{report}"), edit="report")
 
 
 @dataclass(frozen=True)
@@ -111,21 +169,27 @@ class Material:
         labels: Names of the labels of CT-RATE and CheXbert, by falling frequency in the reports.
         sentences: Sentences of the reports, by falling frequency.
         reports: Different reports, by falling frequency.
+        organs: Parts of the body in the lexicon.
+        words: Words of the reports by falling frequency, general words and words of the lexicon, in turn.
     """
 
     findings: tuple[str, ...]
     labels: tuple[str, ...]
     sentences: tuple[str, ...]
     reports: tuple[str, ...]
+    organs: tuple[str, ...]
+    words: tuple[str, ...]
 
 
-def read_material(reports: Sequence[str]) -> Material:
+def read_material(reports: Sequence[str], lexicon: str | Path = "chest") -> Material:
     """Collect findings, labels and sentences from reports.
 
     All concepts of the lexicon and all labels are included; those that do not occur in the reports come last.
 
     Args:
         reports: Reports whose sentences and frequencies are used.
+        lexicon: Lexicon of findings, organs and, if it has them, labels: ``chest`` or another lexicon of this package,
+            or the path of a ``.yaml`` file in the format of ``docs/labelers.md``.
 
     Example:
         >>> material = read_material(["Cardiomegaly. No effusion.", "Cardiomegaly.", "Emphysema."])
@@ -134,29 +198,42 @@ def read_material(reports: Sequence[str]) -> Material:
     """
     counts: Counter[str] = Counter()
     for report in reports:
-        found = extract_findings(report)
+        found = extract_findings(report, lexicon)
         counts.update({finding.concept for finding in found if finding.presence == "present"})
-    concepts = [concept for concept in load_lexicon("chest").concepts if concept != OTHER]
+    read = load_lexicon(lexicon)
+    concepts = [concept for concept in read.concepts if concept != OTHER]
+    findings = tuple(concept.replace("_", " ") for concept in _by_frequency(concepts, counts))
     return Material(
-        findings=tuple(concept.replace("_", " ") for concept in _by_frequency(concepts, counts)),
-        labels=_labels(reports),
+        findings=findings,
+        labels=_labels(reports, [lexicon] if is_yaml_path(lexicon) and read.labels else []),
         sentences=_most_common(
             (sentence for report in reports for sentence in split_sentences(report)), _MOST_SENTENCES
         ),
         reports=_most_common(reports, _MOST_REPORTS),
+        organs=tuple(organ.replace("_", " ") for organ in (read.organs.bits or load_lexicon("chest_ct").organs.bits)),
+        words=_words(reports, findings),
     )
 
 
-def _labels(reports: Sequence[str]) -> tuple[str, ...]:
+def _labels(reports: Sequence[str], further: Sequence[str | Path]) -> tuple[str, ...]:
+    """Return the names of labels, those of further schemas first if they are as common."""
     counts: Counter[str] = Counter()
     names: list[str] = []
-    for schema in _LABEL_SCHEMAS:
+    for schema in (*further, *_LABEL_SCHEMAS):
         labeler = RuleLabeler(schema)
         names += [label for label in labeler.labels if not is_no_abnormality(label)]
         rows = labeler(list(reports)).sum(0).tolist()
         for label, count in zip(labeler.labels, rows, strict=True):
             counts[label] = max(counts[label], count)
     return tuple(_by_frequency(dict.fromkeys(names), counts))
+
+
+def _words(reports: Sequence[str], findings: Sequence[str]) -> tuple[str, ...]:
+    counts = Counter(word for report in reports for word in {word.lower() for word in _WORD.findall(report)})
+    common = sorted((word for word in counts if counts[word] >= _LEAST_REPORTS), key=lambda word: (-counts[word], word))
+    of_findings = dict.fromkeys(word for finding in findings for word in finding.split())
+    turns = zip_longest(common[:_MOST_WORDS], _settings()["words"].split(), of_findings)
+    return tuple(dict.fromkeys(word for word in chain.from_iterable(turns) if word is not None))
 
 
 def _by_frequency(names: Iterable[str], counts: Counter[str]) -> list[str]:
@@ -176,6 +253,7 @@ class Phrase:
     Args:
         template: The sentence with slots such as ``{name}``.
         slots: Values of the slots by name.
+        capital: Whether the first letter is uppercase.
 
     Example:
         >>> phrase = Phrase("{size} mm {name}.", {"name": "lung nodule", "size": "8"})
@@ -185,19 +263,18 @@ class Phrase:
 
     template: str
     slots: Mapping[str, str]
+    capital: bool = True
 
     @property
     def text(self) -> str:
-        """The sentence with an uppercase first letter."""
-        text = self.template
-        for slot, value in self.slots.items():
-            text = text.replace(f"{{{slot}}}", value)
-        return text[:1].upper() + text[1:]
+        """The sentence."""
+        text = fill(self.template, self.slots)
+        return text[:1].upper() + text[1:] if self.capital else text
 
     def neighbours(self, values: Mapping[str, Sequence[str]]) -> Iterator["Phrase"]:
         """Yield the phrases that differ in the value of one slot that the template contains."""
         for slot, options in values.items():
-            if f"{{{slot}}}" in self.template:
+            if _has_slot(self.template, slot):
                 for option in options:
                     if option != self.slots.get(slot):
                         yield replace(self, slots={**self.slots, slot: option})
@@ -247,7 +324,8 @@ class Family:
         joined: Policy whose ``join`` and ``end`` the texts have.
         quotes: Whether the texts are sentences of the user's reports.
         weight: Share of the budget in relation to other families.
-        appends: Whether the family appends the best texts of other families to honest reports.
+        combine: How the family uses the best texts of the other families; empty if it has texts of its own.
+        first_rows: References of the first comparison; 0 for the usual number.
     """
 
     name: str
@@ -258,12 +336,13 @@ class Family:
     joined: Policy = field(default_factory=lambda: Policy(()))
     quotes: bool = False
     weight: float = 1.0
-    appends: bool = False
+    combine: Combination = ""
+    first_rows: int = 0
 
     @property
     def edits(self) -> bool:
         """Whether the family edits honest reports."""
-        return self.appends or any(policy.edit for policy in self.texts)
+        return self.combine in ("append", "prepend", "cross_edits") or any(policy.edit for policy in self.texts)
 
     def policy(self, sentences: Sequence[str]) -> Policy:
         """Return the constant text with the given sentences."""
@@ -276,6 +355,9 @@ class Family:
             counts = range(2, len(own)) if len(own) <= _FEW else _COUNTS
             for count in (*(count for count in counts if count < len(own)), len(own)):
                 yield self.policy(own[:count])
+        if self.first_rows:
+            texts = [phrase.text for phrase in self.phrases if phrase.template == self.phrases[0].template]
+            yield from (self.policy(texts[start : start + _CHUNK]) for start in range(0, len(texts), _CHUNK))
 
     def listings(self) -> Iterator[Listing]:
         """Yield the listings of each phrase of which a slot is ``{other}``, template by template."""
@@ -317,30 +399,39 @@ def _settings() -> dict[str, Any]:
 
 
 def _family(name: str, settings: Mapping[str, Any], material: Material) -> Family:
-    edit: Edit = settings["edit"] if settings.get("edit") in ("report", "sentence") else ""
     joined = Policy((), join=settings.get("join", " "), end=settings.get("end", ""))
     source = settings.get("source")
-    texts = material.reports if source == "reports" else settings.get("texts", ())
+    repeated = settings.get("repeat", {"texts": (), "counts": ()})
+    texts = [*settings.get("texts", ()), *(text * n for text in repeated["texts"] for n in repeated["counts"])]
+    if source == "reports":
+        texts = list(material.reports)
     templates = ["{name}"] if source == "sentences" else settings.get("sentences", ())
-    pools = {"sentences": material.sentences, "labels": material.labels, "findings": material.findings}
+    pools = {**vars(material), "characters": (*_CHARACTERS, *_settings()["characters"])}
     pool = pools[source if source == "sentences" else settings.get("pool", "findings")]
     # The findings come in the order of their frequency, so the first values of a slot are the most common ones.
     values = {"name": pool[:_MOST_VALUES], "other": pool[:_MOST_VALUES], **_settings()["slots"]} if templates else {}
     return Family(
         name=name,
         about=settings["about"],
-        texts=tuple(Policy((text,), edit=edit) for text in texts),
-        phrases=tuple(_phrases(templates, pool, _settings()["slots"])),
+        # A report that contains a brace is a constant text.
+        texts=tuple(Policy((text,), edit="" if source else _edit(text)) for text in texts),
+        phrases=tuple(_phrases(templates, pool, settings.get("capital", True))),
         values=values,
         joined=joined,
         quotes=source is not None,
         weight=settings.get("weight", 1.0),
-        appends=settings.get("edit") == "append",
+        combine=settings.get("combine", ""),
+        first_rows=settings.get("first_rows", 0),
     )
 
 
-def _phrases(templates: Sequence[str], pool: Sequence[str], slots: Mapping[str, Sequence[str]]) -> Iterator[Phrase]:
+def _edit(text: str) -> Edit:
+    return "report" if _has_slot(text, "report") else "sentence" if _has_slot(text, "sentence") else ""
+
+
+def _phrases(templates: Sequence[str], pool: Sequence[str], capital: bool) -> Iterator[Phrase]:
+    slots = _settings()["slots"]
     for row, name in enumerate(pool):
         values = {slot: options[row % len(options)] for slot, options in slots.items()}
         for template in templates:
-            yield Phrase(template, {"name": name, "other": pool[(row + 1) % len(pool)], **values})
+            yield Phrase(template, {"name": name, "other": pool[(row + 1) % len(pool)], **values}, capital)

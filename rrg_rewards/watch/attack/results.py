@@ -146,6 +146,7 @@ class AttackResult:
         calls: Number of calls of the reward.
         check: What the reward gives to the references themselves and to an empty text; ``None`` if an older version
             wrote the result.
+        complete: Whether all families were searched; otherwise the search was interrupted.
     """
 
     reward: str
@@ -158,6 +159,7 @@ class AttackResult:
     settings: Mapping[str, Any]
     calls: int
     check: RewardCheck | None = None
+    complete: bool = True
 
     @classmethod
     def from_dict(cls, result: Mapping[str, Any]) -> "AttackResult":
@@ -182,6 +184,10 @@ class AttackResult:
     @property
     def verdict(self) -> str:
         """The outcome in one sentence."""
+        return self._verdict if self.complete else f"{self._verdict}; the search was interrupted"
+
+    @property
+    def _verdict(self) -> str:
         threshold = self.settings["threshold"]
         exploits = [family.family for family in self.families if family.outcome == "exploit"]
         if exploits:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from rrg_rewards.watch.attack.calls import PolicyTable
-from rrg_rewards.watch.attack.families import Family, Listing, Phrase, Policy
+from rrg_rewards.watch.attack.families import STYLES, Family, Listing, Phrase, Policy
 
 _T = TypeVar("_T")
 
@@ -20,11 +20,15 @@ _REFINED_TEXTS = 3
 # Policies of each family that are compared on all references of the search.
 FINALISTS = 4
 _POPULATION = 16
+# Numbers of findings or words in the lists that are added to honest reports.
+_LIST_SIZES = (64, 8)
+# Number of sentences of the longest texts that evolutionary search repeats.
+_MOST_REPEATED = 64
 # Consecutive rounds without a better text after which a search ends.
 _PATIENCE = 3
 
 
-def race(table: PolicyTable, policies: Iterable[Policy], budget: int) -> list[Policy]:
+def race(table: PolicyTable, policies: Iterable[Policy], budget: int, first: int = 0) -> list[Policy]:
     """Compare policies on few rows, and the best of them on more and more rows (successive halving).
 
     Source: Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization", 2016.
@@ -33,13 +37,14 @@ def race(table: PolicyTable, policies: Iterable[Policy], budget: int) -> list[Po
         table: Table of rewards.
         policies: The policies. If the budget does not suffice for all, the first ones are compared.
         budget: Maximum number of calls.
+        first: Number of rows of a comparison before the others; 0 for none.
 
     Returns:
         The compared policies, the best first. Those that were compared on more rows come first.
     """
     pool = list(policies)
     ranked: list[Policy] = []
-    sizes = table.sizes
+    sizes = [first, *table.sizes] if first else table.sizes
     for number, size in enumerate(sizes):
         # The first comparison, of all policies, may take half of the budget, and so on.
         pool = table.affordable(pool, size, budget if number == len(sizes) - 1 else budget // 2)
@@ -87,12 +92,15 @@ def search_family(
     before = table.calls.spent
     singles = {family.policy([phrase.text]): phrase for phrase in family.phrases}
     listings = {family.policy(listing.sentences(family.values)): listing for listing in family.listings()}
-    ranked = race(table, _interleaved(family.texts, family.common(), singles, listings), int(_FIRST * budget))
+    ranked = race(
+        table, _interleaved(family.texts, family.common(), singles, listings), int(_FIRST * budget), family.first_rows
+    )
     refined = _refined(family, [singles[policy] for policy in ranked if policy in singles][:_REFINED_TEXTS])
     refined |= _refined(family, [listings[policy] for policy in ranked if policy in listings][:_REFINED_TEXTS])
     ranked_again = race(table, refined, int(_REFINED * budget))
     tried = [policy for policy in (*ranked_again, *ranked) if len(policy.sentences) == 1 and policy not in family.texts]
-    phrases = [policy.sentences[0] for policy in sorted(tried, key=lambda policy: -table.gain(policy, table.sizes[0]))]
+    tried.sort(key=lambda policy: (-table.compared_rows(policy), -table.gain(policy, table.sizes[0])))
+    phrases = [policy.sentences[0] for policy in tried]
     listed = race(table, _lists(family, phrases), int(_LISTED * budget))
     candidates = [*ranked[:FINALISTS], *ranked_again[:FINALISTS], *listed[:FINALISTS]]
     if phrases and not family.edits:
@@ -169,27 +177,91 @@ def _greedy(
     return [best]
 
 
-def append_texts(table: PolicyTable, texts: Sequence[Policy], phrases: Sequence[str], budget: int) -> list[Policy]:
+def listed(names: Sequence[str], end: str) -> list[Policy]:
+    """Return texts that together contain all names, in long and in short lists.
+
+    Example:
+        >>> [policy.text for policy in listed(["nodule", "mass"], ".")]
+        ['Nodule. Mass.']
+    """
+    texts = [f"{name.capitalize()}{end}" for name in names]
+    lists = [Policy(tuple(texts[start : start + size])) for size in _LIST_SIZES for start in range(0, len(texts), size)]
+    return list(dict.fromkeys(lists))
+
+
+def add_texts(
+    table: PolicyTable,
+    texts: Sequence[Policy],
+    phrases: Sequence[str],
+    lists: Sequence[Policy],
+    budget: int,
+    before: bool = False,
+) -> list[Policy]:
     """Search the constant text that adds most to honest reports.
 
     Args:
         table: Table of rewards.
         texts: The best constant texts of the other families.
         phrases: Single phrases.
+        lists: Texts that contain all findings and words: some pay only beside a report, and are in no best text.
+        budget: Maximum number of calls.
+        before: Whether the text comes before the report instead of after it.
+    """
+
+    def added(text: Policy) -> Policy:
+        return text.prepended_to_report() if before else text.appended_to_report()
+
+    constants = _interleaved(lists, texts, (Policy((phrase,)) for phrase in phrases))
+    singles = race(table, map(added, constants), budget // 2)
+    # The best additions together, of those that raise the reward.
+    paid = [policy.sentences[1 - before] for policy in singles if table.gain(policy, table.sizes[0]) > 0]
+    together = (added(Policy((" ".join(paid[:count]),))) for count in range(2, len(paid) + 1))
+    return [*singles[:FINALISTS], *race(table, together, budget // 2)[:FINALISTS]]
+
+
+def cross(table: PolicyTable, texts: Sequence[Policy], budget: int) -> list[Policy]:
+    """Join the best texts of two families in both orders, and write each in other forms; the best come first.
+
+    Args:
+        table: Table of rewards.
+        texts: The best texts of all families, compared on all rows.
+        budget: Maximum number of calls.
+
+    Returns:
+        The best crossed texts.
+    """
+    ranked = sorted((_plain(policy) for policy in texts), key=lambda policy: -table.gain(policy))
+    styled = [Policy((style(policy.text),)) for policy in ranked for style in STYLES.values()]
+    places = [(one, other) for one in range(len(ranked)) for other in range(len(ranked)) if one != other]
+    pairs = [
+        Policy((*ranked[one].sentences, *ranked[other].sentences))
+        for one, other in sorted(places, key=lambda pair: (sum(pair), pair))
+    ]
+    return race(table, _interleaved(pairs, styled), budget)[: 2 * FINALISTS]
+
+
+def cross_edits(table: PolicyTable, edits: Sequence[Policy], budget: int) -> list[Policy]:
+    """Apply the best edit of a family to honest reports that the best one of another has changed; the best come first.
+
+    Args:
+        table: Table of rewards.
+        edits: The best edits of all families, compared on all rows. Edits of single sentences are not crossed.
         budget: Maximum number of calls.
     """
-    constants = _interleaved(texts, (Policy((phrase,)) for phrase in phrases))
-    singles = race(table, (policy.appended_to_report() for policy in constants), budget // 2)
-    # The best additions together, of those that raise the reward.
-    added = [policy.sentences[1] for policy in singles if table.gain(policy, table.sizes[0]) > 0]
-    together = (Policy((" ".join(added[:count]),)).appended_to_report() for count in range(2, len(added) + 1))
-    return [*singles[:FINALISTS], *race(table, together, budget // 2)[:FINALISTS]]
+    ranked = sorted((policy for policy in edits if policy.edit == "report"), key=lambda policy: -table.gain(policy))
+    crossed = (
+        Policy((outer.text.replace("{report}", inner.text),), edit="report")
+        for outer in ranked
+        for inner in ranked
+        if outer != inner and "{report}" in outer.text
+    )
+    return race(table, crossed, budget)[: 2 * FINALISTS]
 
 
 def evolve(
     table: PolicyTable, texts: Sequence[Policy], phrases: Sequence[str], budget: int, draw: random.Random
 ) -> list[Policy]:
-    """Recombine constant texts: join two, and add, remove or replace a sentence.
+    """Recombine constant texts: join two, add, remove or replace a sentence, repeat a text, or change its form.
 
     Args:
         table: Table of rewards.
@@ -228,11 +300,15 @@ def _plain(policy: Policy) -> Policy:
 def _child(parents: Sequence[Policy], phrases: Sequence[str], draw: random.Random) -> Policy:
     # Better parents, which come first, are drawn more often.
     one, other = (parents[int(len(parents) * draw.random() ** 2)].sentences for _ in range(2))
-    change = draw.choice(["join", "add", "remove", "replace"])
+    change = draw.choice(["join", "add", "remove", "replace", "repeat", "restyle"])
     place = draw.randrange(len(one))
     if change == "join":
         cut = draw.randrange(len(other))
         return Policy(tuple(dict.fromkeys((*one, *other[cut:]))))
+    if change == "repeat" and len(one) <= _MOST_REPEATED:
+        return Policy((*one, *one))
+    if change == "restyle":
+        return Policy((STYLES[draw.choice([*STYLES])](" ".join(one)),))
     if change == "remove":
         return Policy((*one[:place], *one[place + 1 :]))
     phrase = draw.choice(phrases) if phrases else draw.choice(other)

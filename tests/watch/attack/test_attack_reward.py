@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 from collections import defaultdict
 
 import pytest
@@ -168,7 +169,7 @@ def test_attack_reward_searches_edits_of_honest_reports():
             for text, wanted in zip(completions, reference, strict=True)
         ]
 
-    result = attack(reward, references, honest)
+    result = attack(reward, references, honest, budget=16_000)
     best = found(result, "report_appended")
     assert result.best is best
     assert best.text.startswith("{report} ")
@@ -243,7 +244,7 @@ def test_attack_reward_keeps_equal_references_in_the_same_part():
     assert not searched & held_out
 
 
-@pytest.mark.parametrize("budget", [6000, 9001])
+@pytest.mark.parametrize("budget", [8000, 12001])
 def test_attack_reward_keeps_and_reports_the_budget(budget):
     calls = []
     progress = []
@@ -268,7 +269,7 @@ def test_attack_reward_runs_with_the_least_budget():
     least = int(re.search(r"at least (\d+)", str(error.value))[1])
     result = attack(make_reward("rouge"), budget=least)
     assert result.calls <= least
-    assert len(result.families) >= len(family_names()) - 4
+    assert len(result.families) == len(family_names()) - 7  # Those that edit honest reports.
 
 
 def test_attack_reward_gives_equal_results_for_equal_seeds():
@@ -348,3 +349,80 @@ def test_attack_reward_names_the_argument_of_an_error(options, message):
 def test_attack_reward_refuses_rewards_that_break_the_contract(rewards, message):
     with pytest.raises(ValueError, match=message):
         attack(lambda completions, **columns: rewards(completions))
+
+
+class Interrupting:
+    """A reward that pays words, and is interrupted from the keyboard after some calls."""
+
+    def __init__(self, after=None):
+        self.after = after
+        self.calls = 0
+
+    __name__ = "words"
+
+    def __call__(self, completions, reference, **columns):
+        self.calls += len(completions)
+        if self.after is not None and self.calls > self.after:
+            raise KeyboardInterrupt
+        return [None if "Emphysema" in wanted else float(len(set(text.split()))) for text, wanted in
+                zip(completions, reference, strict=True)]  # fmt: skip
+
+
+INTERRUPTED = {"families": ["normal", "findings", "evolved"], "budget": 4000, "batch_size": 50}
+
+
+def test_an_interrupted_attack_keeps_its_result_and_continues(tmp_path):
+    journal = tmp_path / "rewards.jsonl"
+    whole = attack(Interrupting(), **INTERRUPTED)
+    partial = attack(Interrupting(after=2000), **INTERRUPTED, journal=journal)
+    assert not partial.complete
+    assert partial.verdict.endswith("; the search was interrupted")
+    assert {family.family for family in partial.families} < {family.family for family in whole.families}
+    assert all(family in whole.families for family in partial.families)
+    assert "Study" not in journal.read_text()
+    # A process that is killed leaves half a line.
+    with journal.open("a") as file:
+        file.write('{"texts": "12')
+    again = Interrupting(after=1000)
+    attack(again, **INTERRUPTED, journal=journal)
+    last = Interrupting()
+    continued = attack(last, **INTERRUPTED, journal=journal)
+    assert continued == whole
+    assert continued.complete
+    assert last.calls <= whole.calls - 2000 - 1000 + 200
+    assert not journal.exists()
+
+
+def test_an_interruption_before_the_first_family_is_raised_and_can_be_continued(tmp_path):
+    journal = tmp_path / "rewards.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        attack(Interrupting(after=100), **INTERRUPTED, journal=journal)
+    assert attack(Interrupting(), **INTERRUPTED, journal=journal) == attack(Interrupting(), **INTERRUPTED)
+
+
+@pytest.mark.parametrize("changed", [{"seed": 1}, {"references": reports(seed=5)}, {"families": ["normal"]}])
+def test_an_attack_continues_no_other_one(tmp_path, changed):
+    journal = tmp_path / "rewards.jsonl"
+    attack(Interrupting(after=2000), **INTERRUPTED, journal=journal)
+    before = journal.read_text()
+    with pytest.raises(ValueError, match="is of an attack with another reward, other data or other settings"):
+        attack(Interrupting(), **{**INTERRUPTED, **changed}, journal=journal)
+    assert journal.read_text() == before
+
+
+def test_attack_reward_estimates_its_time_before_the_search():
+    told = []
+    seen = []
+
+    def reward(completions, **columns):
+        seen.append(len(completions))
+        time.sleep(0.0005 * len(completions))
+        return [0.0] * len(completions)
+
+    def estimate(seconds):
+        told.append((seconds, sum(seen)))
+
+    result = attack(reward, families=["normal"], budget=2000, report_estimate=estimate)
+    ((seconds, before),) = told
+    assert before < result.calls
+    assert 0.0005 * (2000 - before) <= seconds < 20 * 0.0005 * (2000 - before)
