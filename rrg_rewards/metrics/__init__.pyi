@@ -14,7 +14,7 @@ from rrg_rewards.metrics.crg_labels import MultiLevelCRGScore as MultiLevelCRGSc
 from rrg_rewards.metrics.crimson import CRIMSON as CRIMSON
 from rrg_rewards.metrics.crimson import CrimsonScores as CrimsonScores
 from rrg_rewards.metrics.ct_finebench import CTFineBench as CTFineBench
-from rrg_rewards.metrics.ct_finebench import FineBenchScores as FineBenchScores
+from rrg_rewards.metrics.ct_finebench_scores import FineBenchScores as FineBenchScores
 from rrg_rewards.metrics.er2score import ER2Score as ER2Score
 from rrg_rewards.metrics.er2score import ER2Scores as ER2Scores
 from rrg_rewards.metrics.judged import JudgedMetric as JudgedMetric

@@ -2,7 +2,7 @@
 
 import asyncio
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,34 +13,23 @@ from torch import Tensor
 
 from rrg_rewards.data.records.question_items import check_question_items
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.functional.ct_finebench import ct_finebench_f1, ct_finebench_score
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeWarning
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Column
+from rrg_rewards.metrics.ct_finebench_scores import KINDS, SIDES, Examination, FineBenchScores, Graded, detail_names
 from rrg_rewards.metrics.finebench_chance import ChanceScores
-from rrg_rewards.metrics.judged import AsyncReportMetric, JudgedScores
+from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.grading import Grading, OverSpecified
-from rrg_rewards.questions.schema import AnswerType, QAItem, QuestionSchema, check_finding_labels, items_on
+from rrg_rewards.questions.schema import QAItem, QuestionSchema, check_finding_labels, items_on
 from rrg_rewards.utilities.signature import format_signature
 
 FineBenchMode = Literal["recall", "precision", "f1"]
 """Source of the questions: the reference (``"recall"``, as published), the candidate, or both."""
 
-_SIDES: dict[str, tuple[str, ...]] = {"recall": ("recall",), "precision": ("precision",), "f1": ("recall", "precision")}
-"""Sides of a report pair whose questions each mode grades."""
-
-_KINDS: tuple[str, ...] = get_args(AnswerType)
-"""Kinds of questions."""
-
-_PARTS = ("existence", "attributes", *(kind for kind in _KINDS if kind != "existence"))
-_COUNTS = ("items", "answered", "not_verbatim")
 _DATASET = "dataset"
 _CHANCE = "chance"
-_WEIGHT = "weight"
 _NAN = float("nan")
-
-_Graded = tuple[GradedAnswer, ...]
 
 
 @dataclass(frozen=True)
@@ -53,149 +42,14 @@ class _Pair:
     positive: frozenset[str] | None
 
 
-@dataclass(frozen=True)
-class Examination:
-    """Questions on a report pair with their answers and grades.
-
-    Args:
-        recall: Questions made from the reference, answered from the candidate; empty if the mode does not grade them.
-        precision: Questions made from the candidate, answered from the reference; empty if the mode does not grade
-            them.
-        chance: What is subtracted from the score: by how much the candidate's mean score over the references of the
-            training set exceeds that of a blank report.
-        weight: Weight of the score.
-    """
-
-    recall: _Graded = ()
-    precision: _Graded = ()
-    chance: float = 0.0
-    weight: float = 1.0
-
-    def side(self, name: str) -> _Graded:
-        """Return the graded answers of a side by its name."""
-        return self.recall if name == "recall" else self.precision
-
-
-def _grades(answers: Sequence[_Graded], part: str | None = None) -> Tensor:
-    """Return the mean grade of each pair's questions, or of those in ``part``; NaN if there are none."""
-    chosen = [[one.grade for one in row if part is None or _is_of(part, one)] for row in answers]
-    return ct_finebench_score([grade for row in chosen for grade in row], [len(row) for row in chosen])
-
-
-def _is_of(part: str, answer: GradedAnswer) -> bool:
-    kind = answer.item.answer_type
-    return kind != "existence" if part == "attributes" else kind == part
-
-
-def _detail_names(mode: str) -> list[str]:
-    """Return the names of a mode's details; in mode ``f1`` they start with the name of the side.
-
-    Example:
-        >>> _detail_names("recall")
-        ['existence', 'attributes', 'numeric', 'categorical', 'location', 'items', 'answered', 'not_verbatim']
-    """
-    if mode != "f1":
-        return [*_PARTS, *_COUNTS]
-    return ["recall", "precision", *(f"{side}_{name}" for side in _SIDES[mode] for name in (*_PARTS, *_COUNTS))]
-
-
-def _details(mode: str, examinations: Sequence[Examination]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the names and values of details."""
-    for side in _SIDES[mode]:
-        answers = [examination.side(side) for examination in examinations]
-        prefix = f"{side}_" if mode == "f1" else ""
-        if prefix:
-            yield side, _grades(answers)
-        yield from ((f"{prefix}{part}", _grades(answers, part)) for part in _PARTS)
-        counts = (
-            [len(row) for row in answers],
-            [sum(one.answer is not None for one in row) for row in answers],
-            [sum(one.not_verbatim for one in row) for row in answers],
-        )
-        for name, numbers in zip(_COUNTS, counts, strict=True):
-            yield f"{prefix}{name}", torch.tensor(numbers, dtype=torch.float64)
-
-
-def _joined_sides(sides: Sequence[str], found: Sequence[_Graded | JudgeFailure]) -> Examination | JudgeFailure:
+def _joined_sides(sides: Sequence[str], found: Sequence[Graded | JudgeFailure]) -> Examination | JudgeFailure:
     """Return the examination of a pair from its sides, or the first failure of a judge."""
-    graded: dict[str, _Graded] = {}
+    graded: dict[str, Graded] = {}
     for side, one in zip(sides, found, strict=True):
         if isinstance(one, JudgeFailure):
             return one
         graded[side] = one
     return Examination(graded.get("recall", ()), graded.get("precision", ()))
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class FineBenchScores(JudgedScores):
-    """CT-FineBench of report pairs with questions, answers and grades.
-
-    Args:
-        value: Score, float64 tensor ``(N,)``; NaN if a pair is unscorable, has no question (not in mode ``f1``), or a
-            judge failed.
-        details: Mean grades and numbers of questions, each ``(N,)``; see :meth:`CTFineBench.score`.
-        results: Examination or failure of each pair; ``None`` if it was not examined.
-    """
-
-    @classmethod
-    def of(
-        cls, mode: str, results: Sequence[Examination | JudgeFailure], above_chance: bool = False
-    ) -> "FineBenchScores":
-        """Compute the scores of pairs from their examinations.
-
-        Args:
-            mode: Mode of the metric.
-            results: Examination or failure of each pair.
-            above_chance: Whether to weigh the scores and subtract the ``chance`` of each examination.
-        """
-        examined = [result if isinstance(result, Examination) else Examination() for result in results]
-        found = dict(_details(mode, examined))
-        if mode == "f1":
-            failed = torch.tensor([not isinstance(result, Examination) for result in results], dtype=torch.bool)
-            values = ct_finebench_f1(found["recall"], found["precision"]).masked_fill(failed, _NAN)
-        else:
-            values = _grades([examination.side(mode) for examination in examined])
-        names = _detail_names(mode)
-        if above_chance:
-            names += [_CHANCE, _WEIGHT]
-            found[_CHANCE] = torch.tensor([examination.chance for examination in examined], dtype=torch.float64)
-            found[_WEIGHT] = torch.tensor([examination.weight for examination in examined], dtype=torch.float64)
-            values = found[_WEIGHT] * values - found[_CHANCE]
-        # A pair without a score has no details either, not even numbers of questions.
-        details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in names}
-        return cls(values, details, results=tuple(results))
-
-    @property
-    def examinations(self) -> tuple[Examination | None, ...]:
-        """Questions, answers and grades of each pair; ``None`` if there are none."""
-        return tuple(result if isinstance(result, Examination) else None for result in self.results)
-
-    @property
-    def explanations(self) -> dict[str, list[str]]:
-        """Columns of descriptions of errors, and the judge's ``failure``.
-
-        ``omitted`` and ``wrong`` list statements of the reference, ``invented`` and ``contradicted`` statements of the
-        candidate.
-        """
-        found = [examination or Examination() for examination in self.examinations]
-        return {
-            "omitted": [_in_words(one.recall, answered=False) for one in found],
-            "wrong": [_in_words(one.recall, answered=True) for one in found],
-            "invented": [_in_words(one.precision, answered=False) for one in found],
-            "contradicted": [_in_words(one.precision, answered=True) for one in found],
-            **super().explanations,
-        }
-
-
-def _in_words(answers: _Graded, answered: bool) -> str:
-    """Describe the questions without an answer, or those with an answer that is not fully correct."""
-    described = []
-    for one in answers:
-        if (one.answer is not None) is not answered or one.grade == 1:
-            continue
-        given = f"{one.answer} for {one.item.answer}" if answered else one.item.answer
-        described.append(f"{one.item.finding}, {one.item.attribute}: {given}")
-    return "; ".join(described)
 
 
 def _pooled_table(names: Mapping[str, Sequence[str]], cells: Sequence[tuple[int, int, float]]) -> list[dict[str, Any]]:
@@ -355,9 +209,9 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         if self.is_above_chance:
             # torchmetrics lets no subclass assign the bounds of plots.
             vars(self)["plot_lower_bound"] = -1.0
-        self.detail_names = [*_detail_names(mode), *([_CHANCE, _WEIGHT] if self.is_above_chance else [])]
+        self.detail_names = detail_names(mode, self.is_above_chance)
         # One column per attribute of the schema, then one per kind of question.
-        table = (len(_SIDES[mode]), len(self.index) + len(_KINDS))
+        table = (len(SIDES[mode]), len(self.index) + len(KINDS))
         self.add_state("num_without_items", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("detail_sums", torch.zeros(len(self.detail_names), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("detail_counts", torch.zeros(len(self.detail_names), dtype=torch.long), dist_reduce_fx="sum")
@@ -497,8 +351,8 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
                 f"{self.name} has chance='dataset', which is measured on the training set: call fit of the reward, or "
                 "fit_references of the metric, with its references before scoring"
             )
-        found = await asyncio.gather(*(self._query_side(side, items) for side in _SIDES[self.mode]))
-        examined = [_joined_sides(_SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
+        found = await asyncio.gather(*(self._query_side(side, items) for side in SIDES[self.mode]))
+        examined = [_joined_sides(SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
         return examined if self.chance is None else self._with_chance(self.chance, items, examined)
 
     @staticmethod
@@ -514,7 +368,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
             for pair, one in zip(pairs, examined, strict=True)
         ]
 
-    async def _query_side(self, side: str, pairs: Sequence[_Pair]) -> list[_Graded | JudgeFailure]:
+    async def _query_side(self, side: str, pairs: Sequence[_Pair]) -> list[Graded | JudgeFailure]:
         """Make questions from the reports of one side; grade the answers that the reports of the other side give."""
         recall = side == "recall"
         given = [pair.items if recall else None for pair in pairs]
@@ -546,7 +400,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     def _warn_of_other_words(self, results: Sequence[Examination | JudgeFailure]) -> None:
         """Warn if answers of the judge are not in the words of the report."""
         refused = [
-            sum(one.not_verbatim for side in _SIDES[self.mode] for one in result.side(side))
+            sum(one.not_verbatim for side in SIDES[self.mode] for one in result.side(side))
             for result in results
             if isinstance(result, Examination)
         ]
@@ -567,13 +421,13 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         details = torch.stack([scores.details[name] for name in self.detail_names])
         self.detail_sums = self.detail_sums + details.nansum(1).to(self.device)
         self.detail_counts = self.detail_counts + (~details.isnan()).sum(1).to(self.device)
-        for row, side in enumerate(_SIDES[self.mode]):
+        for row, side in enumerate(SIDES[self.mode]):
             self._count(row, [one for examination in examined for one in examination.side(side)])
 
     def _count(self, row: int, answers: Sequence[GradedAnswer]) -> None:
         """Add the graded answers of a side to its row of the states."""
         columns = [self.index[one.item.finding, one.item.attribute] for one in answers]
-        kinds = [len(self.index) + _KINDS.index(one.item.answer_type) for one in answers]
+        kinds = [len(self.index) + KINDS.index(one.item.answer_type) for one in answers]
         index = torch.tensor(columns + kinds, dtype=torch.long, device=self.device)
         for name, values in (
             ("grade_sums", [one.grade for one in answers]),
@@ -643,7 +497,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
             >>> metric.tables()["finding"]
             [{'finding': 'Lung nodule', 'items': 3, 'answered': 0.0, 'score': 0.0}]
         """
-        sides = _SIDES[self.mode]
+        sides = SIDES[self.mode]
         if side is not None and side not in sides:
             raise ValueError(f"mode {self.mode!r} grades {' and '.join(sides)}, not {side!r}")
         row = sides.index(side) if side is not None else 0
@@ -656,5 +510,5 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
             "finding": _pooled_table({"finding": findings}, pairs),
             "attribute": _pooled_table({"attribute": attributes}, pairs),
             "finding_attribute": _pooled_table({"finding": findings, "attribute": attributes}, pairs),
-            "answer_type": _pooled_table({"answer_type": _KINDS}, kinds),
+            "answer_type": _pooled_table({"answer_type": KINDS}, kinds),
         }
