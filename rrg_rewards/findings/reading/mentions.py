@@ -97,7 +97,8 @@ def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[li
     if colon >= 0:
         codes[colon] = 0
     plain: dict[int, list[Rule]] = {}
-    for i, _, _, rule in sorted(lexicon.plain.matches(words, codes, union(codes)), key=itemgetter(1)):
+    matches = lexicon.plain.matches(words, codes, union(codes))
+    for i, _, _, rule in sorted(matches, key=itemgetter(1)) if len(matches) > 1 else matches:
         plain.setdefault(i, []).append(rule)
     return codes, plain
 

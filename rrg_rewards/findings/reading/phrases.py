@@ -302,8 +302,28 @@ def cue_bits(section: str, *lists: str) -> WordBits:
 
 Anchored = tuple[AnyPhrase, int, int, int]
 """A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
-RareWord = tuple[int, dict[int, list[Anchored[AnyPhrase]]]]
-"""The phrases with a rarest word, by the bit of their second rarest word, and the union of these bits."""
+
+
+class RareWord(dict[int, tuple[Anchored[AnyPhrase], ...]]):
+    """The phrases with a rarest word; as a dictionary, those of which the second rarest word has one of some bits.
+
+    Args:
+        phrases: The phrases by the bit of their second rarest word.
+
+    Attributes:
+        seconds: Union of these bits.
+    """
+
+    def __init__(self, phrases: Mapping[int, Sequence[Anchored[AnyPhrase]]]) -> None:
+        super().__init__()
+        self._phrases = phrases
+        self.seconds = union(phrases)
+
+    def __missing__(self, seconds: int) -> tuple[Anchored[AnyPhrase], ...]:
+        found = tuple(chain.from_iterable(self._phrases[bit] for bit in single_bits(seconds)))
+        if len(self) < _MAX_SENTENCES:
+            self[seconds] = found
+        return found
 
 
 class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
@@ -342,7 +362,7 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
             for bit in single_bits(bits):
                 for second, anchored in self._by_rarest.get(bit, {}).items():
                     phrases[second] = [*phrases[second], *anchored] if second in phrases else anchored
-            self._by_bits[bits] = union(phrases), phrases
+            self._by_bits[bits] = RareWord(phrases)
         return self._by_bits[bits]
 
     def matches(
@@ -357,9 +377,9 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
         """
         found = []
         for i, rare_word in enumerate(map(self.__getitem__, tokens)):
-            if rare_word is None or not (others := rare_word[0] & sentence):
+            if rare_word is None or not (seconds := rare_word.seconds & sentence):
                 continue
-            for phrase, rank, least, most in chain.from_iterable(map(rare_word[1].__getitem__, single_bits(others))):
+            for phrase, rank, least, most in rare_word[seconds]:
                 if phrase.words & sentence != phrase.words:
                     continue
                 for start in range(max(0, i - most), i - least + 1):
