@@ -289,7 +289,7 @@ def test_attack_reward_scores_no_pair_twice():
             seen[pair] += 1
         return [0.1 * len(text.split()) for text in completions]
 
-    attack(reward, families=["findings", "hedges", "evolved"])
+    attack(reward, families=["findings", "hedges", "evolved"], budget=4000)
     # The reference itself and a whole report of the search may be the same text.
     assert max(seen.values()) == 1
 
