@@ -3,12 +3,12 @@
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
 
 from rrg_rewards.findings.reading.modality import ModalityCheck
+from rrg_rewards.utilities.texts import text_hash
 
 FEW_SHARE = 0.25
 """A system has few distinct texts if it has fewer than this share of the distinct references."""
@@ -173,7 +173,7 @@ class TextCounter:
     """
 
     def __init__(self) -> None:
-        self._predictions, self._references = array("q"), array("q")
+        self._predictions, self._references = array("Q"), array("Q")
         self._has_references = False
         self._checks: tuple[tuple[Literal["ct", "xray"], ModalityCheck], ...] = (
             ("ct", ModalityCheck("xray")),
@@ -196,7 +196,7 @@ class TextCounter:
 
     def result(self) -> DistinctTexts:
         """Return the numbers of all texts so far."""
-        predictions, references = (np.frombuffer(own, np.int64) for own in (self._predictions, self._references))
+        predictions, references = (np.frombuffer(own, np.uint64) for own in (self._predictions, self._references))
         rows = predictions != _MISSING
         if self._has_references:
             rows = rows & (references != _MISSING)
@@ -218,8 +218,4 @@ def _first_text(reference: Any) -> str | None:
 
 def _hashes(texts: Iterable[str | None]) -> Iterable[int]:
     for text in texts:
-        if text is None:
-            yield _MISSING
-            continue
-        digest = blake2b(" ".join(text.split()).encode(errors="surrogatepass"), digest_size=8).digest()
-        yield int.from_bytes(digest, "little", signed=True) or 1
+        yield _MISSING if text is None else text_hash(" ".join(text.split())) or 1

@@ -280,8 +280,8 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     @property
     def signature(self) -> str:
         """Metric, mode, question schema, builder, answerer, comparer and chance, unless ``None``, in one line."""
-        told = _DATASET if self.chance is None else self.chance.digest
-        chance = {_CHANCE: told} if self.is_above_chance else {}
+        measured_on = _DATASET if self.chance is None else self.chance.digest
+        chance = {_CHANCE: measured_on} if self.is_above_chance else {}
         return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature, **chance)
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> FineBenchScores:

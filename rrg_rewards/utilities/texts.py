@@ -1,6 +1,7 @@
 """Texts that files and requests can represent, and texts that stand for a missing report."""
 
 from collections.abc import Iterable
+from hashlib import blake2b
 
 _PLACEHOLDERS = frozenset({"nan", "none", "null", "n/a", "<na>"})
 
@@ -20,6 +21,16 @@ def encodable_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def text_hash(text: str) -> int:
+    """Return a hash of 64 bits, which is the same in each process, unlike that of :func:`hash`.
+
+    Example:
+        >>> text_hash("No effusion.") == text_hash("No effusion."), text_hash("No effusion.") < 2**64
+        (True, True)
+    """
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 class PlaceholderWarning(UserWarning):

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from itertools import pairwise
 from typing import TypeGuard
 
@@ -15,6 +14,7 @@ from rrg_rewards.judges.instructions import find_instructions
 from rrg_rewards.labelers.base import Labeler, label_reports
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.checks import check_same_length
+from rrg_rewards.utilities.texts import text_hash
 from rrg_rewards.watch.counts import Counts
 
 LABEL_METRIC = "label_f1"
@@ -114,10 +114,10 @@ def _count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -
         counts.add(f"{side}/repeated_sentences", len(sentences) - len(set(sentences)), len(sentences))
         counts.add(f"{side}/hedged_sentences", sum(map(_is_hedged, sentences)), len(sentences))
         counts.add(f"{side}/instructions", bool(find_instructions(text)), 1)
-        same = {_hash(_NUMBER.sub("0", text)) for text in (*sentences, " ".join(words))}
+        same = {text_hash(_NUMBER.sub("0", text)) for text in (*sentences, " ".join(words))}
         counts.tallies.setdefault(side, Counter()).update(same)
-        counts.add_distinct(f"{side}/distinct_ngrams", list(map(_hash, grams)))
-        counts.add_distinct(f"{side}/distinct_reports", [_hash(" ".join(words))])
+        counts.add_distinct(f"{side}/distinct_ngrams", list(map(text_hash, grams)))
+        counts.add_distinct(f"{side}/distinct_reports", [text_hash(" ".join(words))])
 
 
 def _count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:
@@ -176,11 +176,6 @@ def _is_hedged(sentence: str) -> bool:
         (True, False)
     """
     return _HEDGE.search(sentence) is not None
-
-
-def _hash(text: str) -> int:
-    # Not hash(), which differs between processes.
-    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def _count_pairs(

@@ -113,11 +113,7 @@ class WordBits(WordTable[int]):
                 self.exact[spelling] = self.exact.get(spelling, 0) | bit
 
     def _all_bits(self, word: str) -> int:
-        code = 0
-        for form in _spellings(word):
-            code |= self._code(form)
-        if not code and _is_plural(word):
-            code = self._code(word[:-1])
+        code = union(map(self._code, self._forms(word)))
         for condition, bit in self.conditions:
             if condition(word):
                 code |= bit
@@ -136,7 +132,9 @@ class WordBits(WordTable[int]):
     def _forms(self, word: str) -> tuple[str, ...]:
         """Return a word in all spellings; of a plural that the table does not contain, the singular too."""
         forms = _spellings(word)
-        return (*forms, word[:-1]) if _is_plural(word) and not any(map(self._code, forms)) else forms
+        if len(word) >= _SHORTEST_PLURAL and word.endswith("s") and not any(map(self._code, forms)):
+            return (*forms, word[:-1])
+        return forms
 
     def _code(self, word: str) -> int:
         code = self.exact.get(word, 0)
@@ -147,10 +145,6 @@ class WordBits(WordTable[int]):
     def _stem_ends(self, word: str) -> list[int]:
         """Return the lengths of the stems in the table that a word begins with."""
         return [i for i in range(self._shortest, min(len(word), self._longest) + 1) if word[:i] in self.stems]
-
-
-def _is_plural(word: str) -> bool:
-    return len(word) >= _SHORTEST_PLURAL and word.endswith("s")
 
 
 @lru_cache(maxsize=_MAX_WORDS)
