@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process
+from rrg_rewards.utilities.signals import handled_signals
 
 logger = logging.getLogger(__name__)
 
@@ -45,28 +45,24 @@ def warn_of_slow_bfloat16(training: Any, model: Any) -> None:
         logger.warning(SLOW_BFLOAT16, f"dtype: float32 and {remedy}")
 
 
-# As a shell reports the end of a process by SIGTERM.
-_TERMINATED = 128 + int(signal.SIGTERM)
-
-
 class SaveOnTermination(TrainerCallback):  # type: ignore[misc]
-    """After SIGTERM, save a checkpoint at the end of the step and exit with code 143.
+    """After SIGTERM or SIGHUP, save a checkpoint at the end of the step and exit with code 143 or 129.
 
     Add this callback last: the process exits in ``on_save``, in which other callbacks complete the checkpoint. The
     processes of a run agree at each step, because the signal reaches them at different times.
     """
 
     def __init__(self) -> None:
-        self.received = False
+        self.received: int | None = None
         self._ends = False
 
-    def receive(self, *_: Any) -> None:
-        """Handle SIGTERM. Further signals change nothing: a launcher and the system may both send one."""
-        self.received = True
+    def receive(self, number: int, *_: Any) -> None:
+        """Handle a signal. Further signals change nothing: a launcher and the system may both send one."""
+        self.received = self.received or number
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Request a checkpoint if a process has received the signal."""
-        self._ends = any_process(self.received, args.device)
+        self._ends = any_process(self.received is not None, args.device)
         if self._ends:
             control.should_save = True
             control.should_evaluate = False
@@ -78,26 +74,25 @@ class SaveOnTermination(TrainerCallback):  # type: ignore[misc]
             SystemExit: If a process had received the signal at the end of the step.
         """
         if self._ends:
-            sys.exit(_TERMINATED)
+            # As a shell reports the end of a process by a signal.
+            sys.exit(128 + (self.received or signal.SIGTERM))
 
 
 @contextmanager
 def saved_on_termination(trainer: Any) -> Iterator[None]:
-    """Let SIGTERM end the training inside the block with a checkpoint. Only a main thread can handle signals.
+    """Let SIGTERM or SIGHUP end the training inside the block with a checkpoint.
+
+    Only a main thread can handle signals.
 
     Args:
         trainer: A ``transformers.Trainer`` with all its other callbacks.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     callback = SaveOnTermination()
     trainer.add_callback(callback)
-    before = signal.signal(signal.SIGTERM, callback.receive)
     try:
-        yield
+        with handled_signals(callback.receive):
+            yield
     finally:
-        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
         trainer.remove_callback(callback)
 
 
@@ -309,14 +304,14 @@ def show_progress(trainer: Any, advance: Callable[[int, int], None] | None) -> N
 def train_and_save(trainer: Any, checkpoint: str | None) -> None:
     """Train, and save the model and ``history.json``.
 
-    SIGTERM ends the training with a checkpoint.
+    SIGTERM or SIGHUP ends the training with a checkpoint.
 
     Args:
         trainer: A ``transformers.Trainer``.
         checkpoint: The checkpoint to resume from, as :func:`checkpoint_to_resume` returns it.
 
     Raises:
-        SystemExit: With code 143, after SIGTERM.
+        SystemExit: With code 143 after SIGTERM, and 129 after SIGHUP.
     """
     with saved_on_termination(trainer):
         trainer.train(resume_from_checkpoint=checkpoint)

@@ -14,6 +14,7 @@ from typing import Any
 from rrg_rewards.cli.options import CommandParser, UsageError
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.signals import ending_signals, signals_as_interrupts
 from rrg_rewards.utilities.texts import PlaceholderWarning
 from rrg_rewards.version import __version__
 
@@ -58,7 +59,10 @@ examples:
   rrg-rewards serve --reward crg --set prior=0.2
   rrg-rewards recipes ls
 
-exit codes: 0 success, 1 error in the data or the run, 2 wrong command line, 130 interrupted, 141 closed pipe
+SIGTERM and SIGHUP end a command as Ctrl-C does.
+
+exit codes: 0 success, 1 error in the data or the run, 2 wrong command line, 129 SIGHUP, 130 interrupted, 141 closed
+pipe, 143 SIGTERM
 """
 
 
@@ -118,6 +122,25 @@ def _own_warnings(terminal: Terminal) -> Iterator[None]:
 
 def _run(args: argparse.Namespace) -> int:
     terminal = Terminal(quiet=args.quiet)
+    with signals_as_interrupts() as received:
+        try:
+            code = _outcome(args, terminal)
+        except SystemExit as stop:  # Of usage errors, and of trainers that are interrupted.
+            code = _exit_code(stop)
+            # Training scripts handle signals themselves, and exit with this code after a checkpoint.
+            received += [one for one in ending_signals() if 128 + one == code]
+    if code and received:
+        terminal.error(f"ended by {received[0].name}")
+        return 128 + received[0]  # As a shell reports the end of a process by a signal.
+    return code
+
+
+def _exit_code(stop: SystemExit) -> int:
+    return stop.code if isinstance(stop.code, int) else 1
+
+
+def _outcome(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Run a command, show its error, and return its exit code."""
     # For module:Class in the working folder, which is not on the path of a console script. At the end, because its
     # files must not hide modules that are installed.
     if not {"", str(Path.cwd())} & {*sys.path}:
@@ -153,7 +176,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: Arguments without the program name; ``None`` means those of the process.
 
     Returns:
-        Exit code: 0 success, 1 error in the data or the run, 2 wrong command line, 130 interrupted, 141 closed pipe.
+        Exit code: 0 success, 1 error in the data or the run, 2 wrong command line, 129 SIGHUP, 130 interrupted, 141
+        closed pipe, 143 SIGTERM.
 
     Example:
         >>> main(["--version"])
@@ -163,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(_parse(argv))
     except SystemExit as stop:  # argparse raises it after --help, --version and usage errors.
-        return stop.code if isinstance(stop.code, int) else 1
+        return _exit_code(stop)
 
 
 if __name__ == "__main__":

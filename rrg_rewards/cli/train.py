@@ -58,12 +58,14 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     if args.config is None:
         raise UsageError("--config FILE is required; rrg-rewards recipes ls lists recipes")
-    terminated: type[BaseException] = import_module("lightning.pytorch.utilities.exceptions").SIGTERMException
+    terminated: Any = import_module("lightning.pytorch.utilities.exceptions").SIGTERMException
     try:
         return _train(args, training, terminal)
-    except terminated:
-        terminal.error("ended by SIGTERM; --resume_from_checkpoint auto continues from the last checkpoint")
-        return 128 + int(signal.SIGTERM)
+    except terminated as stop:
+        code = int(stop.code)
+        name = signal.Signals(code - 128).name
+        terminal.error(f"ended by {name}; --resume_from_checkpoint auto continues from the last checkpoint")
+        return code
 
 
 def _train(args: argparse.Namespace, training: Any, terminal: Terminal) -> int:

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections import deque
@@ -26,6 +27,9 @@ Result = TypeVar("Result")
 
 # Tasks per worker that are sent, or computed and not yet taken, so that memory does not grow with their number.
 _AHEAD = 3
+
+# Seconds within which a signal to all processes of a job reaches all of them.
+_SIGNAL_DELAY = 1.0
 
 # What the function of most pools needs, imported once by the process that workers are forked from.
 _PRELOADED = ("torch", "torchmetrics", "rrg_rewards.metrics.base", "rrg_rewards.metrics.registry")
@@ -88,6 +92,8 @@ class PendingResult(Generic[Result]):
         try:
             content = self.future.result()
         except BrokenProcessPool as error:
+            # A system that ends a job sends the signal to all its processes; that of this one may come a moment later.
+            time.sleep(_SIGNAL_DELAY)
             raise ChildProcessError(
                 "a worker process was killed, perhaps because memory was full, or could not start (a script starts "
                 'workers below if __name__ == "__main__":). Results are missing: run again, with fewer workers'

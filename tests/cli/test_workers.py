@@ -132,7 +132,9 @@ def test_workers_are_in_the_help(command: str, capsys: pytest.CaptureFixture[Any
 
 
 @pytest.mark.slow
-def test_workers_end_with_an_interrupt(table: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
+@pytest.mark.parametrize(("sent", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_workers_end_with_a_signal_to_all_processes(sent: str, code: int, table: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     (tmp_path / "slow_metrics.py").write_text(
         "import pathlib, time\n"
@@ -144,12 +146,17 @@ def test_workers_end_with_an_interrupt(table: Path, tmp_path: Path) -> None:
     options = ["--metrics", "slow_metrics:slow", "--set", "slow_metrics:slow.higher_is_better=true"]
     command = [sys.executable, "-m", "rrg_rewards", "score", str(table), *options, "--workers", "2"]
     process = subprocess.Popen(
-        [*command, "--batch-size", "1"], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True
+        [*command, "--batch-size", "1", "--output", "out.csv"],
+        cwd=tmp_path,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     while not started.exists():
         assert process.poll() is None
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.Signals[sent])
     _, messages = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert messages.strip().endswith("error: interrupted")
+    assert process.returncode == code
+    assert "error: interrupted" in messages.splitlines()[-1 if sent == "SIGINT" else -2]
+    assert not [*tmp_path.glob(".*.tmp")]

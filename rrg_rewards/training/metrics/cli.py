@@ -37,6 +37,7 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process
+from rrg_rewards.utilities.signals import ending_signals
 
 # LightningCLI can be imported without jsonargparse, but not used.
 require("jsonargparse", extra="train")
@@ -86,7 +87,7 @@ def _line(row: dict[str, float | None], names: Sequence[str], epochs: int | None
 
 
 class SaveOnTermination(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Save a checkpoint and end the training when a process of the run receives SIGTERM.
+    """Save a checkpoint and end the training when a process of the run receives SIGTERM or SIGHUP.
 
     The step is finished first. The processes agree after each step and each validation, because the signal reaches them
     at different times, or only one of them. Lightning's own handler communicates within the handler; with several
@@ -98,16 +99,17 @@ class SaveOnTermination(Callback):  # type: ignore[misc]  # Lightning is an opti
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.received = False
+        self.received: int | None = None
 
-    def receive(self, *_: Any) -> None:
-        """Handle SIGTERM. Further signals change nothing: a launcher and the system may both send one."""
-        self.received = True
+    def receive(self, number: int, *_: Any) -> None:
+        """Handle a signal. Further signals change nothing: a launcher and the system may both send one."""
+        self.received = self.received or number
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Replace Lightning's handler, which it restores itself at the end."""
+        """Replace the handlers, which Lightning restores itself at the end."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self.receive)
+            for number in ending_signals():
+                signal.signal(number, self.receive)
 
     # Without a sanity check.
     on_train_start = on_sanity_check_start
@@ -116,10 +118,10 @@ class SaveOnTermination(Callback):  # type: ignore[misc]  # Lightning is an opti
         """End the training if a process has received the signal.
 
         Raises:
-            SIGTERMException: In all processes.
+            SIGTERMException: In all processes, with the exit code 128 + number of the signal.
         """
-        if any_process(self.received, trainer.strategy.root_device):
-            raise SIGTERMException
+        if any_process(self.received is not None, trainer.strategy.root_device):
+            raise SIGTERMException(128 + (self.received or signal.SIGTERM))
 
     on_validation_end = on_train_batch_end
 
