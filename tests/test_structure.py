@@ -14,7 +14,6 @@ MOST_LINES = 600
 # Modules with one user, which lies in their folder, that are files of their own nevertheless.
 OWN_FILES = {
     "rrg_rewards.data.tables.xlsx": "one format of tables, which needs a package of its own",
-    "rrg_rewards.integrations.common.background": "threads and event loops, which know no rewards",
     "rrg_rewards.integrations.common.missing": "numbers for missing rewards, which know no trainers",
     "rrg_rewards.integrations.serve.app": "imported in worker processes only",
     "rrg_rewards.integrations.serve.scorer": "batches of concurrent requests, without HTTP",

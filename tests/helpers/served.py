@@ -18,6 +18,13 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Reward, completion_texts
 
 GUARD = 120
+RAISED = {
+    "a bug": KeyError,
+    "an exit": SystemExit,
+    "an interrupt": KeyboardInterrupt,
+    "a cancellation": asyncio.CancelledError,
+}
+"""Exceptions that :class:`LengthReward` raises, by the text of the completion."""
 
 
 class LengthReward(Reward):
@@ -52,8 +59,8 @@ class LengthReward(Reward):
 
     @staticmethod
     def _value(text, reference):
-        if text == "a bug":
-            raise KeyError("secret words of the report")
+        if text in RAISED:
+            raise RAISED[text]("secret words of the report")
         if isinstance(reference, float):
             raise ValueError("secret words of the report")
         return float("nan") if text is None or reference is None else float(len(text.split()) - len(reference.split()))

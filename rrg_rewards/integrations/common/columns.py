@@ -14,6 +14,9 @@ def read_row(reference: Any, reference_column: str, beside: Mapping[str, Any] | 
         reference_column: Column of a reference that is a plain text.
         beside: Further columns that the trainer passes; those of ``reference`` have priority.
 
+    Raises:
+        ValueError: If ``reference`` is JSON that is nested too deeply to be read.
+
     Example:
         >>> read_row("Cardiomegaly.", "report")
         {'report': 'Cardiomegaly.'}
@@ -51,6 +54,11 @@ def _unpacked(reference: Any) -> dict[str, Any] | None:
             reference = json.loads(reference)
         except ValueError:
             return None  # A report that begins with a brace.
+        except RecursionError:
+            raise ValueError(
+                "the reference is JSON that is nested too deeply; pass the report itself, or a JSON object whose "
+                "values are the columns of the reward"
+            ) from None
     if not isinstance(reference, Mapping):
         return None
     return {str(name): _plain(value) for name, value in reference.items()}

@@ -10,7 +10,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from rrg_rewards.integrations.common.background import start_in_background
+from rrg_rewards.integrations.common.background import start_in_background, without_exits
 from rrg_rewards.integrations.common.batching import BatchLimits, BatchQueue
 from rrg_rewards.integrations.common.columns import gather_columns
 from rrg_rewards.integrations.common.missing import MissingRewards
@@ -159,9 +159,9 @@ class TrainerReward:
 
     async def _scores(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
         if is_asynchronous(self.reward):
-            return await self.reward.score_async(completions, **columns)
+            return await without_exits(self.reward.score_async(completions, **columns))
         call = partial(self.reward.score, completions, **columns)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        return await without_exits(asyncio.get_running_loop().run_in_executor(self._thread, call))
 
     def _finish(
         self, scored: Sequence[tuple[float | None, dict[str, float]]], rows: Sequence[Mapping[str, Any]]

@@ -134,6 +134,8 @@ class _Server:
         return answer
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 (Starlette's)
+        if (problem := self._scorer.problem) is not None:
+            return JSONResponse({"status": "failed", "reason": problem}, 503)
         return JSONResponse({"status": "ok"})
 
     async def info(self, request: Request) -> Response:  # noqa: ARG002 (Starlette's)

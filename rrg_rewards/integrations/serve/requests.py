@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rrg_rewards.integrations.common.background import ExitError
 from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.transcripts import completion_after_prompt, first_exchange
 from rrg_rewards.integrations.serve.settings import ServerOptions
@@ -84,7 +85,8 @@ def scoring_error(row: int, error: Exception) -> RequestError:
     """
     refused = isinstance(error, ValueError | TypeError)
     told = "the reward refuses the values of" if refused else "the reward failed on"
-    return RequestError(422 if refused else 500, f"{told} completion {row}: {error_place(error)}")
+    raised = error.__cause__ if isinstance(error, ExitError) and error.__cause__ else error
+    return RequestError(422 if refused else 500, f"{told} completion {row}: {error_place(raised)}")
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,12 @@ def _slime_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Samp
     response = body.get("response")
     if not isinstance(response, str):
         raise RequestError(422, "response must be a text")
-    return [Sample(options.extractor(response), _label_columns(body.get("label"), options, "label"))]
+    if "label" not in body:
+        raise RequestError(
+            422,
+            "the request lacks 'label', the reference or a JSON object of columns; null for a completion without one",
+        )
+    return [Sample(options.extractor(response), _label_columns(body["label"], options, "label"))]
 
 
 def _slime_reply(scored: Sequence[ScoredSample], options: ServerOptions) -> Any:
@@ -267,7 +274,10 @@ def _label_columns(label: Any, options: ServerOptions, where: str) -> Mapping[st
     Raises:
         RequestError: If the label lacks a column.
     """
-    row = read_row(label, options.reference_column)
+    try:
+        row = read_row(label, options.reference_column)
+    except ValueError as error:
+        raise RequestError(422, f"{where}: {error}") from None
     for name in options.reward.columns:
         if name not in row:
             raise RequestError(

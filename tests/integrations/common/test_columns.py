@@ -47,6 +47,11 @@ def test_read_row_reads_columns_in_one_string_or_beside_the_reference() -> None:
         assert read_row(reference, "report", {"age": 1, "site": "A"}) == {"age": 66, "site": "A", "report": "Edema."}
 
 
+def test_read_row_refuses_json_that_is_nested_too_deeply() -> None:
+    with pytest.raises(ValueError, match="nested too deeply; pass the report itself"):
+        read_row('{"a":' * 100_000, "report")
+
+
 def test_read_row_turns_values_of_numpy_into_those_of_python() -> None:
     row = read_row("Edema.", "report", {"labels": np.array([1, 0]), "age": np.int64(66)})
     assert row == {"labels": [1, 0], "age": 66, "report": "Edema."}

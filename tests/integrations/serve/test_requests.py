@@ -90,6 +90,14 @@ def test_slime_dialect_returns_a_number_or_an_object(server):
     assert server.post("/remote_rm", {**body, "label": None})[1] == -9.5
 
 
+@pytest.mark.parametrize("body", [{}, {"labels": "a"}, {"label": '{"a":' * 100_000}, {"label": {"referense": "a"}}])
+@pytest.mark.parametrize("path", ["/remote_rm", "/remote_rm/scores"])
+def test_slime_dialect_refuses_a_wrong_label(server, path, body):
+    status, reply, _ = server.post(path, {"prompt": "Report.", "response": "a b c", **body})
+    assert status == 422
+    assert "label" in reply["error"]
+
+
 def test_llama_factory_dialect_looks_references_up_by_prompt(server):
     messages = [CHAT.format("Report study 2.", "a b c d e<|im_end|>"), CHAT.format("Report study 1.", "a b")]
     reply = server.post("/v1", {"model": "model", "messages": messages})[1]

@@ -3,7 +3,8 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from served import GUARD, LengthReward, Served, request_bytes, sent, until, waiting
+import pytest
+from served import GUARD, RAISED, LengthReward, Served, request_bytes, sent, until, waiting
 
 ONE = {"completions": ["a b"], "reference": ["a"]}
 
@@ -74,3 +75,65 @@ def test_scorer_overlaps_batches_of_an_asynchronous_reward():
     with Served(Meeting(), max_batch=1) as served:
         body = {"completions": ["a b", "a b c"], "reference": ["a", "a"]}
         assert served.post("/rewards", body)[1]["rewards"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("bad", RAISED)
+def test_scorer_fails_only_the_request_whose_completion_raises_anything(bad):
+    with Served(timeout=5.0) as served, ThreadPoolExecutor(3) as threads:
+        served.reward.gate.clear()
+        running = threads.submit(served.post, "/rewards", ONE)
+        assert served.reward.entered.acquire(timeout=GUARD)
+        replies = [
+            threads.submit(served.post, "/rewards", {"completions": [text], "reference": ["a"]})
+            for text in (bad, "a b c")
+        ]
+        until(lambda: waiting(served) == 2)
+        served.reward.gate.set()
+        failed, good = [reply.result()[:2] for reply in replies]
+        assert running.result()[1]["rewards"] == [1.0]
+        assert served.post("/rewards", ONE)[1]["rewards"] == [1.0]
+        assert served.get("/health")[:2] == (200, {"status": "ok"})
+    assert good[1]["rewards"] == [2.0]
+    assert failed[0] == 500
+    told = f"the reward failed on completion 0: {RAISED[bad].__name__} in _value (served.py"
+    assert failed[1]["error"].startswith(told)
+
+
+def test_scorer_says_that_a_reward_does_not_return(caplog):
+    with Served(timeout=0.3) as served:
+        served.reward.gate.clear()
+        assert served.post("/rewards", ONE)[0] == 504
+        status, reply, _ = served.get("/health")
+        assert (status, reply["status"]) == (503, "failed")
+        assert reply["reason"].startswith("the reward has not returned from 1 batches within 0.3 s (--timeout)")
+        assert "a batch of 1 completions has no rewards after 0.3 s" in caplog.text
+        # At once, without the wait of a batch that cannot begin.
+        assert served.post("/rewards", ONE)[:2] == (503, {"error": reply["reason"]})
+        served.reward.gate.set()
+        until(lambda: served.get("/health")[0] == 200)
+        assert served.post("/rewards", ONE)[1]["rewards"] == [1.0]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_scorer_says_that_its_thread_has_ended(caplog):
+    class Leaving(LengthReward):
+        """Starts a task that leaves."""
+
+        async def score_async(self, completions, **columns):
+            if completions == ["a b"]:
+                self.task = asyncio.ensure_future(self.leave())
+                await asyncio.sleep(GUARD)
+            return self.score(completions, **columns)
+
+        async def leave(self):
+            raise SystemExit(3)
+
+        async def __call__(self, completions, **columns):
+            raise AssertionError("not called")
+
+    with Served(Leaving(), timeout=0.3) as served:
+        assert served.post("/rewards", ONE)[0] == 504
+        status, reply, _ = served.get("/health")
+        assert (status, reply["reason"]) == (503, "the thread that scores has ended; restart the server")
+        assert "the thread that scores has ended: SystemExit in leave" in caplog.text
+        assert served.post("/rewards", ONE)[:2] == (503, {"error": reply["reason"]})
