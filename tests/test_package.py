@@ -10,9 +10,11 @@ import re
 import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 import rrg_rewards
 import rrg_rewards.callbacks
@@ -71,6 +73,18 @@ def test_every_package_is_listed_for_the_wheel():
         for init in (ROOT / folder).rglob("__init__.py")
     }
     assert listed == found
+
+
+@pytest.mark.parametrize("version", ["0.22.0", "0.31.0", "0.31.1", "0.32.0"])
+def test_the_extra_of_vllm_installs_what_trl_supports(monkeypatch, version):
+    (bounds,) = re.findall(r'"vllm([<>=][^"]*)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    imports = pytest.importorskip("trl.import_utils")
+    monkeypatch.setattr(imports, "_is_package_available", lambda *_, **__: (True, version))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        imports.is_vllm_available()
+    assert SpecifierSet(bounds).contains("0.31.0")
+    assert not found or not SpecifierSet(bounds).contains(version)
 
 
 @pytest.mark.slow
