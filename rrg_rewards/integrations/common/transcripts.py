@@ -5,20 +5,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-# Start of an answer in the chat formats of Qwen, Llama 3, Mistral, Gemma, Phi and Vicuna.
+# Start of an answer in the chat formats of Qwen, Llama 3, Mistral, Gemma, Phi, DeepSeek and Vicuna.
 _ANSWER = re.compile(
     r"<\|im_start\|>assistant\n?|<\|start_header_id\|>assistant<\|end_header_id\|>\s*|\[/INST\]|"
-    r"<start_of_turn>model\n?|<\|assistant\|>\n?|^ASSISTANT:|(?<=[\s>])ASSISTANT:",
+    r"<start_of_turn>model\n?|<\|assistant\|>\n?|<\uff5cAssistant\uff5c>|^ASSISTANT:|(?<=[\s>])ASSISTANT:",
     re.M,
 )
 _QUESTION = re.compile(
     r"<\|im_start\|>user\n?|<\|start_header_id\|>user<\|end_header_id\|>\s*|\[INST\]|<start_of_turn>user\n?|"
-    r"<\|user\|>\n?|^USER:|(?<=[\s>])USER:|^Human:",
+    r"<\|user\|>\n?|<\uff5cUser\uff5c>|^USER:|(?<=[\s>])USER:|^Human:",
     re.M,
 )
 # LLaMA-Factory's default template.
 _PLAIN_ANSWER = re.compile(r"^Assistant:", re.M)
-_SPECIAL = re.compile(r"<\|[A-Za-z0-9_ ]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>")
+# DeepSeek's tokens have full-width bars and low blocks in place of spaces.
+_SPECIAL = re.compile(
+    r"<\|[A-Za-z0-9_ ]{1,40}\|>|<\uff5c[A-Za-z0-9_\u2581 ]{1,40}\uff5c>|</?s>|"
+    r"<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>"
+)
 _PLACEHOLDER = re.compile(r"<[^<>\s]{1,40}>|\[[A-Z/_]{2,20}\]")
 
 

@@ -13,7 +13,8 @@ LLAMA = (
 GEMMA = "<start_of_turn>user\n{question}<end_of_turn>\n<start_of_turn>model\n"
 MISTRAL = "<s>[INST] {question} [/INST]"
 VICUNA = "A chat. USER: {question} ASSISTANT:"
-FORMATS = [QWEN, LLAMA, GEMMA, MISTRAL, VICUNA]
+DEEPSEEK = "<\uff5cbegin\u2581of\u2581sentence\uff5c><\uff5cUser\uff5c>{question}<\uff5cAssistant\uff5c>"
+FORMATS = [QWEN, LLAMA, GEMMA, MISTRAL, VICUNA, DEEPSEEK]
 
 
 @pytest.mark.parametrize("template", [*FORMATS, "{question}\n"])
@@ -64,6 +65,7 @@ def test_completion_after_prompt_raises_if_it_finds_no_completion() -> None:
         ("Cardiomegaly.<|im_end|>\n<|endoftext|><|endoftext|>", "Cardiomegaly."),
         ("Cardiomegaly.</s><pad><pad>", "Cardiomegaly."),
         ("<s> Cardiomegaly.<end_of_turn>", "Cardiomegaly."),
+        ("Edema?</think>Clear.<\uff5cend\u2581of\u2581sentence\uff5c><\uff5c\u2581pad\u2581\uff5c>", "Clear."),
         ("Nodule <5 mm and >3 mm.", "Nodule <5 mm and >3 mm."),
         ("<think>Edema?</think>\nCardiomegaly.", "Cardiomegaly."),
         ("Edema?</think>Cardiomegaly.", "Cardiomegaly."),
