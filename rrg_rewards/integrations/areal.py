@@ -10,7 +10,6 @@ set ``timeout_seconds`` above the time of the slowest judge.
 from collections.abc import Sequence
 from typing import Any
 
-from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import get_trainer_reward
 
 
@@ -35,6 +34,6 @@ def reward_fn(
     """
     reward = get_trainer_reward()
     name = reward.settings.reference_column
-    row = read_row(columns[name], name, columns) if name in columns else dict(columns)
+    row = reward.read_row(columns[name], columns) if name in columns else columns
     rewarded = reward.reward_one(completions, {**row, "completion_ids": list(completion_ids)})
     return rewarded.numbers()["score"]

@@ -8,7 +8,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import get_trainer_reward
 
 REWARD_NAME = "rrg_rewards"
@@ -39,6 +38,6 @@ def compute_score(reward_inputs: Sequence[Mapping[str, Any]], **settings: Any) -
         [(0.0, 1.0), (0.0, 0.0)]
     """
     reward = get_trainer_reward(settings)
-    rows = [read_row(one["ground_truth"], reward.settings.reference_column) for one in reward_inputs]
+    rows = [reward.read_row(one["ground_truth"]) for one in reward_inputs]
     rewarded = reward.reward_batch([one["response"] for one in reward_inputs], rows)
     return [one.numbers("overall") for one in rewarded]

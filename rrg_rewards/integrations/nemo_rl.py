@@ -1,4 +1,4 @@
-"""An environment for NeMo RL: ``register_env("rrg", "rrg_rewards.integrations.nemo_rl.ReportEnvironment")``.
+"""An environment for NeMo RL, registered in the launch script by :func:`register_env`.
 
 ``env.rrg`` of the trainer's configuration contains the settings
 (:class:`rrg_rewards.integrations.common.settings.TrainerSettings`), or its key ``config`` names a file of them.
@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import RewardedCompletion, get_trainer_reward
 
-__all__: list[str] = []
+# ReportEnvironment is made when NeMo RL asks for it.
+__all__ = ["register_env"]
+
+_ENVIRONMENT = f"{__name__}.ReportEnvironment"
 
 
 class _Environment:
@@ -73,16 +75,35 @@ class _Environment:
         """Do nothing."""
 
     def _row(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        name = self.reward.settings.reference_column
-        if "ground_truth" in metadata and name not in metadata:
-            return read_row(metadata["ground_truth"], name, metadata)
-        return read_row(metadata, name)
+        if "ground_truth" in metadata and self.reward.settings.reference_column not in metadata:
+            return self.reward.read_row(metadata["ground_truth"], metadata)
+        return self.reward.read_row(metadata)
 
     def _rewards(self, rewarded: Sequence[RewardedCompletion]) -> Tensor | dict[str, Tensor]:
         numbers = [one.numbers() for one in rewarded]
         names = self.reward.parts if self.per_part else ["score"]
         rewards = {name: torch.tensor([one[name] for one in numbers], dtype=torch.float32) for name in names}
         return rewards if self.per_part else rewards["score"]
+
+
+def register_env(name: str = "rrg") -> None:
+    """Register the environment in NeMo RL, before its training script is started.
+
+    NeMo RL needs to know the class of the environment and the Python in which its actor runs, which is that of the
+    launch script.
+
+    Args:
+        name: Name of the environment: ``env.NAME`` of the configuration contains its settings.
+
+    Raises:
+        ValueError: If NeMo RL has an environment of this name.
+    """
+    from nemo_rl.distributed.ray_actor_environment_registry import ACTOR_ENVIRONMENT_REGISTRY
+    from nemo_rl.distributed.virtual_cluster import PY_EXECUTABLES
+    from nemo_rl.environments import utils
+
+    utils.register_env(name, _ENVIRONMENT)
+    ACTOR_ENVIRONMENT_REGISTRY[_ENVIRONMENT] = PY_EXECUTABLES.SYSTEM
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import RewardedCompletion, TrainerReward, get_trainer_reward
 from rrg_rewards.integrations.common.transcripts import completion_after_prompt
 
@@ -47,7 +46,7 @@ def _reward_func(
     reward = get_trainer_reward()
     try:
         completions = [completion_after_prompt(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
-        rows = [read_row(label, reward.settings.reference_column) for label in labels]
+        rows = [reward.read_row(label) for label in labels]
         if len(rows) == 1:
             # Other rollouts call at the same time from other threads.
             return _result(reward, [reward.reward_one(completions[0], rows[0])])
@@ -87,8 +86,7 @@ def _make_agent_class(base: type[Any]) -> type[Any]:
         async def step(self, states: Mapping[str, Any], **options: Any) -> dict[str, Any]:  # noqa: ARG002
             """Reward the action and end the conversation."""
             reward = get_trainer_reward()
-            row = read_row(states["label"], reward.settings.reference_column)
-            rewarded = await reward.reward_one_async(states["action_text"], row)
+            rewarded = await reward.reward_one_async(states["action_text"], reward.read_row(states["label"]))
             return {**_result(reward, [rewarded]), "environment_feedback": "", "done": True}
 
     return AgentInstance

@@ -8,7 +8,6 @@ With ``--group-rm``, the function is ``batched_custom_rm``. The settings
 from collections.abc import Sequence
 from typing import Any
 
-from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import RewardedCompletion, TrainerReward, get_trainer_reward
 
 __all__ = ["batched_custom_rm", "custom_rm"]
@@ -46,7 +45,7 @@ async def batched_custom_rm(
 
 
 def _row(reward: TrainerReward, sample: Any) -> dict[str, Any]:
-    return read_row(sample.label, reward.settings.reference_column, sample.metadata)
+    return reward.read_row(sample.label, sample.metadata)
 
 
 def _result(args: Any, rewarded: RewardedCompletion) -> float | dict[str, float]:

@@ -11,7 +11,6 @@ The file that the environment variable ``RRG_REWARDS_CONFIG`` names contains the
 
 from typing import Any
 
-from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import get_trainer_reward
 
 __all__ = ["reward"]
@@ -31,7 +30,7 @@ async def reward(task: Any, trace: Any) -> float:
     trainer_reward = get_trainer_reward()
     name = trainer_reward.settings.reference_column
     columns = {column: getattr(task, column) for column in trainer_reward.reward.columns if hasattr(task, column)}
-    row = read_row(columns[name], name, columns) if name in columns else columns
+    row = trainer_reward.read_row(columns[name], columns) if name in columns else columns
     numbers = (await trainer_reward.reward_one_async(trace.last_reply, row)).numbers()
     score = numbers.pop("score")
     trace.record_metrics(numbers)

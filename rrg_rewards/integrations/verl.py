@@ -7,7 +7,6 @@ the file that ``reward_kwargs.config`` or the environment variable ``RRG_REWARDS
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import TrainerReward, get_trainer_reward
 
 __all__ = ["compute_score", "compute_score_batch", "compute_score_sync"]
@@ -95,5 +94,4 @@ def compute_score_batch(
 def _row(
     reward: TrainerReward, data_source: str, ground_truth: Any, extra_info: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    beside = {"data_source": data_source, **(extra_info or {})}
-    return read_row(ground_truth, reward.settings.reference_column, beside)
+    return reward.read_row(ground_truth, {"data_source": data_source, **(extra_info or {})})

@@ -9,6 +9,7 @@ import pytest
 import torch
 from trainer_inputs import MISSING, REFERENCES, REPORTS, REWARD, SETTINGS
 
+from rrg_rewards.integrations import nemo_rl
 from rrg_rewards.rewards import make_reward
 
 
@@ -41,9 +42,53 @@ def nemo_environment(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("nemo_rl.environments.interfaces", interfaces),
     ):
         monkeypatch.setitem(sys.modules, name, module)
-    path = "rrg_rewards.integrations.nemo_rl.ReportEnvironment"
+    return get_object("rrg_rewards.integrations.nemo_rl.ReportEnvironment").cls
+
+
+def get_object(path: str) -> Any:
+    """Import an object as NeMo RL does."""
     module, _, attribute = path.rpartition(".")
-    return getattr(importlib.import_module(module), attribute).cls
+    return getattr(importlib.import_module(module), attribute)
+
+
+@pytest.fixture
+def nemo_registries(nemo_environment: Any, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Modules of the shape of NeMo RL's: its package cannot be installed without CUDA.
+
+    ``create_env`` looks the environment up, then the Python of its actor, then starts the actor.
+    """
+    names = "environments.utils", "distributed.virtual_cluster", "distributed.ray_actor_environment_registry"
+    utils, cluster, actors = (ModuleType(f"nemo_rl.{name}") for name in names)
+    environments: dict[str, str] = {"math": "nemo_rl.environments.math_environment.MathEnvironment"}
+    cluster.PY_EXECUTABLES = SimpleNamespace(SYSTEM=sys.executable)  # type: ignore[attr-defined]
+    actors.ACTOR_ENVIRONMENT_REGISTRY = {}  # type: ignore[attr-defined]
+
+    def register_env(name: str, path: str) -> None:
+        if name in environments:
+            raise ValueError(f"Env name {name} already registered")
+        environments[name] = path
+
+    def create_env(name: str, configs: dict[str, Any]) -> tuple[Any, str]:
+        path = environments[name]
+        if path not in actors.ACTOR_ENVIRONMENT_REGISTRY:
+            raise ValueError(f"No actor environment registered for {path}")
+        return get_object(path).cls(configs[name]), actors.ACTOR_ENVIRONMENT_REGISTRY[path]
+
+    utils.register_env, utils.create_env = register_env, create_env  # type: ignore[attr-defined]
+    distributed = ModuleType("nemo_rl.distributed")
+    for module in (distributed, utils, cluster, actors):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    sys.modules["nemo_rl.environments"].utils = utils  # type: ignore[attr-defined]
+    return utils
+
+
+def test_nemo_rl_starts_the_registered_environment(nemo_registries: Any, numbers: list[float]) -> None:
+    nemo_rl.register_env("rrg")
+    environment, executable = nemo_registries.create_env("rrg", {"rrg": SETTINGS})
+    result = environment.step(conversations(), [{"reference": reference} for reference in REFERENCES])
+    assert (executable, result.rewards.tolist()) == (sys.executable, pytest.approx(numbers))
+    with pytest.raises(ValueError, match="rrg already registered"):
+        nemo_rl.register_env("rrg")
 
 
 def conversations() -> list[list[dict[str, Any]]]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.scoring import TrainerReward
 from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings
 from rrg_rewards.rewards.base import Completion
@@ -50,7 +49,7 @@ class BatchReward:
             if len(columns[column]) != length:
                 raise ValueError(f"column {column!r} has {len(columns[column])} values for {length} completions")
         rows = [{column: columns[column][place] for column in read} for place in range(length)]
-        return [read_row(row[name], name, row) if name in row else row for row in rows]
+        return [self._reward.read_row(row[name], row) if name in row else row for row in rows]
 
 
 def make_batch_rewards(

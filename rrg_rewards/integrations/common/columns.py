@@ -1,18 +1,27 @@
 """Columns of a completion that trainers pass as one string, as JSON, or beside the reference."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 
-def read_row(reference: Any, reference_column: str, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def read_row(
+    reference: Any,
+    reference_column: str,
+    beside: Mapping[str, Any] | None = None,
+    names: Collection[str] | None = None,
+) -> dict[str, Any]:
     """Return the columns of one completion.
+
+    Values of numpy, as Parquet readers yield them, become those of Python if they are read. Features of images are
+    columns, too, and converting them takes longer than the reward.
 
     Args:
         reference: The trainer's one value for a completion (its label, answer or ground truth): the reference report,
             or a mapping of columns, or this mapping as JSON.
         reference_column: Column of a reference that is a plain text.
         beside: Further columns that the trainer passes; those of ``reference`` have priority.
+        names: Columns that are read. Default: all.
 
     Raises:
         ValueError: If ``reference`` is JSON that is nested too deeply to be read.
@@ -23,9 +32,9 @@ def read_row(reference: Any, reference_column: str, beside: Mapping[str, Any] | 
         >>> read_row('{"report": "Cardiomegaly.", "age": 66}', "report", {"site": "A"})
         {'site': 'A', 'report': 'Cardiomegaly.', 'age': 66}
     """
-    row = {name: _plain(value) for name, value in (beside or {}).items()}
     packed = _unpacked(reference)
-    return {**row, **({reference_column: _plain(reference)} if packed is None else packed)}
+    row = {**(beside or {}), **({reference_column: reference} if packed is None else packed)}
+    return {name: _plain(value) if names is None or name in names else value for name, value in row.items()}
 
 
 def gather_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
@@ -61,9 +70,9 @@ def _unpacked(reference: Any) -> dict[str, Any] | None:
             ) from None
     if not isinstance(reference, Mapping):
         return None
-    return {str(name): _plain(value) for name, value in reference.items()}
+    return {str(name): value for name, value in reference.items()}
 
 
 def _plain(value: Any) -> Any:
-    """Return numpy scalars and arrays, as Parquet readers yield them, as numbers and lists."""
+    """Return numpy scalars and arrays as numbers and lists."""
     return value.tolist() if hasattr(value, "tolist") else value

@@ -12,7 +12,7 @@ from typing import Any
 
 from rrg_rewards.integrations.common.background import start_in_background, without_exits
 from rrg_rewards.integrations.common.batching import BatchLimits, BatchQueue
-from rrg_rewards.integrations.common.columns import gather_columns
+from rrg_rewards.integrations.common.columns import gather_columns, read_row
 from rrg_rewards.integrations.common.missing import MissingRewards
 from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings, settings_key
 from rrg_rewards.metrics.scores import Scores
@@ -24,6 +24,8 @@ _JUDGED_AT_A_TIME = 64
 # The trainer limits its rollouts itself.
 _WAITING = 1_000_000
 _OWN_KEYS = frozenset({"score", "scorable"})
+# Column of the token ids of completions, which trainers pass beside those of the data set.
+_TOKENS = "completion_ids"
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class TrainerReward:
     def __name__(self) -> str:
         return self.reward.__name__
 
+    def read_row(self, reference: Any, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return the columns of one completion; see :func:`rrg_rewards.integrations.common.columns.read_row`."""
+        names = {*self.reward.columns, _TOKENS}
+        return read_row(reference, self.settings.reference_column, beside, names)
+
     def reward_one(self, completion: Completion, row: Mapping[str, Any]) -> RewardedCompletion:
         """Reward one completion; concurrent calls of other threads are scored together with it."""
         return start_in_background(self._reward_one(completion, row)).result()
@@ -135,8 +142,8 @@ class TrainerReward:
         completions: list[Completion] = [[] if text is None else self._extract(text) for text in texts]
         rows = [row for _, row in samples]
         columns = gather_columns(rows, self.reward.columns)
-        if all("completion_ids" in row for row in rows):
-            columns["completion_ids"] = [row["completion_ids"] for row in rows]
+        if all(_TOKENS in row for row in rows):
+            columns[_TOKENS] = [row[_TOKENS] for row in rows]
         scores = await self._scores(completions, columns)
         details = {name: values.tolist() for name, values in self.reward.logged_details(scores).items()}
         names = await self._detail_names()
