@@ -41,6 +41,7 @@ from rrg_rewards.recipes._training import (
 )
 from rrg_rewards.rewards.ppo import RewardFunctionModel
 from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.imports import install_command
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.utilities.yaml_files import read_user_yaml
 
@@ -57,8 +58,8 @@ def _has_ppo() -> bool:
 def _trainer_arguments(_: Mapping[str, Any]) -> type:
     if not _has_ppo():
         raise ModuleNotFoundError(
-            "this version of TRL has no PPO; 1.12 was the last version with it: python -m pip install "
-            "'rrg-rewards[ppo]', in a separate environment, or train with GRPO or RLOO"
+            "this version of TRL has no PPO; 1.12 was the last version with it. In a separate environment, run: "
+            f"{install_command('ppo')}, or train with GRPO or RLOO"
         )
     config: type = import_module("trl.experimental.ppo").PPOConfig
     return config

@@ -1,11 +1,41 @@
 """Import optional dependencies, with an error that gives the pip command, and names of a package on first use."""
 
 import ast
+import json
+import shlex
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+
+def install_command(extra: str) -> str:
+    """Return the pip command that installs an extra from where this package was installed.
+
+    A checkout is given by its folder, a wheel by its address, and a package of an index by its
+    name. The source is that of ``direct_url.json``, which pip writes (PEP 610).
+
+    Args:
+        extra: Extra of this package, or several with commas between them.
+
+    Example:
+        >>> install_command("plot").startswith("python -m pip install ")
+        True
+    """
+    try:
+        source = json.loads(distribution("rrg-rewards").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        source = {}
+    url = source.get("url")
+    arguments = [f"rrg-rewards[{extra}]" + (f" @ {url}" if url else "")]
+    if "dir_info" in source:
+        folder = url2pathname(urlsplit(url).path)
+        arguments = [*(["-e"] if source["dir_info"].get("editable") else []), f"{folder}[{extra}]"]
+    return f"python -m pip install {shlex.join(arguments)}"
 
 
 def require(module: str, extra: str, package: str | None = None) -> ModuleType:
@@ -28,10 +58,9 @@ def require(module: str, extra: str, package: str | None = None) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
             raise
-        alone = "" if package is None else f"--no-deps {package}, or, with its dependencies: python -m pip install "
+        alone = "" if package is None else f"python -m pip install --no-deps {package}, or, with its dependencies: "
         raise ModuleNotFoundError(
-            f"{package or error.name} is not installed; run: python -m pip install {alone}'rrg-rewards[{extra}]'",
-            name=error.name,
+            f"{package or error.name} is not installed; run: {alone}{install_command(extra)}", name=error.name
         ) from error
 
 

@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from rrg_rewards.cli.main import main
 from rrg_rewards.data import read_table
+from rrg_rewards.utilities.imports import install_command
 
 COUNT = 9
 
@@ -165,4 +166,4 @@ def test_what_is_wrong_is_told(
 def test_without_vllm(run: Any, volumes: Path, policy: Path, tmp_path: Path) -> None:
     result = run(*command(volumes, policy, tmp_path / "out.jsonl", "--backend", "vllm"))
     assert result.code == 1
-    assert "pip install 'rrg-rewards[vllm]'" in result.err
+    assert f"run: {install_command('vllm')}" in result.err

@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from rrg_rewards.utilities.imports import install_command
+
 
 @pytest.mark.parametrize(("task", "own"), [("crepe", "--model.encoder"), ("er2score", "--model.lora")])
 def test_keys_are_shown(run, task, own):
@@ -55,4 +57,4 @@ def test_a_missing_library_names_its_extra(run, monkeypatch, module, extra):
     monkeypatch.setitem(sys.modules, module, None)
     result = run("train", "crepe", "--config", "crepe/train")
     assert result.code == 1
-    assert f"pip install 'rrg-rewards[{extra}]'" in result.err
+    assert f"run: {install_command(extra)}" in result.err

@@ -13,7 +13,7 @@ def test_vllm_finds_the_plugin() -> None:
     assert [point.name for point in found] == ["rrg_rewards"]
     register = found[0].load()
     if find_spec("vllm") is None:
-        with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[vllm\]'"):
+        with pytest.raises(ModuleNotFoundError, match=r"run: python -m pip install .*\[vllm\]"):
             register()
 
 

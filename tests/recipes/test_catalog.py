@@ -92,7 +92,7 @@ def test_validate_recipe_a_missing_deepspeed_names_its_extra(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "deepspeed", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'rrg-rewards\[deepspeed\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"run: python -m pip install .*\[deepspeed\]"):
         validate_recipe(write(deepspeed=ZERO3))
 
 

@@ -1,8 +1,13 @@
 """Errors of missing optional dependencies."""
 
+import json
+from importlib.metadata import PackageNotFoundError
+from types import SimpleNamespace
+
 import pytest
 
-from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities import imports
+from rrg_rewards.utilities.imports import install_command, require
 
 
 @pytest.mark.parametrize(
@@ -10,5 +15,34 @@ from rrg_rewards.utilities.imports import require
     [("absent_library", "absent_library"), ("absent_library.part", "absent_library"), ("json.absent", "json.absent")],
 )
 def test_require_names_what_is_missing_and_the_command(module, missing):
-    with pytest.raises(ModuleNotFoundError, match=rf"^{missing} is not installed; run: .*'rrg-rewards\[serve\]'"):
+    with pytest.raises(
+        ModuleNotFoundError, match=rf"^{missing} is not installed; run: python -m pip install .*\[serve\]"
+    ):
         require(module, extra="serve")
+
+
+WHEEL = "https://example.org/rrg_rewards-1.0-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments"),
+    [
+        (None, "'rrg-rewards[plot]'"),
+        ({"url": WHEEL, "archive_info": {}}, f"'rrg-rewards[plot] @ {WHEEL}'"),
+        ({"url": "file:///no/check%20out", "dir_info": {"editable": True}}, "-e '/no/check out[plot]'"),
+        ({"url": "file:///no/checkout", "dir_info": {}}, "'/no/checkout[plot]'"),
+    ],
+    ids=["index", "wheel", "editable", "folder"],
+)
+def test_install_command_names_where_the_package_was_installed_from(monkeypatch, source, arguments):
+    text = source and json.dumps(source)
+    monkeypatch.setattr(imports, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    assert install_command("plot") == f"python -m pip install {arguments}"
+
+
+def test_install_command_without_an_installed_package_gives_its_name(monkeypatch):
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(imports, "distribution", absent)
+    assert install_command("plot") == "python -m pip install 'rrg-rewards[plot]'"

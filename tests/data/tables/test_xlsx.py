@@ -83,7 +83,7 @@ def test_parse_xlsx_refuses_a_file_of_another_kind(openpyxl, tmp_path):
 
 def test_parse_xlsx_without_openpyxl_names_the_extra(monkeypatch, tmp_path):
     def missing(module, extra):
-        raise ModuleNotFoundError(f"{module} is not installed; run: python -m pip install 'rrg-rewards[{extra}]'")
+        raise ModuleNotFoundError(f"{module} is not installed; run: python -m pip install rrg-rewards[{extra}]")
 
     monkeypatch.setattr(xlsx, "require", missing)
     (tmp_path / "reports.xlsx").write_bytes(b"PK")
