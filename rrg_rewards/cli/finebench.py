@@ -20,6 +20,7 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     add_table_argument,
+    check_different,
     read_input,
     settings_from,
 )
@@ -220,6 +221,7 @@ def _sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
     settings = settings_from(args, SensitivitySettings)
     if args.output is not None and Path(args.output).suffix not in (".json", ".md"):
         raise UsageError(f"argument --output: must end in .json or .md, got {args.output!r}")
+    check_different(output=args.output, pairs=args.pairs)
     for path in (args.output, args.pairs):
         if path is not None:
             check_output(path, args.overwrite)

@@ -13,6 +13,8 @@ from typing import Any
 
 from rrg_rewards.cli.options import CommandParser, UsageError
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.files import outputs_as_private_as_inputs
+from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signals import ending_signals, signals_as_interrupts
 from rrg_rewards.utilities.texts import PlaceholderWarning
@@ -108,21 +110,27 @@ def _own_warnings(terminal: Terminal) -> Iterator[None]:
     """Show the warnings of this package like the other messages of a command, without the line of code."""
     with warnings.catch_warnings():
         show = warnings.showwarning
+        shown: set[str] = set()
 
         def show_on_terminal(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+            # Outputs are checked before a run and again when they are written.
+            if category is RunWarning and str(message) in shown:
+                return
+            shown.add(str(message))
             if category.__module__.startswith("rrg_rewards."):
                 terminal.warn(str(message))
             else:
                 show(message, category, *place, **options)
 
-        warnings.simplefilter("always", PlaceholderWarning)
+        for shown_always in (PlaceholderWarning, RunWarning):
+            warnings.simplefilter("always", shown_always)
         warnings.showwarning = show_on_terminal
         yield
 
 
 def _run(args: argparse.Namespace) -> int:
     terminal = Terminal(quiet=args.quiet)
-    with signals_as_interrupts() as received:
+    with signals_as_interrupts() as received, outputs_as_private_as_inputs():
         try:
             code = _outcome(args, terminal)
         except SystemExit as stop:  # Of usage errors, and of trainers that are interrupted.

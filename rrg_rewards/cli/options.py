@@ -4,11 +4,13 @@ import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, fields
+from itertools import combinations
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from rrg_rewards.analysis.settings import LANGUAGE_MODEL, batch_size_setting, seed_setting
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.files import is_same_file
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError, setting, setting_choices
 
@@ -371,6 +373,22 @@ def add_command_parser(
     return parser
 
 
+def check_different(**files: str | None) -> None:
+    """Raise if two outputs are one file, also by links.
+
+    Args:
+        files: The files by the names of their options.
+
+    Raises:
+        UsageError: With both options.
+    """
+    given = [(option, path) for option, path in files.items() if path is not None]
+    for (first, one), (second, other) in combinations(given, 2):
+        if is_same_file(one, other):
+            files_text = repr(one) if one == other else f"{one!r} and {other!r}, which are one file"
+            raise UsageError(f"--{first} and --{second} must differ, got {files_text}")
+
+
 @dataclass(frozen=True)
 class Outputs:
     """The files that a command writes.
@@ -412,18 +430,14 @@ class Outputs:
 
         if self.is_appended and (self.output is None or self.output == "-" or table_format(self.output) != "jsonl"):
             raise UsageError(f"argument --output: must be a file of JSON lines (.jsonl), got {self.output!r}")
-        if self.json is not None and self.json == self.output:
-            raise UsageError(f"--output and --json must differ, got {self.json!r} for both")
-        taken = [self.output, self.json]
         for option, path in files.items():
-            if path is None:
-                continue
-            if path == "-" or path in taken:
+            if path == "-":
                 raise UsageError(f"argument --{option}: must be a file of its own, got {path!r}")
-            taken.append(path)
-        for path in taken:
+        named = {"output": self.output, "json": self.json, **files}
+        check_different(**named)
+        for option, path in named.items():
             if path is not None:
-                check_output(path, self.overwrite or (self.is_appended and path == self.output))
+                check_output(path, self.overwrite or (self.is_appended and option == "output"))
         if self.output is not None and table_format(self.output, self.format) == "parquet":
             require("pyarrow", extra="parquet")
 

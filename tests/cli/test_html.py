@@ -106,7 +106,7 @@ def test_places_of_findings_are_those_in_the_joined_references(tmp_path):
         (["--with-text"], "argument --with-text: needs --html"),
         (["--id-column", "study"], "argument --id-column: needs --html"),
         (["--html", "-"], "argument --html: must be a file of its own"),
-        (["--html", "a.json", "--json", "a.json"], "argument --html: must be a file of its own"),
+        (["--html", "a.json", "--json", "a.json"], "--json and --html must differ"),
     ],
 )
 def test_wrong_options_are_named(pairs, capsys, options, message):

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import stat
+import sys
 
 import pytest
 
@@ -128,6 +130,25 @@ def test_a_failure_midway_leaves_nothing_half_written(words, run, write_csv, tmp
     assert words.calls == [1]
     assert (tmp_path / "out.csv").read_text() == "old"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.csv", "out.csv"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_outputs_of_a_private_table_are_private(words, run, write_csv, tmp_path):
+    path = write_csv("in.csv", ["report"], ["Emphysema."])
+    path.chmod(0o600)
+    made = [tmp_path / name for name in ("out.csv", "out.json")]
+    assert run("label", path, "--text-column", "report", "--output", made[0], "--json", made[1]).code == 0
+    assert [stat.S_IMODE(one.stat().st_mode) for one in made] == [0o600, 0o600]
+
+
+def test_the_file_of_a_killed_process_is_named_once(words, run, write_csv, tmp_path):
+    pytest.importorskip("fcntl")
+    path = write_csv("in.csv", ["report"], ["Emphysema."])
+    left = tmp_path / f".out.csv.{'0' * 32}.tmp"
+    left.touch()
+    files = ("--output", tmp_path / "out.csv", "--json", tmp_path / "out.json")
+    result = run("label", path, "--text-column", "report", *files)
+    assert (result.code, result.err.count(str(left))) == (0, 1)
 
 
 def test_a_table_may_replace_itself(words, run, write_csv):

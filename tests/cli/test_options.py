@@ -128,8 +128,21 @@ def test_outputs_must_be_different_files(tmp_path):
         Outputs(one, one).check()
     with pytest.raises(UsageError, match="argument --latex: must be a file of its own, got '-'"):
         Outputs(one).check(latex="-")
-    with pytest.raises(UsageError, match="argument --html: must be a file of its own"):
+    with pytest.raises(UsageError, match="--latex and --html must differ"):
         Outputs(one).check(latex=str(tmp_path / "b"), html=str(tmp_path / "b"))
+
+
+def test_outputs_that_are_links_to_one_file_are_refused(tmp_path):
+    one, soft, hard, missing = (tmp_path / name for name in ("a.json", "soft", "hard", "missing"))
+    soft.symlink_to(one)
+    missing.symlink_to(tmp_path / "b.json")
+    for json, other in [(one, soft), (one, f"{tmp_path}/./a.json"), (tmp_path / "b.json", missing)]:
+        with pytest.raises(UsageError, match=r"--json and --html must differ, got .* which are one file"):
+            Outputs(None, str(json), overwrite=True).check(html=str(other))
+    one.touch()
+    hard.hardlink_to(one)
+    with pytest.raises(UsageError, match=r"--json and --html must differ, got .* which are one file"):
+        Outputs(None, str(one), overwrite=True).check(html=str(hard))
 
 
 def test_outputs_are_not_replaced_unless_asked(tmp_path):

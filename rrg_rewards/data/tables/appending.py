@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any, BinaryIO
 
 from rrg_rewards.data.tables.readers import parse_jsonl
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import json_line
+from rrg_rewards.utilities.files import lock_file
 
 
 class AppendedLines:
@@ -45,7 +45,8 @@ class AppendedLines:
         # Unbuffered, so that the operating system has each line when `append` returns.
         self._file: BinaryIO = self._path.open("a+b", buffering=0)
         try:
-            _lock(self._file, self._path)
+            if lock_file(self._file) is False:
+                raise TableError(f"{path}: another process is writing to it")
             self._mend()
         except BaseException:
             self._file.close()
@@ -116,14 +117,3 @@ def _is_record(line: bytes) -> bool:
         return isinstance(json.loads(line), dict)
     except ValueError:
         return False
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    try:
-        locks: ModuleType = import_module("fcntl")
-    except ModuleNotFoundError:
-        return
-    try:
-        locks.flock(file, locks.LOCK_EX | locks.LOCK_NB)
-    except BlockingIOError:
-        raise TableError(f"{path}: another process is writing to it") from None

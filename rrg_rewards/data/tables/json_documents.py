@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, Literal, get_args
 
 from rrg_rewards.data.tables.table import Table, TableError, rows_by_study
 from rrg_rewards.data.tables.writers import finite, json_line, open_output
+from rrg_rewards.utilities.files import note_input
 
 DocumentLayout = Literal["rexrank", "vlm3d", "vlm3d-predictions"]
 """Layout of a JSON document: an object of studies by name, a list of generated reports, or a list of jobs with such
@@ -76,6 +77,7 @@ def read_json_document(path: str | Path) -> Any:
         OSError: If the file cannot be read.
     """
     with Path(path).open("rb") as file:
+        note_input(file)
         return _document(file, str(path))
 
 

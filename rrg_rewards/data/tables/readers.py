@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import IO, Any, BinaryIO, cast
 
 from rrg_rewards.data.tables.json_documents import parse_json, unique_keys
-from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
+from rrg_rewards.data.tables.table import STANDARD, Table, TableError, check_header, table_format
 from rrg_rewards.data.tables.xlsx import parse_xlsx
+from rrg_rewards.utilities.files import note_input
 from rrg_rewards.utilities.imports import require
 
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
@@ -168,6 +169,7 @@ def _opened(path: str | Path) -> Iterator[Any]:
     if Path(path).is_dir():
         raise TableError(f"{path}: is a folder, not a table")
     with Path(path).open("rb") as file:
+        note_input(file)
         yield file
 
 
@@ -245,12 +247,6 @@ def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[
             yield line, cells
 
 
-def _check_header(header: Sequence[str], source: str) -> None:
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise TableError(f"{source}: the header holds {', '.join(map(repr, twice))} more than once")
-
-
 def _parse_csv(file: BinaryIO, source: str, rows: int | None = None, delimiter: str | None = None) -> Iterator[Table]:
     r"""Yield the rows of a CSV file in tables.
 
@@ -282,7 +278,7 @@ def _parse_csv(file: BinaryIO, source: str, rows: int | None = None, delimiter: 
     header = next(records, (0, None))[1]
     if header is None:
         raise TableError(f"{source}: is empty; a table has a header line at least")
-    _check_header(header, source)
+    check_header(header, source)
     first = 0
     while True:
         batch = list(islice(_whole_records(records, header, first, source, delimiter), rows))
@@ -385,7 +381,7 @@ def _parse_parquet(file: BinaryIO, source: str, rows: int | None = None) -> Iter
         # Read through a small buffer: a row group may be as large as the file.
         opened = parquet.ParquetFile(file, buffer_size=2**20, pre_buffer=False)
         schema = opened.schema_arrow
-        _check_header(schema.names, source)
+        check_header(schema.names, source)
         types = {name: schema.field(name).type for name in schema.names}
         for batch in [opened.read()] if rows is None else opened.iter_batches(rows):
             columns = {name: batch.column(name).to_pylist() for name in schema.names}

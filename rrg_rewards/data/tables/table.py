@@ -4,6 +4,7 @@ import json
 import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,6 +57,17 @@ def table_format(path: str | Path, fallback: str | None = None) -> str:
             "read, not written)"
         )
     return known
+
+
+def check_header(names: Sequence[str], source: str) -> None:
+    """Check that no two columns of a file have the same name.
+
+    Raises:
+        TableError: With the repeated names.
+    """
+    if len(set(names)) < len(names):
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
+        raise TableError(f"{source}: the header holds {', '.join(map(repr, twice))} more than once")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +15,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
-from rrg_rewards.utilities.files import whole_file
+from rrg_rewards.utilities.files import abandoned_files, longest_name, whole_file
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.texts import REPLACEMENT, encodable_text
+
+# Of the files in which commands keep incomplete results, beside the output of this name.
+_LONGEST_ENDING = ".partial.jsonl"
 
 
 class TableEncoder(ABC):
@@ -264,7 +269,11 @@ def check_output(path: str | Path, overwrite: bool = False) -> None:
         overwrite: Whether an existing file may be replaced.
 
     Raises:
-        TableError: If the folder is missing or not writable, ``path`` is a folder, or the file exists.
+        TableError: If the folder is missing or not writable, ``path`` is a folder, the file exists, or its name is too
+            long for the files of incomplete results beside it.
+
+    A warning (:class:`~rrg_rewards.utilities.run_log.RunWarning`) names unfinished files of killed processes in the
+    folder.
 
     Example:
         >>> check_output("no/such/folder/labels.csv")
@@ -275,7 +284,11 @@ def check_output(path: str | Path, overwrite: bool = False) -> None:
     if str(path) == STANDARD:
         return
     path = Path(path)
-    folder = path.resolve().parent
+    target = path.resolve()
+    folder = target.parent
+    limit = longest_name(folder) - len(_LONGEST_ENDING)
+    if len(os.fsencode(target.name)) > limit:
+        raise TableError(f"{path}: its name is too long; it may have {limit} bytes, with its ending")
     if not folder.is_dir():
         raise TableError(f"{path}: the folder {path.parent} does not exist")
     if path.is_dir():
@@ -284,6 +297,13 @@ def check_output(path: str | Path, overwrite: bool = False) -> None:
         raise TableError(f"{path}: exists already; pass --overwrite to replace it")
     if not os.access(folder, os.W_OK) and not _is_stream(path):
         raise TableError(f"{path}: the folder {path.parent} is not writable")
+    for abandoned in abandoned_files(folder):
+        warnings.warn(
+            f"{abandoned} is an unfinished output of a process that was killed, and may contain reports; delete it "
+            "when you need nothing of it",
+            RunWarning,
+            stacklevel=2,
+        )
 
 
 def _is_stream(path: Path) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date, datetime, time
 from typing import Any, BinaryIO
 
-from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.data.tables.table import Table, TableError, check_header
 from rrg_rewards.utilities.imports import require
 
 
@@ -78,8 +78,7 @@ def _names(header: Sequence[Any], source: str) -> list[str]:
     names = ["" if cell is None else str(cell) for cell in header[: last + 1]]
     if "" in names[1:]:
         raise TableError(f"{source}: column {names.index('', 1) + 1} has no name")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise TableError(f"{source}: the header holds {', '.join(map(repr, twice))} more than once")
+    check_header(names, source)
     return names
 
 

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from rrg_rewards.data.tables.table import Table, TableError, rows_by_study, study_name, table_format
+from rrg_rewards.data.tables.table import Table, TableError, check_header, rows_by_study, study_name, table_format
 from rrg_rewards.utilities.texts import PlaceholderWarning
 
 
@@ -146,3 +146,13 @@ def test_rows_by_study_names_both_rows_of_a_study():
     table = Table({"name": ["a/s1.mha", "s1.nii.gz"]}, "r.csv")
     with pytest.raises(TableError, match=r"r.csv: data row 2, column 'name': 's1' is also in r.csv: data row 1"):
         rows_by_study(table, "name")
+
+
+def test_check_header_reads_the_names_once():
+    class Names(list[str]):
+        def count(self, name):
+            raise AssertionError("a header of a million names would never end")
+
+    check_header(Names(["a", "b"]), "in.csv")
+    with pytest.raises(TableError, match=r"in.csv: the header holds 'a', 'c' more than once"):
+        check_header(Names("acbca"), "in.csv")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import check_output, open_output, open_table, write_json, write_table
+from rrg_rewards.utilities.run_log import RunWarning
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 AWKWARD = st.lists(st.sampled_from(['"', ",", "\n", "\r", " ", "a", "\ufeff", "\u2028", "\x85", "'"])).map("".join)
@@ -162,6 +163,24 @@ def test_check_output_tells_what_cannot_be_written(tmp_path):
         check_output(tmp_path)
     check_output("-")
     check_output("/dev/null")
+
+
+def test_check_output_names_what_a_killed_process_left(tmp_path):
+    pytest.importorskip("fcntl")
+    left = tmp_path / f".scores.csv.{'0' * 32}.tmp"
+    left.touch()
+    with pytest.warns(RunWarning, match=f"{left} is an unfinished output of a process that was killed"):
+        check_output(tmp_path / "other.csv")
+
+
+def test_check_output_refuses_a_name_that_is_too_long_before_any_work(tmp_path):
+    with pytest.raises(TableError, match=r"its name is too long; it may have \d+ bytes"):
+        check_output(tmp_path / ("ä" * 121 + ".csv"))
+    for name in ("n" * 237 + ".csv", "ä" * 118 + ".csv"):
+        check_output(tmp_path / name)
+        with open_table(tmp_path / name, keep_partial=True) as writer:
+            writer.write(Table({"a": ["x"]}))
+        assert (tmp_path / name).exists()
 
 
 def test_open_output_writes_to_a_device_and_does_not_replace_it():
