@@ -15,7 +15,10 @@ MOST_LINES = 600
 OWN_FILES = {
     "rrg_rewards.data.tables.xlsx": "one format of tables, which needs a package of its own",
     "rrg_rewards.integrations.common.missing": "numbers for missing rewards, which know no trainers",
+    "rrg_rewards.integrations.serve.access": "who may send requests",
     "rrg_rewards.integrations.serve.app": "imported in worker processes only",
+    "rrg_rewards.integrations.serve.bodies": "bytes of requests, which know no endpoints",
+    "rrg_rewards.integrations.serve.connections": "connections and their time, which know no requests",
     "rrg_rewards.integrations.serve.scorer": "batches of concurrent requests, without HTTP",
     "rrg_rewards.integrations.vllm.model": "imported by vLLM, when it loads a CT-CHAT",
     "rrg_rewards.integrations.vllm.processing": "prompts and volumes, which know no layers of the model",

@@ -18,7 +18,7 @@ _OF_CONFIG = ("max_batch", "max_wait_ms")
 
 _DESCRIPTION = """\
 Serve a reward over HTTP, for trainers in other processes, environments, machines and languages. Single completions of
-concurrent requests are scored in batches. All paths take POST and JSON:
+concurrent requests are scored in batches. All paths take POST and JSON (Content-Type: application/json):
 
   /rewards            {"completions": [...], "reference": [...]} -> {"rewards": [...], "scores": {...}, ...}
   /get_reward         OpenRLHF, --reward.remote_url http://HOST:PORT/get_reward
@@ -42,7 +42,7 @@ examples:
   rrg-rewards serve --reward crimson --context age=PatientAge --missing -1
   rrg-rewards serve --reward crepe --set model=my_crepe --device cuda --max-batch 128
   rrg-rewards serve --reward crg --set prior=0.2 --missing 0 --prompts train.jsonl
-  curl -d '{"completions": ["Cardiomegaly."], "reference": ["Cardiomegaly."]}' http://127.0.0.1:8787/rewards
+  curl --json '{"completions": ["Cardiomegaly."], "reference": ["Cardiomegaly."]}' http://127.0.0.1:8787/rewards
 
 From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/serve.md describes replies and limits.
 """
@@ -68,7 +68,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="address (default: %(default)s)")
     parser.add_argument("--port", type=_port, default=8787, metavar="N", help="port; 0 for a free one (default: 8787)")
     of_config: dict[str, Any] = {name: {"default": None} for name in _OF_CONFIG}
-    add_settings(parser, ServerOptions, "workers", *of_config, "max_pending", "timeout", **of_config)
+    limits = ("max_pending", "timeout", "max_characters", "max_connections", "max_connections_per_address")
+    add_settings(parser, ServerOptions, "workers", *of_config, *limits, **of_config)
     parser.add_argument(
         "--max-request-mb",
         type=positive_int,
@@ -141,6 +142,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             token=os.environ.get("RRG_REWARDS_TOKEN"),
             max_pending=args.max_pending,
             timeout=args.timeout,
+            max_characters=args.max_characters,
+            max_connections=args.max_connections,
+            max_connections_per_address=args.max_connections_per_address,
             max_request_bytes=args.max_request_mb * 2**20,
             max_total_bytes=max(256, args.max_request_mb) * 2**20,
             workers=args.workers,

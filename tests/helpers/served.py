@@ -12,7 +12,7 @@ import torch
 import uvicorn
 
 from rrg_rewards.integrations.serve.app import make_app
-from rrg_rewards.integrations.serve.run import bind
+from rrg_rewards.integrations.serve.run import bind, server_config
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Reward, completion_texts
@@ -120,13 +120,7 @@ class Served:
         self.port = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         app = make_app(self.options)
-        config = uvicorn.Config(
-            app if self._faults is None else self._faults(app),
-            log_level="warning",
-            access_log=False,
-            lifespan="on",
-            timeout_graceful_shutdown=GUARD,
-        )
+        config = server_config(self.options, lambda: app if self._faults is None else self._faults(app))
         self.server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -163,10 +157,9 @@ class Served:
 
     def call(self, method, path, content, headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=GUARD)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
         with contextlib.closing(connection):
-            connection.request(
-                method, path, content, {name.replace("_", "-"): value for name, value in headers.items()}
-            )
+            connection.request(method, path, content, {"Content-Type": "application/json", **given})
             response = connection.getresponse()
             text = response.read()
         is_json = response.headers.get_content_type() == "application/json"
@@ -201,5 +194,6 @@ def sent(served, content):
 def request_bytes(body, length=None):
     """A request of ``/rewards``, whose header may tell another length."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    head = f"POST /rewards HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content) if length is None else length}\r\n\r\n"
-    return head.encode() + content
+    length = len(content) if length is None else length
+    head = "POST /rewards HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {length}\r\n\r\n".encode() + content

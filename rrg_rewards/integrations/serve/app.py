@@ -1,9 +1,6 @@
 """The ASGI application of a reward server: its endpoints, the bodies of requests, and counts in Prometheus' format."""
 
 import asyncio
-import base64
-import hmac
-import json
 import logging
 import os
 import time
@@ -22,18 +19,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from rrg_rewards.integrations.serve.access import check_access
+from rrg_rewards.integrations.serve.bodies import Bodies
 from rrg_rewards.integrations.serve.requests import (
     DIALECTS,
     Dialect,
     RequestError,
     ScoredSample,
-    busy,
     error_place,
 )
 from rrg_rewards.integrations.serve.scorer import Scorer
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.judges.server.usage import Usage, UsageMeter
-from rrg_rewards.utilities.concurrency import within
 from rrg_rewards.version import __version__
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -85,7 +82,7 @@ class _Server:
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
         self._metrics = _ServerMetrics()
-        self._bodies = _Bodies(options)
+        self._bodies = Bodies(options)
         # Before the first evaluation, which the start of the scorer makes.
         self._judges = UsageMeter(options.reward.judges())
         self._scorer = Scorer(options, self._count_batch)
@@ -94,6 +91,7 @@ class _Server:
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:  # noqa: ARG002 (Starlette's)
         yield
+        self._bodies.close()
         self._scorer.close()
 
     def _count_batch(self, scored: Sequence[ScoredSample]) -> None:
@@ -104,12 +102,12 @@ class _Server:
     def endpoint(
         self, path: str, answer: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Check the token, count the request, and reply to errors without repeating text."""
+        """Check where the request is from, count it, and reply to errors without repeating text."""
 
         async def reply(request: Request) -> Response:
             began = time.perf_counter()
             try:
-                _check_token(request, self._options.token)
+                check_access(request, self._options.token)
                 response = await answer(request)
             except RequestError as error:
                 response = _error_reply(error)
@@ -127,7 +125,7 @@ class _Server:
     def scores(self, dialect: Dialect) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             async with self._bodies.read(request) as body:
-                samples = dialect.samples(_json_object(body), self._options)
+                samples = await self._bodies.samples(dialect, body)
                 scored = await _unless_client_leaves(request, self._scorer.score(samples))
             return JSONResponse(dialect.render(scored, self._options))
 
@@ -168,20 +166,6 @@ def _error_reply(error: RequestError) -> Response:
     return JSONResponse({"error": error.message}, error.status, headers=error.headers)
 
 
-def _check_token(request: Request, token: str | None) -> None:
-    """Accept ``Bearer TOKEN``, and ``Basic`` with the token as password, which clients send for ``http://x:TOKEN@…``."""
-    if token is None:
-        return
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "basic":
-        try:
-            value = base64.b64decode(value, validate=True).decode("latin-1").partition(":")[2]
-        except ValueError:
-            value = ""
-    if scheme.lower() not in ("basic", "bearer") or not hmac.compare_digest(value.encode(), token.encode()):
-        raise RequestError(401, "the request lacks the server's token", {"WWW-Authenticate": "Bearer"})
-
-
 async def _unless_client_leaves(request: Request, scoring: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine, or cancel it if the client disconnects.
 
@@ -200,77 +184,6 @@ async def _unless_client_leaves(request: Request, scoring: Coroutine[Any, Any, T
         work.cancel()
         gone.cancel()
         await asyncio.gather(work, gone, return_exceptions=True)
-
-
-class _Bodies:
-    """Reads bodies, and limits the memory that they take together.
-
-    Args:
-        options: Limits of the server.
-    """
-
-    def __init__(self, options: ServerOptions) -> None:
-        self._options = options
-        self._held = 0
-
-    @asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[bytearray]:
-        """Read a body, which counts as held until the block ends.
-
-        Raises:
-            RequestError: If the body is too long, compressed or too slow, or other bodies take all memory.
-            starlette.requests.ClientDisconnect: If the client leaves.
-        """
-        if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise RequestError(415, "the body is compressed; send plain JSON")
-        body = bytearray()
-        try:
-            try:
-                await within(self._options.timeout, self._receive(request, body))
-            except asyncio.TimeoutError:
-                raise RequestError(408, f"the body did not arrive within {self._options.timeout:g} s") from None
-            yield body
-        finally:
-            self._held -= len(body)
-
-    async def _receive(self, request: Request, body: bytearray) -> None:
-        limit = self._options.max_request_bytes
-        error: RequestError | None = None
-        discarded = 0
-        async for chunk in request.stream():
-            if error is None and len(body) + len(chunk) > limit:
-                error = RequestError(413, f"the body is longer than {limit} bytes; send fewer completions")
-            if error is None and self._held + len(chunk) > self._options.max_total_bytes:
-                error = busy("the bodies of other requests take all memory that requests may take")
-            if error is None:
-                self._held += len(chunk)
-                body += chunk
-                continue
-            # A client reads the reply only after it has sent the body.
-            discarded += len(chunk)
-            if discarded > self._options.max_total_bytes:
-                raise error
-        if error is not None:
-            raise error
-
-
-def _json_object(body: bytes | bytearray) -> Mapping[str, Any]:
-    """Parse a body that must be a JSON object.
-
-    Raises:
-        RequestError: If it is not.
-
-    Example:
-        >>> _json_object(b'{"completions": []}')
-        {'completions': []}
-    """
-    try:
-        content = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise RequestError(400, f"the body must be JSON in UTF-8 ({type(error).__name__})") from None
-    if not isinstance(content, dict):
-        raise RequestError(400, f"the body must be a JSON object, got {type(content).__name__}")
-    return content
 
 
 class _ServerMetrics:

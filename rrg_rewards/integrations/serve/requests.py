@@ -110,8 +110,8 @@ class Dialect:
         """Return the samples of a request.
 
         Raises:
-            RequestError: If the request lacks a field or has values of a wrong type, or the server lacks a setting that
-                the dialect needs.
+            RequestError: If the request lacks a field, has values of a wrong type, or is too long, or the server lacks
+                a setting that the dialect needs.
         """
         if not self.carries_null and options.missing is None:
             raise RequestError(
@@ -119,11 +119,37 @@ class Dialect:
                 f"{self.path} cannot carry null for an unscorable completion: start the server with --missing NUMBER, "
                 "the reward of such completions",
             )
-        return self.parse(body, options)
+        samples = self.parse(body, options)
+        for row, sample in enumerate(samples):
+            length = _num_characters([sample.completion, *sample.columns.values()])
+            if length > options.max_characters:
+                raise RequestError(
+                    413,
+                    f"completion {row} and its columns have {length} characters, more than the maximum, "
+                    f"{options.max_characters} (--max-characters)",
+                )
+        return samples
+
+
+def _num_characters(value: Any) -> int:
+    """Return the length of all texts in a value of JSON.
+
+    Example:
+        >>> _num_characters([[{"role": "assistant", "content": "Edema."}], 66])
+        15
+    """
+    length, rest = 0, [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, str):
+            length += len(one)
+        elif isinstance(one, list | dict):
+            rest += one.values() if isinstance(one, dict) else one
+    return length
 
 
 def _batch_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Sample]:
-    completions = _list_field(body, "completions")
+    completions = _completions_field(body, "completions", options)
     for row, completion in enumerate(completions):
         if not (isinstance(completion, str) or _is_conversation(completion)):
             raise RequestError(422, f"completions[{row}] must be a text, or a list of messages with role and content")
@@ -159,7 +185,7 @@ def _by_name(scored: Sequence[ScoredSample]) -> dict[str, list[float | None]]:
 
 
 def _openrlhf_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Sample]:
-    queries = _list_field(body, "query", str)
+    queries = _completions_field(body, "query", options, str)
     prompts = _equal_list_field(body, "prompts", len(queries), str)
     labels = _equal_list_field(body, "labels", len(queries))
     samples = []
@@ -202,7 +228,7 @@ def _slime_object_reply(scored: Sequence[ScoredSample], options: ServerOptions) 
 
 
 def _llama_factory_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Sample]:
-    messages = _list_field(body, "messages", str)
+    messages = _completions_field(body, "messages", options, str)
     if options.prompts is None:
         raise RequestError(
             422,
@@ -232,6 +258,16 @@ def _numbers(scored: Sequence[ScoredSample], options: ServerOptions) -> list[flo
 
 def _scorable(scored: Sequence[ScoredSample]) -> list[float]:
     return [float(sample.reward is not None) for sample in scored]
+
+
+def _completions_field(
+    body: Mapping[str, Any], name: str, options: ServerOptions, kind: type | None = None
+) -> list[Any]:
+    """Return the field of the completions; see :func:`_list_field`. Their number is checked first."""
+    values = body.get(name)
+    if isinstance(values, list) and len(values) > options.max_pending:
+        raise RequestError(413, f"{len(values)} completions are more than the maximum, {options.max_pending}")
+    return _list_field(body, name, kind)
 
 
 def _list_field(body: Mapping[str, Any], name: str, kind: type | None = None) -> list[Any]:

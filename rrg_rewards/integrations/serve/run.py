@@ -2,10 +2,12 @@
 
 import ipaddress
 import logging
+import multiprocessing
 import os
 import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,10 +16,12 @@ from typing import Any, TypeVar
 import torch
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess
 
 from rrg_rewards.integrations.serve.app import SHARED_FOLDER, make_app
+from rrg_rewards.integrations.serve.connections import Connections, LimitedConnection
 from rrg_rewards.integrations.serve.settings import ServerOptions
 
 S = TypeVar("S", bound=socket.socket)
@@ -100,7 +104,7 @@ def run_server(options: ServerOptions, listener: socket.socket) -> bool:
     Returns:
         Whether the server could start.
     """
-    config = _config(options, partial(_make_app, options))
+    config = server_config(options, partial(_make_app, options))
     with listener:
         if options.workers == 1:
             server = uvicorn.Server(config)
@@ -138,6 +142,7 @@ class _Supervisor(Multiprocess):  # type: ignore[misc]
 
 def _make_app(options: ServerOptions) -> Starlette:
     if options.workers > 1:
+        threading.Thread(target=_end_with_supervisor, name="rrg-rewards-supervisor", daemon=True).start()
         torch.set_num_threads(max(1, torch.get_num_threads() // options.workers))
     try:
         return make_app(options)
@@ -147,16 +152,33 @@ def _make_app(options: ServerOptions) -> Starlette:
         raise SystemExit(STARTUP_FAILURE) from None
 
 
-def _config(options: ServerOptions, make_app: Callable[[], Starlette]) -> uvicorn.Config:
+def _end_with_supervisor() -> None:
+    """End this worker, after its running requests, when the process that supervises it has ended or was killed."""
+    supervisor = multiprocessing.parent_process()
+    assert supervisor is not None
+    supervisor.join()
+    _log.error("the supervisor of the workers has ended; this worker ends")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def server_config(options: ServerOptions, make_app: Callable[[], ASGIApp]) -> uvicorn.Config:
+    """Return uvicorn's configuration of a server.
+
+    Args:
+        options: Limits of the server.
+        make_app: Makes the application, in the process of each worker.
+    """
+    connections = Connections(options.max_connections, options.max_connections_per_address, options.timeout)
     return uvicorn.Config(
         make_app,
         factory=True,
+        http=partial(LimitedConnection, connections),
+        ws="none",
         workers=options.workers,
         # Access logs contain paths and queries.
         access_log=False,
         log_level="warning",
         lifespan="on",
-        limit_concurrency=options.max_connections,
         backlog=_BACKLOG,
         proxy_headers=False,
         server_header=False,

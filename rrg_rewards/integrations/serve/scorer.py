@@ -86,9 +86,6 @@ class Scorer:
         try:
             outcomes = await self._queue.submit_all(samples, self._timeout)
         except QueueFullError as error:
-            if len(samples) > self._queue.limits.max_pending:
-                limit = self._queue.limits.max_pending
-                raise RequestError(413, f"{len(samples)} completions are more than the maximum, {limit}") from None
             raise busy(str(error)) from None
         except asyncio.TimeoutError:
             raise RequestError(504, f"no reward within {self._timeout:g} s") from None

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from rrg_rewards.rewards.base import Reward
 
 _MEBIBYTE = 2**20
-_AT_LEAST_ONE = ("max_batch", "max_pending", "max_concurrent", "max_request_bytes", "max_connections", "workers")
+_AT_LEAST_ONE = (
+    "max_batch",
+    "max_pending",
+    "max_concurrent",
+    "max_characters",
+    "max_request_bytes",
+    "max_connections",
+    "max_connections_per_address",
+    "workers",
+)
 
 
 @dataclass(frozen=True)
@@ -35,10 +44,12 @@ class ServerOptions:
         max_pending: Maximum number of waiting completions, and of completions in a request.
         max_concurrent: Maximum number of batches at a time if the reward is asynchronous. Other rewards score one batch
             at a time.
-        timeout: Maximum seconds of a request, from its headers to the last reward.
+        timeout: Maximum seconds in which a request must arrive, and then be scored.
+        max_characters: Maximum number of characters of a completion and its columns.
         max_request_bytes: Maximum size of the body of a request.
         max_total_bytes: Maximum size of the bodies of all requests at a time.
         max_connections: Maximum number of connections of a worker.
+        max_connections_per_address: Maximum number of connections of a worker with one address.
         workers: Number of worker processes, each with a copy of the reward.
 
     Raises:
@@ -78,9 +89,18 @@ class ServerOptions:
     timeout: float = setting(
         60.0, "seconds in which a request must arrive, and then be scored (default: 60)", metavar="N"
     )
+    max_characters: int = setting(
+        200_000,
+        "characters of a completion and its columns; longer ones get HTTP 413 (default: 200,000)",
+        metavar="N",
+        minimum=1,
+    )
     max_request_bytes: int = 16 * _MEBIBYTE
     max_total_bytes: int = 256 * _MEBIBYTE
-    max_connections: int = 1024
+    max_connections: int = setting(1024, "connections of a worker (default: 1024)", metavar="N", minimum=1)
+    max_connections_per_address: int = setting(
+        512, "connections of a worker with one address (default: 512)", metavar="N", minimum=1
+    )
     workers: int = setting(1, "processes (default: 1)", metavar="N", minimum=1)
 
     def __post_init__(self) -> None:

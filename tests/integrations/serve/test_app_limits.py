@@ -2,12 +2,18 @@
 
 import json
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from served import GUARD, Served, request_bytes, sent, until, waiting
 
+from rrg_rewards.integrations.serve import bodies
+
 ONE = {"completions": ["a b"], "reference": ["a"]}
+HALF = b"POST /rewards HTTP/1.1\r\nHost: local"
+BEGUN = {"nothing": b"", "headers": HALF, "body": request_bytes(b'{"comp', length=100)}
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -33,10 +39,113 @@ def test_app_bounds_the_bodies_of_all_requests():
         until(lambda: served.post("/rewards", long)[0] == 200)
 
 
-def test_app_delays_nobody_for_a_slow_client():
-    with Served(timeout=0.5) as served, sent(served, request_bytes(b'{"comp', length=100)) as connection:
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
+def test_app_delays_nobody_for_a_slow_client(begun):
+    with Served(timeout=0.5) as served, sent(served, begun) as connection:
         assert served.get("/health")[0] == 200
         assert b"408" in connection.recv(1000).split(b"\r\n")[0]
+        assert connection.recv(1000) == b""
+
+
+def test_app_times_every_request_of_a_connection():
+    with (
+        Served(timeout=0.5) as served,
+        sent(served, request_bytes(ONE) + HALF) as connection,
+        connection.makefile("rb") as replies,
+    ):
+        # Until the server closes the connection.
+        text = replies.read()
+    assert text.count(b"HTTP/1.1") == text.count(b"HTTP/1.1 200 ") == 1
+
+
+@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address"])
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
+def test_app_closes_the_oldest_connection_without_a_request_if_there_are_too_many(begun, limit):
+    with Served(**{limit: 3}) as served, ExitStack() as stack:
+        first, *others = [stack.enter_context(sent(served, begun)) for _ in range(4)]
+        assert b" 503 " in first.recv(1000)
+        assert served.post("/rewards", ONE)[1]["rewards"] == [1.0]
+        assert b" 503 " in others[0].recv(1000)
+        others[1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            others[1].recv(1000)
+
+
+def test_app_refuses_a_connection_beside_running_requests():
+    with Served(max_connections=1) as served, ThreadPoolExecutor(1) as threads:
+        served.reward.gate.clear()
+        running = threads.submit(served.post, "/rewards", ONE)
+        assert served.reward.entered.acquire(timeout=GUARD)
+        with sent(served, b"") as connection:
+            reply = connection.recv(1000)
+        served.reward.gate.set()
+        assert running.result()[1]["rewards"] == [1.0]
+        until(lambda: served.get("/health")[0] == 200)
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503")
+    assert b"Retry-After: 1" in head
+    assert json.loads(body) == {"error": "the server has too many connections"}
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        # Before each of them is checked.
+        ({"completions": [3] * 5, "reference": []}, "5 completions are more than the maximum, 4"),
+        ({"completions": ["a b", "a b c"], "reference": ["a", "a " * 20]}, "completion 1 and its columns have 45 char"),
+        (b'{"completions": [' + b"[]," * 40_000 + b"[]]}", "the body has more than 256 values"),
+        (b'{"completions": [' + b'"",' * 40_000 + b'""]}', "the body has more than 256 values"),
+        (json.dumps({"completions": ['[{,"\\'] * 5 + ["a" * 70_000], "reference": []}).encode(), "6 completions are"),
+    ],
+)
+def test_app_refuses_too_many_values_and_characters(body, error):
+    with Served(max_batch=4, max_pending=4, max_characters=40) as served:
+        status, reply, _ = served.post("/rewards", body)
+        assert (status, reply["error"][: len(error)]) == (413, error)
+        assert served.reward.batches == []
+
+
+def test_app_parses_long_bodies_beside_other_requests(monkeypatch):
+    begun, go, parse = threading.Event(), threading.Event(), bodies.json_object
+
+    def slowly(body):
+        begun.set()
+        assert go.wait(GUARD)
+        return parse(body)
+
+    with Served() as served, ThreadPoolExecutor(1) as threads:
+        monkeypatch.setattr(bodies, "json_object", slowly)
+        long = threads.submit(served.post, "/rewards", {"completions": ["a " * 50_000], "reference": ["a"]})
+        assert begun.wait(GUARD)
+        assert served.get("/health")[0] == 200
+        go.set()
+        assert long.result()[1]["rewards"] == [49_999.0]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "error"),
+    [
+        ({"Origin": "https://page.example"}, 403, "requests of web pages"),
+        ({"Origin": "null"}, 403, "requests of web pages"),
+        ({"Host": "rebound.example:8787"}, 403, "the header Host must be localhost"),
+        ({"Host": "127.0.0.1.rebound.example"}, 403, "the header Host must be localhost"),
+        ({"Content_Type": "text/plain"}, 415, "the body must be JSON; send the header"),
+        ({"Content_Type": "application/x-www-form-urlencoded"}, 415, "the body must be JSON; send the header"),
+        ({"Content_Type": ""}, 415, "the body must be JSON; send the header"),
+    ],
+)
+def test_app_refuses_what_a_web_page_can_send(server, headers, status, error):
+    server.reward.batches.clear()
+    got, reply, _ = server.post("/rewards", ONE, **headers)
+    assert (got, reply["error"][: len(error)]) == (status, error)
+    assert server.reward.batches == []
+
+
+def test_app_takes_any_name_of_a_server_with_a_token():
+    with Served(token="s3cret") as served:
+        headers = {"Authorization": "Bearer s3cret", "Host": "rewards.example"}
+        assert served.post("/rewards", ONE, **headers)[1]["rewards"] == [1.0]
+        assert served.post("/rewards", ONE, Origin="https://page.example", **headers)[0] == 403
 
 
 def test_app_scores_no_completions_of_clients_that_left():
@@ -64,7 +173,7 @@ def test_app_survives_connections_that_are_not_http(garbage):
 
 def test_app_scores_reports_of_a_megabyte():
     words = 500_000
-    with Served() as served:
+    with Served(max_characters=2_000_000) as served:
         completions = [" ".join("a" * (words + row)) for row in range(3)]
         reply = served.post("/rewards", {"completions": completions, "reference": ["a"] * 3})[1]
     assert reply["rewards"] == [words - 1.0, float(words), words + 1.0]

@@ -61,7 +61,9 @@ def answers(url):
 
 
 def fetch(url, body=None):
-    with urllib.request.urlopen(url, None if body is None else json.dumps(body).encode(), timeout=GUARD) as reply:
+    content = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, content, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=GUARD) as reply:
         return reply.read()
 
 
@@ -111,13 +113,16 @@ def test_run_server_finishes_running_requests_on_sigterm(tmp_path, num_workers):
 
 
 @pytest.mark.slow
-def test_run_server_counts_for_all_workers(tmp_path):
+def test_run_server_counts_for_all_workers_which_end_with_their_supervisor(tmp_path):
     arguments = ("--reward", "gated_reward:GatedReward", "--set", f"folder={tmp_path}")
     with serving(*arguments, num_workers=2) as (process, url):
         until(lambda: len(workers(process)) == 2, process)
         for _ in range(20):
             fetch(url + "/rewards", {"completions": ["a", "b"]})
         text = fetch(url + "/metrics").decode()
+        started = workers(process)
+        process.kill()
+        assert not psutil.wait_procs(started, GUARD)[1]
     assert 'rrg_rewards_requests_total{path="/rewards",status="200"} 20.0' in text
     assert 'rrg_rewards_completions_total{outcome="scored"} 40.0' in text
 
