@@ -1,6 +1,7 @@
-"""Callbacks for the trainers of transformers and TRL: states of rewards, reward hacking, vLLM's cache."""
+"""Callbacks for the trainers of transformers and TRL: states of rewards, reward hacking, vLLM's cache and samples."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,14 +11,21 @@ from rrg_rewards.callbacks.base import StateCallback, WatchCallback
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch.recording import RewardRecorder
 
 # Check first: the error message names the extra that installs transformers.
 require("transformers", extra="trl")
 
+import torch  # noqa: E402
+from torch import Tensor  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 
+logger = logging.getLogger(__name__)
+
 _FILE = "reward_state.json"
+# Arguments of TRL's trainers that sum rewards and have no other aggregation.
+_SUMMING = {"RLOOConfig", "AsyncGRPOConfig"}
 
 
 class TrainerRewardStateCallback(StateCallback, TrainerCallback):  # type: ignore[misc]  # transformers is optional
@@ -25,6 +33,9 @@ class TrainerRewardStateCallback(StateCallback, TrainerCallback):  # type: ignor
 
     This is the counterpart of :class:`rrg_rewards.callbacks.RewardStateCallback` for TRL's trainers. Each checkpoint
     contains the states as plain JSON in ``reward_state.json``. A resumed run continues from them.
+
+    If several rewards are given to a trainer that counts a missing one as 0 (RLOO and asynchronous GRPO), the callback
+    logs a warning.
 
     Args:
         rewards: The rewards of the run. These must be the objects that the trainer calls.
@@ -43,6 +54,7 @@ class TrainerRewardStateCallback(StateCallback, TrainerCallback):  # type: ignor
             FileNotFoundError: If a reward has a state and the checkpoint contains none.
             ValueError: If the checkpoint belongs to other rewards.
         """
+        _warn_of_sums(args, [reward.__name__ for reward in self.rewards])
         if state.global_step and any(self.state_dict().values()):
             file = _resumed_checkpoint(args, state) / _FILE
             self.load_state_dict(json.loads(file.read_text(encoding="utf-8")))
@@ -102,6 +114,7 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
         """Restore the watch from the checkpoint that training resumes from, if any."""
         if not self.recorder.names:
             raise ValueError("no reward function is recorded; give the trainer reward_funcs=callback.record(rewards)")
+        _warn_of_sums(args, self.recorder.names)
         if state.global_step:
             self.session.load_state(_resumed_checkpoint(args, state))
 
@@ -167,12 +180,7 @@ class ResetVLLMEncoderCache(TrainerCallback):  # type: ignore[misc]  # transform
     """
 
     def __init__(self, trainer: Any) -> None:
-        generation = getattr(trainer, "vllm_generation", None)
-        if generation is None:
-            raise ValueError(
-                f"{type(trainer).__name__} does not generate with vLLM; set use_vllm=True in its arguments"
-            )
-        self._generation = generation
+        self._generation = _vllm_generation(trainer)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Reset the cache after each push of weights from now on."""
@@ -197,6 +205,100 @@ def _reset_on_server(client: Any) -> None:
         raise RuntimeError(
             f"{url} answered {response.status_code}; start the server with VLLM_SERVER_DEV_MODE=1 and a version of "
             "vLLM that has this endpoint, or freeze the vision part of the model and remove ResetVLLMEncoderCache"
+        )
+
+
+class LogSamplingDifference(TrainerCallback):  # type: ignore[misc]  # transformers is optional
+    r"""Logs how much vLLM's log-probabilities differ from the trainer's, for ``RLOOTrainer``.
+
+    ``GRPOTrainer`` logs ``sampling/sampling_logp_difference/mean`` and ``max``: the mean and the maximum over the
+    sampled tokens of :math:`|\log p_\text{vLLM} - \log p_\text{trainer}|`. They show whether vLLM samples from the
+    trained policy. ``RLOOTrainer`` asks vLLM for no log-probabilities. With this callback it does, and logs the same
+    values. Samples, rewards and updates are the same.
+
+    The recipes add the callback if ``use_vllm`` is set.
+
+    Args:
+        trainer: ``RLOOTrainer`` with ``use_vllm=True``.
+
+    Raises:
+        ValueError: If the trainer does not generate with vLLM, or logs the values itself.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> from rrg_rewards.callbacks import LogSamplingDifference
+        >>> # trainer = RLOOTrainer(..., args=RLOOConfig(use_vllm=True, vllm_mode="colocate"))
+        >>> trainer = SimpleNamespace(vllm_generation=SimpleNamespace(logprobs=None))
+        >>> callback = LogSamplingDifference(trainer)
+        >>> # trainer.add_callback(callback)
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._generation = _vllm_generation(trainer)
+        if getattr(trainer, "vllm_importance_sampling_correction", False):
+            raise ValueError(f"{type(trainer).__name__} logs sampling/sampling_logp_difference itself")
+        self._trainer = trainer
+        self._sampled: Sequence[Sequence[Sequence[float | None]]] | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Ask vLLM for the log-probabilities of the sampled tokens from now on."""
+        # A trainer can train several times.
+        if self._generation.logprobs is None:
+            self._generation.logprobs = 0
+            self._generation.generate = partial(self._generate, self._generation.generate)
+            method = self._trainer._get_per_token_logps_and_entropies
+            self._trainer._get_per_token_logps_and_entropies = partial(self._compare, method)
+
+    def _generate(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        result = method(*arguments, **options)
+        self._sampled = result[2]
+        return result
+
+    def _compare(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Compare the first log-probabilities that are computed after a generation: those of the policy itself."""
+        result = method(*arguments, **options)
+        if self._sampled is not None:
+            self._log(_differences(self._sampled, result[0]))
+            self._sampled = None
+        return result
+
+    def _log(self, differences: Tensor) -> None:
+        trainer = self._trainer
+        values = differences if len(differences) else differences.new_zeros(1)
+        metrics = trainer._metrics["train" if trainer.model.training else "eval"]
+        name, gather = "sampling/sampling_logp_difference", trainer.accelerator.gather
+        metrics[f"{name}/mean"].append(gather(values.mean()).mean().item())
+        metrics[f"{name}/max"].append(gather(values.max()).max().item())
+
+
+def _differences(sampled: Sequence[Sequence[Sequence[float | None]]], log_probs: Tensor) -> Tensor:
+    """Return the absolute differences of the tokens, without those for which vLLM has no number."""
+    own = log_probs.detach().double()
+    rows = [
+        (own[row, : len(tokens)] - own.new_tensor([torch.nan if one[0] is None else one[0] for one in tokens])).abs()
+        for row, tokens in enumerate(sampled)
+    ]
+    differences = torch.cat(rows)
+    return differences[~differences.isnan()]
+
+
+def _vllm_generation(trainer: Any) -> Any:
+    """Return the object by which a TRL trainer generates with vLLM."""
+    generation = getattr(trainer, "vllm_generation", None)
+    if generation is None:
+        raise ValueError(f"{type(trainer).__name__} does not generate with vLLM; set use_vllm=True in its arguments")
+    return generation
+
+
+def _warn_of_sums(args: Any, names: Sequence[str]) -> None:
+    """Warn if the trainer counts a missing reward as 0, and has no other setting."""
+    summing = _SUMMING.intersection(cls.__name__ for cls in type(args).__mro__)
+    if len(names) > 1 and summing and process_index() == 0:
+        logger.warning(
+            "the trainer of %s sums the rewards %s, and counts one that is missing (None) as 0, although it was not "
+            "scored; give it one composed reward of them: make_reward('composed', parts=[...])",
+            min(summing),
+            ", ".join(names),
         )
 
 

@@ -31,7 +31,7 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rrg_rewards.callbacks.background_rewards import BackgroundRewardsCallback, in_background
-from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache, TrainerRewardStateCallback
+from rrg_rewards.callbacks.trainers import LogSamplingDifference, ResetVLLMEncoderCache, TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
 from rrg_rewards.recipes._parse import RecipeParser
@@ -116,6 +116,8 @@ def run(
         further.append(BackgroundRewardsCallback(trainer, chosen, automatic=recipe.overlap_rewards == "auto"))
     if training.use_vllm:
         further.append(ResetVLLMEncoderCache(trainer))
+        if recipe.algorithm == "rloo":
+            further.append(LogSamplingDifference(trainer))
     for callback in (*further, *callbacks):
         trainer.add_callback(callback)
     show_progress(trainer, progress)
