@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,26 @@ from rrg_rewards.watch.reward_watch import RewardWatch
 
 _STATE_FILE = "reward_watch_state.json"
 _TOTAL = "total"
+
+
+def require_lightning() -> None:
+    """Raise an error if Lightning is not installed; with the package ``pytorch_lightning`` alone, it says so.
+
+    Trainers of ``pytorch_lightning`` call the callbacks of ``lightning.pytorch`` as their own.
+
+    Raises:
+        ModuleNotFoundError: If ``lightning`` is not installed.
+    """
+    try:
+        require("lightning.pytorch", extra="lightning")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "lightning" or find_spec("pytorch_lightning") is None:
+            raise
+        raise ModuleNotFoundError(
+            "the callbacks need the package lightning; of the package pytorch_lightning, which is installed, they only "
+            "take the trainer. Run: python -m pip install 'rrg-rewards[lightning]'",
+            name=error.name,
+        ) from error
 
 
 class StateCallback:

@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.utilities.rank_zero import rank_zero_warn
 from torch import Tensor
 from torchmetrics import MetricCollection
 
+from rrg_rewards.callbacks.base import require_lightning
 from rrg_rewards.callbacks.worst_reports import ReportPage, WorstReport, WorstReports, log_table, make_table
 from rrg_rewards.data.samplers import count_misshared
 from rrg_rewards.data.tables.writers import write_table
@@ -23,6 +22,15 @@ from rrg_rewards.pages import highlights
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
+
+# Check first: the error message names the extra that installs Lightning.
+require_lightning()
+
+from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
+from lightning.pytorch.utilities.rank_zero import rank_zero_warn  # noqa: E402
+
+# Statistics of CRG of single labels, of which there may be as many as labels.
+_LEFT_OUT = "left_out/"
 
 
 @dataclass(frozen=True)
@@ -146,10 +154,10 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     statement also returns ``None``.
 
     At the end of the epoch, the callback logs ``<prefix>/<metric>``, ``<prefix>/<metric>_<statistic>`` for the main
-    entries of the metric's ``statistics``, and ``<prefix>/<metric>_num_unscorable``. With several loaders,
-    ``/dataloader_idx_<i>`` is appended to each name. A value that is undefined is not logged; a callback that monitors
-    it gets NaN. The states of each metric are reduced over processes before the value is computed. The value therefore
-    equals that of a single process, even if reports are distributed unevenly.
+    entries of the metric's ``statistics``, and ``<prefix>/<metric>_num_unscorable``. All are floats. With several
+    loaders, ``/dataloader_idx_<i>`` is appended to each name. A value that is undefined is not logged; a callback that
+    monitors it gets NaN. The states of each metric are reduced over processes before the value is computed. The value
+    therefore equals that of a single process, even if reports are distributed unevenly.
     Lightning's default validation sampler repeats reports to distribute them evenly, and the callback warns about it.
     Use :class:`~rrg_rewards.callbacks.UnpaddedDistributedSampler` instead. The sanity check runs the metrics and logs
     nothing.
@@ -176,14 +184,16 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         id_key: Key of the report identifiers for the table.
         num_worst: Number of reports of each metric and loader in the tables.
         table_dir: Folder for ``<prefix>_<metric>_worst.csv``, which each validation overwrites.
-        log_tables: Whether to log the tables with loggers that support tables (Weights & Biases, MLflow, TensorBoard).
-            The default is ``False`` because reports are patient data and a logger may send them to a server.
+        log_tables: Whether to log the tables with loggers that support tables (Weights & Biases, MLflow, TensorBoard);
+            a warning names loggers that do not. The default is ``False`` because reports are patient data and a logger
+            may send them to a server.
         html_dir: Folder for ``<prefix>_reports.html``, which each validation overwrites.
         html_text: Whether the page contains the worst reports, their findings and explanations.
         prefix: Prefix of the names in validation.
         test_prefix: Prefix of the names in ``trainer.test``.
         prog_bar: Whether the metrics appear in the progress bar.
-        log_details: Whether to log all entries of ``statistics``, and not only those in the metric's ``main_details``.
+        log_details: Whether to log all entries of ``statistics``, and not only those in the metric's ``main_details``,
+            without the entries of single labels.
 
     Raises:
         TypeError: If a value of ``metrics`` is not a report metric; in a run, if the step does not return a dict.
@@ -235,6 +245,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         self._pages: dict[str, ReportPage] = {}
         self._warned = False
         self._warned_of_words = False
+        self._warned_of_loggers = False
         if self._keeps_worst:
             self._warn_of_batch_scores()
 
@@ -386,7 +397,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             log(f"{name}{suffix}", metric, prog_bar=self.prog_bar)
         # The values are reduced and equal in all processes. The maximum keeps them exactly; a mean may round.
         for statistic, mean in self._statistics(metric).items():
-            log(f"{name}_{statistic}{suffix}", mean, reduce_fx="max", sync_dist=True)
+            log(f"{name}_{statistic}{suffix}", mean.double(), reduce_fx="max", sync_dist=True)
         log(f"{name}_num_unscorable{suffix}", metric.num_unscorable.double(), reduce_fx="sum", sync_dist=True)
         return float(value)
 
@@ -396,7 +407,9 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         return {
             name: value
             for name, value in metric.statistics().items()
-            if not value.isnan() and (main is None or name in main)
+            if not value.isnan()
+            and (main is None or name in main)
+            and (self.log_details or not name.startswith(_LEFT_OUT))
         }
 
     def _worst_of_all(
@@ -415,8 +428,19 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             file_name = f"{prefix}_{name}_worst.csv".replace("/", "_")
             write_table(table, self.table_dir / file_name, overwrite=True)
         if self.log_tables:
-            for logger in trainer.loggers:
-                log_table(logger, f"{prefix}/{name}_worst", table, trainer.global_step)
+            key = f"{prefix}/{name}_worst"
+            took = [log_table(logger, key, table, trainer.global_step) for logger in trainer.loggers]
+            self._warn_of_loggers(
+                [type(one).__name__ for one, is_logged in zip(trainer.loggers, took, strict=True) if not is_logged]
+            )
+
+    def _warn_of_loggers(self, without_tables: Sequence[str]) -> None:
+        if without_tables and not self._warned_of_loggers:
+            self._warned_of_loggers = True
+            rank_zero_warn(
+                f"log_tables=True, but {', '.join(without_tables)} takes no tables; set table_dir for CSV files, or "
+                "use a logger for Weights & Biases, MLflow or TensorBoard"
+            )
 
 
 def _by_name(metrics: _Metrics) -> dict[str, ReportMetric]:

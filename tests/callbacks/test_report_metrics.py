@@ -3,6 +3,9 @@
 import csv
 import json
 import pickle
+import re
+import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,9 @@ from torch.utils.data import DataLoader
 from torchmetrics import MetricCollection
 from words import WordLabeler
 
-from rrg_rewards.callbacks import ReportMetricsCallback
-from rrg_rewards.metrics import CRIMSON, CRGScore, ReportCRG
+from rrg_rewards.callbacks import ReportMetricsCallback, RewardStateCallback
+from rrg_rewards.metrics import CRIMSON, CRGScore, ReportCRG, make_metric
+from rrg_rewards.rewards import make_reward
 from rrg_rewards.utilities.texts import PlaceholderWarning
 from tests.callbacks.validation import PAIRS, Echo, make_trainer, rows
 
@@ -202,14 +206,99 @@ def test_report_metrics_callback_no_text_is_kept_or_logged_unless_asked(tmp_path
 
 
 def test_report_metrics_callback_tables_reach_loggers(tmp_path: Path) -> None:
-    takes, plain = TableLogger(tmp_path / "a"), CSVLogger(tmp_path / "b")
+    takes = TableLogger(tmp_path)
     callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), log_tables=True, num_worst=2)
-    trainer = make_trainer(tmp_path, callbacks=[callback], logger=[takes, plain])
+    trainer = make_trainer(tmp_path, callbacks=[callback], logger=takes)
     trainer.fit(Echo(), loader(), loader())
     (logged,) = takes.tables
     assert logged["key"] == "val/crg_worst"
     assert logged["step"] == 6
     assert [row[logged["columns"].index("missed")] for row in logged["data"]] == ["hernia", ""]
+
+
+def test_report_metrics_callback_loggers_without_tables_are_told_once(tmp_path: Path) -> None:
+    callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), log_tables=True)
+    loggers = [TableLogger(tmp_path / "a"), CSVLogger(tmp_path / "b")]
+    trainer = make_trainer(tmp_path, callbacks=[callback], logger=loggers, max_epochs=2)
+    with pytest.warns(UserWarning, match="log_tables=True, but CSVLogger takes no tables; set table_dir") as told:
+        trainer.fit(Echo(), loader(), loader())
+    assert len([one for one in told if "takes no tables" in str(one.message)]) == 1
+
+
+@pytest.mark.parametrize("log_details", [False, True])
+def test_report_metrics_callback_counts_are_floats_and_single_labels_are_details(
+    tmp_path: Path, log_details: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    metric = ReportCRG(WordLabeler("effusion nodule scar mass"), average="macro")
+    (logged,) = validate(ReportMetricsCallback(metric, log_details=log_details), tmp_path)
+    assert logged["val/crg_left_out"] == 2
+    labels = {"val/crg_left_out/scar", "val/crg_left_out/mass"}
+    assert labels & logged.keys() == (labels if log_details else set())
+    assert not [one for one in recwarn if "converted to torch.float32" in str(one.message)]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("crg", {"labeler": LABELER, "average": "macro"}),
+        ("crg", {"levels": ["abnormality", "side"]}),
+        ("crimson", {}),
+        ("ct_finebench", {"mode": "f1"}),
+        ("ct_finebench", {}),
+        ("label_f1", {}),
+        ("rouge", {}),
+    ],
+)
+def test_report_metrics_callback_the_documentation_lists_every_logged_name(
+    tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    metric = make_metric(name, **options)
+    page = (Path(__file__).parents[2] / "docs" / "lightning.md").read_text(encoding="utf-8")
+    (logged,) = validate(ReportMetricsCallback(metric), tmp_path)
+    (row,) = [line for line in page.splitlines() if line.startswith("| ") and f"`{metric.name}`" in line]
+    documented = {"num_unscorable", *re.findall(r"`(\w+)(?:/[A-Z]+)?`", row.split("|")[2])}
+    found = [key.removeprefix(f"val/{name}_").partition("/")[0] for key in logged if key != f"val/{name}"]
+    # In mode f1, the row names the prefixes.
+    assert {key.removeprefix("recall_").removeprefix("precision_") for key in found} <= documented
+
+
+def test_report_metrics_callback_trainers_of_pytorch_lightning_call_it(tmp_path: Path) -> None:
+    other = pytest.importorskip("pytorch_lightning")
+    rewards = RewardStateCallback([make_reward("crg", prior="running")])
+    rewards.rewards[0](["Edema."], reference=["Edema."])
+
+    class Module(other.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.tensor(1.0))
+
+        training_step, step, validation_step = Echo.training_step, Echo.step, Echo.validation_step
+        configure_optimizers = Echo.configure_optimizers
+
+    trainer = other.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[ReportMetricsCallback(ReportCRG(LABELER)), rewards],
+        default_root_dir=tmp_path,
+    )
+    trainer.fit(Module(), loader(), loader())
+    assert trainer.callback_metrics["val/crg"] == crg()
+    saved = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)["callbacks"]
+    assert {"crg": rewards.rewards[0].state_dict()} in saved.values()
+
+
+def test_report_metrics_callback_pytorch_lightning_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lightning", None)
+    monkeypatch.delitem(sys.modules, "lightning.pytorch")
+    for module in ("rrg_rewards.callbacks.report_metrics", "rrg_rewards.callbacks.lightning_rewards"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        with pytest.raises(
+            ModuleNotFoundError, match="of the package pytorch_lightning, which is installed, they only"
+        ):
+            import_module(module)
 
 
 def test_report_metrics_callback_several_metrics_with_a_column_each(tmp_path: Path) -> None:
