@@ -1,6 +1,9 @@
 """The README's statements about each metric, and the pages to which it links."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +31,16 @@ def test_table_of_needs_has_a_cell_for_each_column():
     assert all(len(row) == len(head) and all(row) for row in rows)
     named = {row[0].split(",")[0] for row in rows}
     assert {"CRG", "CRIMSON", "CREPE", "ER²Score", "CT-FineBench", "BERTScore"} <= named
+
+
+@pytest.mark.slow
+def test_commands_of_the_block_run_in_order(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
+    commands = block.splitlines()
+    assert len(commands) == 11
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for command in commands:
+        done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    written = {"samples", "labels.csv", "findings.jsonl", "scores.csv", "reward.json", "items.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == written

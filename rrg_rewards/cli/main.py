@@ -37,6 +37,7 @@ COMMANDS = {
     "generate": "generate reports for a table",
     "serve": "serve a reward over HTTP",
     "recipes": "list, find, copy and check training recipes",
+    "sample-data": "write two small tables of synthetic studies, to try the commands on",
     "convert": "convert models and tables of reports",
     "demo": "train a small CT-CHAT on a CRG reward on this machine",
 }
@@ -75,7 +76,7 @@ def _parser(chosen: str | None) -> CommandParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         if name == chosen:
-            import_module(f"rrg_rewards.cli.{name}").add_command(commands, summary)
+            import_module(f"rrg_rewards.cli.{name.replace('-', '_')}").add_command(commands, summary)
         else:
             commands.add_parser(name, help=summary, description=summary)
     return parser
