@@ -26,6 +26,7 @@ from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process
 from rrg_rewards.utilities.signals import handled_signals
+from rrg_rewards.utilities.texts import printable
 
 logger = logging.getLogger(__name__)
 
@@ -385,7 +386,7 @@ def launch(
 
 def _exit(error: Exception, code: int) -> NoReturn:
     if os.environ.get("RANK", "0") == "0":
-        sys.stderr.write(f"{Path(sys.argv[0]).stem}: error: {error}\n")
+        sys.stderr.write(printable(f"{Path(sys.argv[0]).stem}: error: {error}\n"))
     sys.exit(code)
 
 

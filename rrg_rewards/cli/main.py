@@ -17,7 +17,7 @@ from rrg_rewards.utilities.files import outputs_as_private_as_inputs
 from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signals import ending_signals, signals_as_interrupts
-from rrg_rewards.utilities.texts import PlaceholderWarning
+from rrg_rewards.utilities.texts import PlaceholderWarning, printable
 from rrg_rewards.version import __version__
 
 COMMANDS = {
@@ -170,7 +170,7 @@ def _outcome(args: argparse.Namespace, terminal: Terminal) -> int:
         return 141  # As a shell reports for SIGPIPE.
     except Exception as error:  # Users get one line instead of a traceback.
         if args.traceback:
-            traceback.print_exc()
+            sys.stderr.write(printable(traceback.format_exc()))
         elif isinstance(error, (ValueError, OSError, ImportError)):
             terminal.error(str(error))
         else:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, fields
 from itertools import combinations
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
 from rrg_rewards.analysis.settings import LANGUAGE_MODEL, batch_size_setting, seed_setting
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.files import is_same_file
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError, setting, setting_choices
+from rrg_rewards.utilities.texts import printable
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.answers import AnswerRun, Estimate
@@ -92,6 +93,10 @@ class CommandParser(argparse.ArgumentParser):
         )
         for name in (None, "store"):
             self.register("action", name, _StoreOnce)
+
+    def error(self, message: str) -> NoReturn:
+        """Show the usage and a message, and exit with code 2."""
+        super().error(printable(message))
 
 
 def add_settings(parser: Any, settings: type, *names: str, **changes: Mapping[str, Any]) -> None:

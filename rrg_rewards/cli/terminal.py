@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.utilities.texts import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -20,7 +21,7 @@ def _raise_broken_pipe() -> None:
 
 
 class Terminal(RunLog):
-    """Writes messages, tables and progress bars.
+    """Writes messages, tables and progress bars, without the control characters of names and reports.
 
     Args:
         quiet: Write results and errors only.
@@ -38,6 +39,9 @@ class Terminal(RunLog):
         from rich.console import Console
 
         console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+        # All text goes through this function: messages, and the cells, headings and titles of tables.
+        render = console.render_str
+        console.render_str = lambda text, **options: render(printable(text), **options)  # type: ignore[method-assign]
         if not console.is_terminal:
             console.width = _PIPE_WIDTH
         # Otherwise rich would end the program with exit code 1, as if the command had failed.

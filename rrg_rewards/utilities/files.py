@@ -42,7 +42,8 @@ def whole_file(path: Path, partial: Path | None = None) -> Iterator[BinaryIO]:
     # In the same folder, because a rename is atomic only within one file system.
     temporary = path.with_name(f".{path.name[:_NAME_CHARACTERS]}.{uuid4().hex}.tmp")
     try:
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        temporary.touch(0o600, exist_ok=False)
+        with temporary.open("wb") as file:
             # For abandoned_files; some network file systems have no locks.
             with suppress(OSError):
                 lock_file(file)

@@ -1,9 +1,13 @@
 """Texts that files and requests can represent, and texts that stand for a missing report."""
 
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 
 _PLACEHOLDERS = frozenset({"nan", "none", "null", "n/a", "<na>"})
+
+# C0 without tab and line feed, delete, C1, direction marks and overrides, separators of lines, surrogates.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 REPLACEMENT = "\ufffd"
 """Unicode's character for one that cannot be represented."""
@@ -21,6 +25,18 @@ def encodable_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def printable(text: str) -> str:
+    r"""Replace characters that control a terminal or the direction of its text by escape sequences.
+
+    Line feeds and tabs stay. Unpaired surrogates, as in names of files that are not UTF-8, cannot be printed either.
+
+    Example:
+        >>> printable("red \x1b[31m, back \r, turned \u202e\nnext line")
+        'red \\x1b[31m, back \\r, turned \\u202e\nnext line'
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def text_hash(text: str) -> int:
