@@ -214,18 +214,25 @@ class TableLabelling:
         # No row is kept.
         return self._labeler, estimate_labels(self._labeler, (texts for _, texts in self._tasks(deque(maxlen=0))))
 
-    def run(self, output: str | None, format: str | None, overwrite: bool) -> None:  # noqa: A002
+    def run(
+        self,
+        output: str | None,
+        format: str | None,  # noqa: A002
+        overwrite: bool,
+        spreadsheet_safe: bool = False,
+    ) -> None:
         """Label all reports, and write the table. If it cannot be written, the error is raised at the end.
 
         Args:
             output: Table to write; ``-`` is standard output.
             format: Format of the table, if its ending does not say it.
             overwrite: Whether to replace a file that exists.
+            spreadsheet_safe: As for :func:`~rrg_rewards.data.write_table`.
         """
         tables = self.tables()
         try:
             if output is not None:
-                with open_table(output, format, overwrite, self._types) as writer:
+                with open_table(output, format, overwrite, self._types, spreadsheet_safe=spreadsheet_safe) as writer:
                     for table in tables:
                         writer.write(table)
         except BrokenPipeError:

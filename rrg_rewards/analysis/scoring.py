@@ -152,7 +152,13 @@ class TableScoring:
         self.is_complete = False
         """Whether all pairs are scored."""
 
-    def run(self, output: str | None = None, format: str | None = None, overwrite: bool = False) -> None:  # noqa: A002
+    def run(
+        self,
+        output: str | None = None,
+        format: str | None = None,  # noqa: A002
+        overwrite: bool = False,
+        spreadsheet_safe: bool = False,
+    ) -> None:
         """Score all pairs, and write their table.
 
         If the table cannot be written, the other pairs are scored nevertheless, and the error is raised at the end. If
@@ -162,9 +168,10 @@ class TableScoring:
             output: Table to write; ``-`` is standard output.
             format: Format of the table, if its ending does not say it.
             overwrite: Whether to replace a file that exists.
+            spreadsheet_safe: As for :func:`~rrg_rewards.data.write_table`.
         """
         with self._usage.noted(self._log):
-            self._run(output, format, overwrite)
+            self._run(output, format, overwrite, spreadsheet_safe)
             self._score_constants()
 
     def _score_constants(self) -> None:
@@ -183,7 +190,7 @@ class TableScoring:
                 chosen, self._pairs, texts, scorer=self._scorer, progress=progress, best=best
             )
 
-    def _run(self, output: str | None, format_: str | None, overwrite: bool) -> None:
+    def _run(self, output: str | None, format_: str | None, overwrite: bool, spreadsheet_safe: bool) -> None:
         with self._log.progress("scoring") as progress:
             progress(0, self._pairs.rows * len(self._totals))
             if output is None:
@@ -191,7 +198,7 @@ class TableScoring:
                 return
             tables = self._tables_at_end(output, progress) if self._relative else self._tables(progress)
             try:
-                self._write(tables, output, format_, overwrite)
+                self._write(tables, output, format_, overwrite, spreadsheet_safe)
             except BrokenPipeError:
                 raise
             except Exception:
@@ -290,10 +297,13 @@ class TableScoring:
         wider = with_new_columns(table, columns, self._settings.prefix, None if table.first else self._log)
         return replace(wider, types={**wider.types, **types})
 
-    def _write(self, tables: Iterator[Table], output: str, format_: str | None, overwrite: bool) -> None:
+    def _write(
+        self, tables: Iterator[Table], output: str, format_: str | None, overwrite: bool, spreadsheet_safe: bool
+    ) -> None:
         writer: TableEncoder | None = None
+        opened = open_table(output, format_, overwrite, self._pairs.types, True, spreadsheet_safe)
         try:
-            with open_table(output, format_, overwrite, self._pairs.types, keep_partial=True) as writer:
+            with opened as writer:
                 for table in tables:
                     writer.write(table)
         except BrokenPipeError:

@@ -97,7 +97,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     skipped = "skip: the report is left out; score: it counts as an empty report (default: skip)"
     add_settings(parser, PairColumns, "missing_prediction", missing_prediction={"help": skipped})
     output = {"default": None, "help": "write the score of each study by each metric and system to FILE"}
-    add_shared_options(parser, "json", "format", "overwrite", "seed", output=output)
+    add_shared_options(parser, "json", "format", "overwrite", "spreadsheet_safe", "seed", output=output)
     parser.add_argument("--markdown", metavar="FILE", help="write the tables as Markdown to FILE")
     parser.add_argument("--latex", metavar="FILE", help="write a LaTeX tabular to FILE")
     add_settings(parser, PageOptions, "html", "with_text")

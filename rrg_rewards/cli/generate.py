@@ -57,7 +57,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         "default": None,
         "help": "number of reports that are generated together (default: 8; with vLLM 256)",
     }
-    names = ("output", "json", "format", "overwrite", "seed", "batch_size")
+    names = ("output", "json", "format", "overwrite", "spreadsheet_safe", "seed", "batch_size")
     add_shared_options(parser, *names, output=output, batch_size=batch_size)
 
 

@@ -86,7 +86,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
     candidates = _add_task(tasks, "candidates", _candidates, "make candidate reports", _CANDIDATES, "reference reports")
     add_settings(candidates, CandidateSettings)
-    add_shared_options(candidates, "output", "json", "format", "overwrite")
+    add_shared_options(candidates, "output", "json", "format", "overwrite", "spreadsheet_safe")
 
     label = _add_task(tasks, "label", _label, "evaluate report pairs with a judge", _LABEL, "report pairs")
     add_settings(label, EvaluationSettings, "reference_column", "candidate_column", "source_column")

@@ -59,7 +59,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge", "key", "one_per_scan", "no_chest")
     add_shared_options(parser, "output", "json", "format")
     add_settings(parser, LabelSettings, "prefix")
-    add_shared_options(parser, "overwrite")
+    add_shared_options(parser, "overwrite", "spreadsheet_safe")
     add_settings(parser, LabelSettings, "batch_size", "workers")
     parser.add_argument(
         "--dry-run", action="store_true", help="send nothing; estimate the requests to a language model"
@@ -83,7 +83,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         if args.dry_run:
             return _show_estimate(labelling, outputs, terminal)
         try:
-            labelling.run(outputs.output, outputs.format, outputs.overwrite)
+            labelling.run(outputs.output, outputs.format, outputs.overwrite, outputs.spreadsheet_safe)
         finally:
             # A full disk must not lose the result of a long run.
             if labelling.is_complete:

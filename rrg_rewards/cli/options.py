@@ -403,6 +403,7 @@ class Outputs:
         json: Summary of ``--json``.
         format: Format of ``--format``.
         overwrite: Whether to replace files that exist.
+        spreadsheet_safe: Whether texts that a spreadsheet would compute are marked in a table of CSV.
         is_appended: Whether the command appends JSON lines to ``output``.
     """
 
@@ -412,6 +413,10 @@ class Outputs:
         None, "format of standard input and output, and of files with an unknown ending (default: csv for -)"
     )
     overwrite: bool = setting(False, "replace output files that exist")
+    spreadsheet_safe: bool = setting(
+        False,
+        "write an apostrophe before texts in CSV that a spreadsheet would compute, those that begin with = + - @",
+    )
     is_appended: bool = False
 
     @property
@@ -435,6 +440,8 @@ class Outputs:
 
         if self.is_appended and (self.output is None or self.output == "-" or table_format(self.output) != "jsonl"):
             raise UsageError(f"argument --output: must be a file of JSON lines (.jsonl), got {self.output!r}")
+        if self.spreadsheet_safe and (self.output is None or table_format(self.output, self.format) != "csv"):
+            raise UsageError(f"argument --spreadsheet-safe: needs an --output of CSV, got {self.output}")
         for option, path in files.items():
             if path == "-":
                 raise UsageError(f"argument --{option}: must be a file of its own, got {path!r}")
@@ -457,7 +464,7 @@ class Outputs:
             self.write_summary(summary)
         finally:
             if self.output is not None:
-                write_table(table, self.output, self.format, self.overwrite)
+                write_table(table, self.output, self.format, self.overwrite, self.spreadsheet_safe)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write the summary, if it is set."""

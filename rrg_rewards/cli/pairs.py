@@ -60,7 +60,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, RewardChoice, "labeler", "judge", "context", "set")
     names = ("margin", "per_prompt", "threshold", "conversational", "system_prompt")
     add_settings(parser, PreferenceSettings, *names)
-    add_shared_options(parser, "json", "format", "overwrite", "batch_size")
+    add_shared_options(parser, "json", "format", "overwrite", "spreadsheet_safe", "batch_size")
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -205,7 +205,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, ScoreSettings, "bootstrap")
     add_shared_options(parser, "json", "format")
     add_settings(parser, ScoreSettings, "prefix")
-    add_shared_options(parser, "overwrite")
+    add_shared_options(parser, "overwrite", "spreadsheet_safe")
     add_settings(parser, ScoreSettings, "constant_text", "batch_size", "seed")
     parser.add_argument("--dry-run", action="store_true", help="send nothing; estimate the requests to language models")
     add_settings(parser, PageOptions)
@@ -263,7 +263,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         scorer = engine.scorer(usage)
         scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, usage=usage, log=terminal)
         try:
-            scoring.run(outputs.output, outputs.format, outputs.overwrite)
+            scoring.run(outputs.output, outputs.format, outputs.overwrite, outputs.spreadsheet_safe)
         finally:
             # A full disk must not lose the result of a long run.
             if scoring.is_complete:

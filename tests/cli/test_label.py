@@ -151,6 +151,23 @@ def test_the_file_of_a_killed_process_is_named_once(words, run, write_csv, tmp_p
     assert (result.code, result.err.count(str(left))) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("label", ["--text-column", "report"]),
+        ("score", ["--metrics", "bleu", "--prediction-column", "report", "--reference-column", "report"]),
+    ],
+)
+def test_spreadsheet_safe_is_for_csv(words, run, write_csv, tmp_path, command, options):
+    path = write_csv("in.csv", ["report"], ["=1+1"])
+    arguments = (command, path, *options, "--spreadsheet-safe", "--output")
+    assert run(*arguments, tmp_path / "out.csv").code == 0
+    assert read_table(tmp_path / "out.csv").columns["report"] == ["'=1+1"]
+    result = run(*arguments, tmp_path / "out.jsonl")
+    assert result.code == 2
+    assert "argument --spreadsheet-safe: needs an --output of CSV" in result.err
+
+
 def test_a_table_may_replace_itself(words, run, write_csv):
     path = write_csv("in.csv", ["report"], ["Emphysema."])
     assert run("label", path, "--text-column", "report", "--output", path, "--overwrite").code == 0

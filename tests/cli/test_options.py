@@ -132,6 +132,11 @@ def test_outputs_must_be_different_files(tmp_path):
         Outputs(one).check(latex=str(tmp_path / "b"), html=str(tmp_path / "b"))
 
 
+def test_outputs_mark_formulas_if_asked(tmp_path):
+    Outputs(str(tmp_path / "a.csv"), spreadsheet_safe=True).write(Table({"report": ["=1+1"]}), {})
+    assert (tmp_path / "a.csv").read_text() == "report\n'=1+1\n"
+
+
 def test_outputs_that_are_links_to_one_file_are_refused(tmp_path):
     one, soft, hard, missing = (tmp_path / name for name in ("a.json", "soft", "hard", "missing"))
     soft.symlink_to(one)

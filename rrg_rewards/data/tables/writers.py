@@ -58,7 +58,9 @@ class TableEncoder(ABC):
         """Write the rows of a table, and before the first what precedes the rows."""
 
 
-def _make_encoder(kind: str, file: BinaryIO, delimiter: str, types: Mapping[str, Any]) -> TableEncoder:
+def _make_encoder(
+    kind: str, file: BinaryIO, delimiter: str, types: Mapping[str, Any], spreadsheet_safe: bool
+) -> TableEncoder:
     """Make the encoder of a format.
 
     Args:
@@ -66,16 +68,18 @@ def _make_encoder(kind: str, file: BinaryIO, delimiter: str, types: Mapping[str,
         file: The file, open for writing.
         delimiter: Delimiter of CSV.
         types: Arrow types of columns in Parquet.
+        spreadsheet_safe: Whether formulas in CSV are marked as text.
     """
     if kind == "csv":
-        return _CsvEncoder(file, delimiter)
+        return _CsvEncoder(file, delimiter, spreadsheet_safe)
     return _JsonlEncoder(file) if kind == "jsonl" else _ParquetEncoder(file, types)
 
 
 class _CsvEncoder(TableEncoder):
-    def __init__(self, file: BinaryIO, delimiter: str) -> None:
+    def __init__(self, file: BinaryIO, delimiter: str, spreadsheet_safe: bool) -> None:
         super().__init__(file)
         self._delimiter = delimiter
+        self._text = _spreadsheet_text if spreadsheet_safe else _csv_text
 
     def _write(self, table: Table, is_first: bool) -> None:
         lines = b"".join(self._lines(table))
@@ -91,7 +95,7 @@ class _CsvEncoder(TableEncoder):
 
     def _line(self, cells: tuple[Any, ...]) -> bytes:
         # A row with a single missing cell would be a blank line, which readers skip.
-        return (self._delimiter.join(map(_csv_text, cells)) or '""').encode() + b"\n"
+        return (self._delimiter.join(map(self._text, cells)) or '""').encode() + b"\n"
 
 
 class _JsonlEncoder(TableEncoder):
@@ -210,6 +214,18 @@ def _csv_text(cell: Any) -> str:
     text = cell if isinstance(cell, str) else json_line(cell, default=_plain).decode().strip('"\n')
     text = encodable_text(text).replace("\0", REPLACEMENT)
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
+
+
+# A cell that begins so is a formula to spreadsheets, unless it is a number. The last four are the wide forms.
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def _spreadsheet_text(cell: Any) -> str:
+    """Return a cell of CSV, with an apostrophe before a text that a spreadsheet would compute."""
+    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        return _csv_text(f"'{cell}")
+    return _csv_text(cell)
 
 
 def _unwritable(table: Table, row: int, kind: str, error: Exception) -> TableError:
@@ -360,7 +376,13 @@ def partial_path(path: str | Path) -> Path:
     return Path(path).with_suffix(f".partial{Path(path).suffix}")
 
 
-def write_table(table: Table, path: str | Path, table_format_name: str | None = None, overwrite: bool = False) -> None:
+def write_table(
+    table: Table,
+    path: str | Path,
+    table_format_name: str | None = None,
+    overwrite: bool = False,
+    spreadsheet_safe: bool = False,
+) -> None:
     """Write a table. Reading it again returns the same cells. The ending ``.tsv`` gives CSV with tabs.
 
     CSV cannot represent all cells: numbers become text, lists and objects become JSON text, and empty text becomes a
@@ -373,6 +395,8 @@ def write_table(table: Table, path: str | Path, table_format_name: str | None = 
         table_format_name: ``csv``, ``jsonl`` or ``parquet``, if the path has another ending. Default for standard
             output: ``csv``.
         overwrite: Whether an existing file may be replaced.
+        spreadsheet_safe: Whether texts in CSV that a spreadsheet would compute, those that begin with ``=``, ``+``,
+            ``-`` or ``@`` and are no numbers, get an apostrophe before them. It stays when the table is read again.
 
     Raises:
         TableError: As :func:`check_output`, and if the format cannot represent a cell.
@@ -389,7 +413,7 @@ def write_table(table: Table, path: str | Path, table_format_name: str | None = 
         "A ""small"" nodule, benign.",1
         ,0
     """
-    with open_table(path, table_format_name, overwrite) as writer:
+    with open_table(path, table_format_name, overwrite, spreadsheet_safe=spreadsheet_safe) as writer:
         writer.write(table)
 
 
@@ -400,6 +424,7 @@ def open_table(
     overwrite: bool = False,
     types: Mapping[str, Any] | None = None,
     keep_partial: bool = False,
+    spreadsheet_safe: bool = False,
 ) -> Iterator[TableEncoder]:
     r"""Open a table that is written in batches of rows. It is created only if the block ends without an error.
 
@@ -409,6 +434,7 @@ def open_table(
         overwrite: Whether an existing file may be replaced.
         types: Arrow types of the columns of Parquet whose tables have none. Default: by the cells of each batch.
         keep_partial: Whether the rows that were written before an error are kept, in :func:`partial_path`.
+        spreadsheet_safe: As for :func:`write_table`.
 
     Yields:
         An object whose method ``write`` takes tables with equal column names.
@@ -431,7 +457,7 @@ def open_table(
     kind = table_format(path, table_format_name)
     delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
     with open_output(path, overwrite, keep_partial) as file:
-        encoder = _make_encoder(kind, file, delimiter, types or {})
+        encoder = _make_encoder(kind, file, delimiter, types or {}, spreadsheet_safe)
         try:
             yield encoder
         finally:

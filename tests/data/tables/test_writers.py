@@ -250,3 +250,15 @@ def test_open_table_keeps_a_partial_table_if_asked_for(tmp_path, ending, keep):
     assert [file.name for file in tmp_path.iterdir()] == ([f"o.partial{ending}"] if keep else [])
     if keep:
         assert read_table(tmp_path / f"o.partial{ending}").columns == {"id": ["a", "b"]}
+
+
+def test_write_table_spreadsheet_safe_marks_what_a_spreadsheet_would_compute(tmp_path):
+    computed = ["=1+1", "+A1", "-No effusion.", "@SUM(1)", "\t=1", "\r=1", "\uff1d1", "-1-cmd"]
+    plain = ["No effusion.", "-1.5", "+.5e-3", "'=1", "", -0.5, 3, None, ["=1"]]
+    table = Table({"=name": computed + plain})
+    write_table(table, tmp_path / "a.csv", spreadsheet_safe=True)
+    cells = read_table(tmp_path / "a.csv").columns["'=name"]
+    assert cells[: len(computed)] == [f"'{cell}" for cell in computed]
+    assert cells[len(computed) :] == ["No effusion.", "-1.5", "+.5e-3", "'=1", None, "-0.5", "3", None, '["=1"]']
+    write_table(table, tmp_path / "b.csv")
+    assert read_table(tmp_path / "b.csv").columns["=name"][: len(computed)] == computed
