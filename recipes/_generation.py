@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from rrg_rewards.data.tables.appending import AppendedLines
     from rrg_rewards.data.tables.table import Table
 
+RUN_NAME = "run.json"
+"""File that recipes write beside a model. Its ``config`` contains the settings of the prompts."""
+
+_PROMPT_SETTINGS = ("input_column", "prompt_template", "system_prompt", "image_column", "conversational")
+
 # vLLM starts a report as soon as another one ends, so that more of them at a time are faster.
 _BATCH_SIZES = {"transformers": 8, "vllm": 256}
 
@@ -27,11 +32,14 @@ _BATCH_SIZES = {"transformers": 8, "vllm": 256}
 class GenerationSettings:
     """How reports are generated for the rows of a table.
 
+    The settings of the prompts that are left out are those of ``run.json`` in the folder of the model, if a recipe
+    trained it.
+
     Args:
         model: Folder or Hub id of a language model, or of CT-CHAT.
         revision: Revision of a model on the Hub.
-        input_column: Column for ``{input}`` of the prompt template.
-        prompt_template: Prompt; ``{NAME}`` is the column of that name.
+        input_column: Column for ``{input}`` of the prompt template. Default without a run: ``findings``.
+        prompt_template: Prompt; ``{NAME}`` is the column of that name. Default without a run: ``{input}``.
         system_prompt: System message, a .txt file of it, or ``conversation.py`` of CT-CHAT's code.
         plain: Whether to use no chat template.
         image_column: Column of feature files, absolute or relative to the folder of the table.
@@ -50,10 +58,12 @@ class GenerationSettings:
 
     model: str = setting(help="folder or Hub id of a model", metavar="MODEL")
     revision: str | None = setting(None, "revision of a model on the Hub")
-    input_column: str = setting("findings", "column for {input} (default: findings)", metavar="NAME")
-    prompt_template: str = setting(
-        "{input}",
-        "prompt; {input} is the input column, {NAME} is another column (default: {input})",
+    input_column: str | None = setting(
+        None, "column for {input} (default: that of the training, or findings)", metavar="NAME"
+    )
+    prompt_template: str | None = setting(
+        None,
+        "prompt; {input} is the input column, {NAME} is another column (default: that of the training, or {input})",
         metavar="TEXT",
     )
     system_prompt: str | None = setting(
@@ -150,8 +160,9 @@ def generate_reports(
         ImportError: If the backend is not installed.
     """
     log = log or RunLog()
-    rows = _read_rows(table, settings)
     check_model_source(settings.model)
+    settings = _with_prompts_of_training(settings, log)
+    rows = _read_rows(table, settings)
     if (Path(settings.model) / "adapter_config.json").is_file():
         text = f"{settings.model} is a LoRA adapter; merge it first: rrg-rewards convert lora {settings.model}"
         raise SettingError(None, text)
@@ -163,19 +174,53 @@ def generate_reports(
     return GeneratedReports([text for text, _ in found], [is_cut for _, is_cut in found], settings, table.source)
 
 
+def _with_prompts_of_training(settings: GenerationSettings, log: RunLog) -> GenerationSettings:
+    """Return the settings with those of the prompts that they leave open, from the run of the model if there is one."""
+    path = Path(settings.model) / RUN_NAME
+    config = read_prompt_settings(path.parent)
+    config["plain"] = not config.pop("conversational", True)
+    taken = {name: value for name, value in config.items() if value and not getattr(settings, name)}
+    if taken:
+        told = ", ".join(f"{name} {value!r}" for name, value in taken.items())
+        log.note(f"the prompts are those of the training ({path}): {told}")
+    settings = replace(settings, **taken)
+    return replace(
+        settings,
+        input_column=settings.input_column or "findings",
+        prompt_template=settings.prompt_template or "{input}",
+    )
+
+
+def read_prompt_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of the prompts of the run that wrote a folder; none if no recipe wrote it.
+
+    Raises:
+        SettingError: If ``run.json`` is not a JSON object.
+    """
+    path = folder / RUN_NAME
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_text(encoding="utf-8")).get("config", {})
+    except (ValueError, AttributeError) as error:
+        text = f"{path} is not the file of a run; remove it, and pass the settings of the prompts"
+        raise SettingError(None, text) from error
+    return {name: config[name] for name in _PROMPT_SETTINGS if name in config}
+
+
+def write_prompt_settings(config: Mapping[str, Any], folder: Path) -> None:
+    """Write the settings of the prompts beside a model that is made of another one."""
+    (folder / RUN_NAME).write_text(json.dumps({"config": config}, indent=2) + "\n", encoding="utf-8")
+
+
 def _read_rows(table: "Table", settings: GenerationSettings) -> list[dict[str, Any] | None]:
     """Return the prompt and the image of each row; ``None`` for a row without input or image."""
     from rrg_rewards.recipes._arguments import DataArguments, make_prompt, prompt_columns
     from rrg_rewards.utilities.features import check_features
 
-    arguments = DataArguments(
-        dataset=table.source,
-        input_column=settings.input_column,
-        image_column=settings.image_column,
-        system_prompt=settings.system_prompt,
-        prompt_template=settings.prompt_template,
-        conversational=not settings.plain,
-    )
+    names = ("input_column", "image_column", "system_prompt", "prompt_template")
+    prompts = {name: getattr(settings, name) for name in names}
+    arguments = DataArguments(dataset=table.source, conversational=not settings.plain, **prompts)
     system, columns = arguments.system_text, {name: table.column(name) for name in sorted(prompt_columns(arguments))}
     images = table.column(settings.image_column) if settings.image_column else [None] * len(table)
     folder = Path(table.source).parent

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -123,17 +124,28 @@ def _read(path: Path) -> Any:
 
 
 def _use(config: Mapping[str, Any], adapter: bool) -> str:
-    prompt = json.dumps(config["prompt_template"], ensure_ascii=False)
+    system = config["system_prompt"]
+    if system is not None and Path(system).suffix in (".txt", ".py"):
+        # The folder of a path may name persons or places.
+        system = Path(system).name
+    prompts = {
+        "--input-column": config["input_column"],
+        "--prompt-template": config["prompt_template"],
+        "--system-prompt": system,
+        "--image-column": config["image_column"],
+        # The length of TRL's trainers, or of PolicyModule.
+        "--max-new-tokens": config.get("max_completion_length", config.get("max_new_tokens")),
+    }
+    options = [part for option, value in prompts.items() if value is not None for part in (option, str(value))]
+    plain = [] if config["conversational"] else ["--plain"]
     model = "MERGED" if adapter else "FOLDER"
     merge = ["rrg-rewards convert lora FOLDER --output MERGED"] if adapter else []
-    options = f"--input-column {config['input_column']}" + ("" if config["conversational"] else " --plain")
-    generate = f"rrg-rewards generate REPORTS.jsonl --model {model} {options} --output PAIRS.csv"
+    generate = f"rrg-rewards generate REPORTS.jsonl --model {model} {shlex.join([*options, *plain])} --output PAIRS.csv"
     return (
         "`FOLDER` is the folder of this card"
         + ("; it contains an adapter, which the first line merges into its base model" if adapter else "")
-        + f":\n\n```\n{chr(10).join([*merge, generate])}\n```\n\n"
-        f"The prompt of the training was `{prompt}`, where `{{input}}` is the column `{config['input_column']}`"
-        + (f", and the volume that of the column `{config['image_column']}`." if config["image_column"] else ".")
+        + f". The options are the prompts of the training, with the columns of its table:\n\n"
+        f"```\n{chr(10).join([*merge, generate])}\n```"
     )
 
 

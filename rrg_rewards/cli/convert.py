@@ -175,8 +175,13 @@ def _merge_lora(args: argparse.Namespace, terminal: Terminal) -> int:
     _check(args.output, args.quiet)
     require("peft", extra="models")
     from rrg_rewards.models.loading import merge_adapter
+    from rrg_rewards.recipes._generation import read_prompt_settings, write_prompt_settings
 
-    return _save(*merge_adapter(args.adapter, args.base_model, args.dtype), args.output, terminal)
+    prompts = read_prompt_settings(Path(args.adapter))
+    code = _save(*merge_adapter(args.adapter, args.base_model, args.dtype), args.output, terminal)
+    if prompts:
+        write_prompt_settings(prompts, args.output)
+    return code
 
 
 def _save(model: Any, processor: Any, folder: Path, terminal: Terminal) -> int:

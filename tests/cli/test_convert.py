@@ -1,5 +1,6 @@
 """``rrg-rewards convert``: published checkpoints and adapters to Hugging Face folders."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +102,15 @@ def test_lora_is_merged_with_what_was_trained_beside_it(
     expected = adapted.eval()(**inputs).logits
     adapted.save_pretrained(tmp_path / "adapter")
     processor.save_pretrained(tmp_path / "adapter")
+    (tmp_path / "adapter" / "run.json").write_text('{"config": {"input_column": "text", "dataset": "/secret.csv"}}')
     command = ["convert", "lora", str(tmp_path / "adapter"), "--output", str(tmp_path / "merged")]
     assert main([*command, *(["--base-model", str(base)] if named else [])]) == 0
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(merged(**inputs).logits, expected, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(AutoModelForCausalLM.from_pretrained(base)(**inputs).logits, expected, atol=0.1)
     assert AutoProcessor.from_pretrained(tmp_path / "merged").feature_size == CHANNELS
+    # The prompts of the training, for `generate`, and no path.
+    assert json.loads((tmp_path / "merged" / "run.json").read_text()) == {"config": {"input_column": "text"}}
 
 
 def test_lora_needs_an_adapter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

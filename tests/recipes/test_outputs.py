@@ -1,6 +1,8 @@
 """Model cards of policies: valid, with the figures of the run, and never written over a card of the user."""
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 from huggingface_hub import ModelCard
 
+from rrg_rewards.cli.main import main
 from rrg_rewards.models.model_card import is_written_here
 from rrg_rewards.recipes import grpo, sft
 from rrg_rewards.recipes._outputs import write_policy_card
@@ -75,6 +78,32 @@ def test_policy_card_a_run_writes_a_card_with_its_figures(
     (folder / "evaluation.json").write_text(json.dumps(evaluation))
     assert write_policy_card(folder, "GRPO")
     assert ModelCard.load(folder / "README.md").data.eval_results is None
+
+
+def test_policy_card_its_command_generates_the_heldout_reports_of_the_run(
+    recipe: Callable[..., Path], table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompts = {"prompt_template": "It's {input}\nnow", "system_prompt": "heart", "input_column": "findings"}
+    grpo.main(["--config", str(recipe(**prompts))])
+    folder = tmp_path / "run"
+    heldout = [json.loads(line) for line in (folder / "heldout_after.jsonl").read_text().splitlines()]
+    expected = {row["prompt"][-1]["content"]: row["report"] for row in heldout}
+    (command,) = re.findall(r"```\n(rrg-rewards generate .*?)\n```", (folder / "README.md").read_text(), re.DOTALL)
+
+    def reports(words: list[str]) -> dict[str, str]:
+        output = tmp_path / "pairs.jsonl"
+        paths = {"REPORTS.jsonl": str(table), "FOLDER": str(folder), "PAIRS.csv": str(output)}
+        assert main([paths.get(word, word) for word in words[1:]] + ["--overwrite"]) == 0
+        rows = [json.loads(line) for line in output.read_text().splitlines()]
+        return {f"It's {row['findings']}\nnow": row["prediction"] for row in rows}
+
+    assert expected.items() <= reports(shlex.split(command)).items()
+    assert "the prompts are those of the training" not in capsys.readouterr().err
+    # Without its options, the prompts are read from the run.
+    bare = shlex.split("rrg-rewards generate REPORTS.jsonl --model FOLDER --output PAIRS.csv --max-new-tokens 6")
+    assert expected.items() <= reports(bare).items()
+    assert "the prompts are those of the training" in capsys.readouterr().err
+    assert not expected.items() <= reports([*bare, "--system-prompt", "edema"]).items()
 
 
 @pytest.mark.parametrize("peft", [False, pytest.param(True, marks=pytest.mark.slow)])
