@@ -267,8 +267,8 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
     compiler = PhraseCompiler({**shared["groups"], **content.get("groups", {})}, cues["boundary"], cues["comma"])
     for choice in cues.values():
         compiler.bit(choice)
-    # "Nodule without calcification" is no calcified nodule.
-    compiler.end_at(cues["none"])
+    # "Nodule without calcification" is no calcified nodule, and "pleural thickening rather than fluid" no effusion.
+    compiler.end_at(f"{cues['none']}|{cues['history']}")
     concepts = tuple(content["concepts"])
     compounds = [
         compiler.phrase(phrase, meaning)

@@ -277,7 +277,9 @@ class NegationScope(_Clauses):
             return ABSENT
         # "the septa are of normal thickness"
         is_normal = kinds & NORMAL and (self.union(start, end) & NORMAL or self._is_normal(end, clause.stop))
-        if is_normal and not codes[clause.start] & EXCEPT:
+        # "the heart is not considered enlarged"
+        is_ended = kinds & ENDED and any(code & ENDED and not code & CURRENT for code in codes[start + 1 : end - 1])
+        if is_ended or (is_normal and not codes[clause.start] & EXCEPT):
             return ABSENT
         if kinds & (HISTORY | SURGERY) and self._is_history(clause, start, end):
             return ABSENT

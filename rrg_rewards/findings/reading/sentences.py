@@ -120,9 +120,10 @@ _NEXT = re.compile(
     r"(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
     re.IGNORECASE,
 )
-# Sections on earlier examinations, the name and the technique end with their first sentence if no heading follows.
+# If no heading follows, sections on earlier examinations, the name and the technique end with their first sentence, and
+# other sections with their line.
 _BRIEF = re.compile(r"comparison|exam|study|technique|protocol|procedure", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"\.\s|\n(?=\s*[A-Z])")
+_SENTENCE_END, _LINE_END = re.compile(r"\.\s|\n(?=\s*[A-Z])"), re.compile(r"\n(?=\s*[A-Z])")
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".
 _ITEM = re.compile(r"[*#|+>\-\u2022-\u2024\u2013\u2014]|\(?\d{1,2}[.)](?!\d)|[A-Za-z][.)]\s")
 # Starts of a line that begin a statement even in lower case: "no ...", "there is ...", "heart size: ...".
@@ -194,9 +195,8 @@ def _blank_requests(report: str) -> str:
         start = heading.start()
         if start < begin:
             continue
-        following = _NEXT.search(report, heading.end() - 1)
-        if following is None and _BRIEF.search(heading[0]):
-            following = _SENTENCE_END.search(report, heading.end() - 1)
+        close = _SENTENCE_END if _BRIEF.search(heading[0]) else _LINE_END
+        following = _NEXT.search(report, heading.end() - 1) or close.search(report, heading.end() - 1)
         end = following.start() if following else len(report)
         kept += [report[begin:start], " " * (end - start)]
         begin = end

@@ -108,6 +108,8 @@ def test_unwrap_keeps_the_place_of_every_character(text):
         # A heading follows, or a request, of which the words are no findings.
         ("Technique: Axial images. A hernia filter was used.\nFindings: Emphysema.", ["emphysema"]),
         ("Indication: cough. Pneumothorax?", []),
+        ("Indication: cough. Pneumothorax?\nThe lungs show a consolidation.", ["consolidation"]),
+        ("Indication: cough and\npneumothorax.", []),
     ],
 )
 def test_a_section_on_the_technique_ends_with_its_sentence_before_no_heading(report, concepts):
