@@ -1,0 +1,112 @@
+"""PolicyModule on the second device: runs equal those on the CPU, and everything that is trained lies on the device."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import ModelCheckpoint
+from peft import LoraConfig, get_peft_model
+from second_device import DEVICE, OTHER, lightning_settings, second_device
+from tiny_generator import AboveAverage, History, PlainSteps, tiny_generator, train, weights
+from tiny_policy import save_tiny_policy, tiny_model, tiny_tokenizer
+from torch import Tensor
+
+from rrg_rewards.rewards import LikelihoodReward
+from rrg_rewards.training import CausalLMGenerator
+from rrg_rewards.training.policy import shared_prompts
+from rrg_rewards.training.policy.sampling import ALGORITHMS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def emulated() -> Iterator[None]:
+    with second_device():
+        yield
+
+
+@pytest.fixture
+def drawn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the tokens of the CPU on every device."""
+    draw = shared_prompts.sample_tokens
+
+    def sample_tokens(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        tokens, scores = draw(logits.cpu(), temperature)
+        return tokens.to(logits.device), scores.to(logits.device)
+
+    monkeypatch.setattr(shared_prompts, "sample_tokens", sample_tokens)
+
+
+class Places(Callback):
+    """Checks in each step that weights, gradients and the rollout are on the device."""
+
+    steps = 0
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        for name, weight in pl_module.named_parameters():
+            assert weight.device == DEVICE, name
+            assert weight.grad is None or weight.grad.device == DEVICE, name
+        rollout = pl_module.rollout
+        for name in ("mask", "advantages", "old_log_probs", "reference_log_probs", "values", "returns"):
+            assert getattr(rollout, name) is None or getattr(rollout, name).device == DEVICE, name
+        assert rollout.completions.tokens.device == DEVICE
+        self.steps += 1
+
+
+def run(
+    settings: dict[str, Any], on_device: bool, *, generator: Any = None, precision: str | None = None, **options: Any
+) -> tuple[PlainSteps, History]:
+    """Train a tiny policy for two steps, by default on one rollout; ``options`` are those of the trainer."""
+    torch.manual_seed(0)
+    own = {"num_generations": 4, "minibatches": 2, "learning_rate": 0.1, "beta": 0.05, **settings}
+    module = PlainSteps(generator or tiny_generator(), AboveAverage(), **own)
+    places = Places()
+    callbacks = [*([places] if on_device else []), *options.pop("callbacks", [])]
+    history = train(module, 2, callbacks=callbacks, **(lightning_settings(precision) if on_device else {}), **options)
+    assert places.steps == len(history.rows) * on_device
+    return module, history
+
+
+@pytest.mark.usefixtures("drawn_on_the_cpu")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_run_on_the_second_device_equals_one_on_the_cpu(algorithm: str) -> None:
+    (ours, found), (theirs, expected) = (run({"algorithm": algorithm}, on_device) for on_device in (True, False))
+    torch.testing.assert_close(weights(ours), weights(theirs), rtol=0, atol=1e-5)
+    assert not torch.equal(weights(ours.generator), weights(tiny_generator()))
+    for name, value in expected.rows[-1].items():
+        assert found.rows[-1][name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_adapters_are_trained_on_the_second_device_in_mixed_precision(merged: bool) -> None:
+    lora = LoraConfig(r=4, lora_alpha=64, target_modules=["q_proj", "v_proj"])
+    adapted = get_peft_model(tiny_model(), lora)
+    generator = CausalLMGenerator(adapted, tiny_tokenizer(), max_new_tokens=4, merge_adapters=merged)
+    module, history = run({"loss": {"clip_high": 0.28}}, True, generator=generator, precision="bf16-mixed")
+    assert module.reference is None
+    assert history["kl"][-1] > 0
+    assert history["ratio"] == pytest.approx([1, 1], abs=0.1)
+    frozen = weights(adapted.get_base_model().lm_head)
+    assert torch.equal(frozen, weights(tiny_model().lm_head))
+
+
+@pytest.mark.usefixtures("drawn_on_the_cpu")
+def test_a_run_on_the_second_device_is_resumed_within_a_rollout(tmp_path: Path) -> None:
+    settings = {"algorithm": "ppo"}
+    checkpoints = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=1, save_top_k=-1)
+    whole, _ = run(settings, True, callbacks=[checkpoints], enable_checkpointing=True)
+    resumed, history = run(settings, True, ckpt_path=str(tmp_path / "step=1.ckpt"))
+    assert len(history.rows) == 1
+    torch.testing.assert_close(weights(resumed), weights(whole), rtol=0, atol=1e-6)
+
+
+def test_a_reward_with_a_model_on_the_second_device_gives_numbers(tmp_path: Path) -> None:
+    """The policy is on the CPU, and on the other device."""
+    folder = save_tiny_policy(tmp_path / "model")
+    expected, *found = (
+        LikelihoodReward(str(folder), device=device)(completions=["edema", "heart lungs"], prompts=["lungs", "heart"])
+        for device in ("cpu", str(DEVICE), str(OTHER))
+    )
+    for rewards in found:
+        assert rewards == pytest.approx(expected, rel=1e-5)
