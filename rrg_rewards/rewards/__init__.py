@@ -9,6 +9,7 @@ from rrg_rewards.rewards.likelihood import LikelihoodReward
 from rrg_rewards.rewards.registry import available_rewards, make_reward
 from rrg_rewards.rewards.remote import RemoteReward, RemoteRewardWarning
 from rrg_rewards.rewards.shaping import FormatReward, OverlongPenalty, RepetitionPenalty
+from rrg_rewards.rewards.unrewarded import NoRewardError
 
 __all__ = [
     "AsyncComposedReward",
@@ -21,6 +22,7 @@ __all__ = [
     "Gate",
     "LikelihoodReward",
     "MetricReward",
+    "NoRewardError",
     "OverlongPenalty",
     "RemoteReward",
     "RemoteRewardWarning",

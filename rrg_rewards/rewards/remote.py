@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import logging
+import math
 import os
 import random
 import ssl
+import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +20,9 @@ from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.server.http_client import ReplyRefusedError, check_address, make_http_client
 from rrg_rewards.judges.server.retries import CallError, backoff_seconds, retry_after_seconds
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
+from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts, named_columns, score_tensor
+from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
 from rrg_rewards.utilities.checks import check_limits, check_same_length, is_finite
 from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require
@@ -30,6 +35,9 @@ _MOST_BYTES = 64 * 2**20
 _PASSING_STATUSES = frozenset({408, 425, 429})
 _TOO_LONG = 413
 _SHOWN = 300
+_SECONDS_BETWEEN_REPORTS = 60.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,10 @@ class RemoteReward(AsyncReward):
     ``log_metric``, the reward logs ``{name}/failed``, and it warns with the kinds of failures. An unscorable completion
     has the reward ``None``, as on the server. A request that is refused (wrong token, missing column) raises an error.
 
+    A server that cannot be reached, is unhealthy, or replies too late or wrongly is logged as a warning at its first
+    failure, and then once per minute until it replies again. If no completion has a reward in several calls in a row,
+    the call raises an error.
+
     All servers must serve the same reward with the same settings; the signatures of their replies are compared.
 
     Report text is sent to the addresses only, which must be on this machine unless ``allow_remote`` is set. Redirects
@@ -85,6 +97,8 @@ class RemoteReward(AsyncReward):
         max_retries: How often a request is repeated after it failed at all addresses.
         first_pause: Seconds before the first repetition. Each further pause is twice as long, up to 16 times the first.
             Up to half of each pause is removed at random. A server's ``Retry-After`` replaces the pause.
+        max_unrewarded_calls: Number of calls in a row without any reward after which a call raises
+            :class:`~rrg_rewards.rewards.unrewarded.NoRewardError`; ``None`` for no limit.
 
     Raises:
         ValueError: If a limit is out of its range, or an address is not a plain HTTP address, or is on another machine
@@ -118,8 +132,10 @@ class RemoteReward(AsyncReward):
         deadline: float | None = None,
         max_retries: int = 4,
         first_pause: float = 0.5,
+        max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS,
     ) -> None:
         super().__init__(name, log_details=log_details)
+        self._unrewarded = UnrewardedCalls(max_unrewarded_calls)
         options = _RemoteOptions(
             allow_remote, token_variable, batch_size, concurrency, timeout, deadline, max_retries, first_pause
         )
@@ -162,6 +178,12 @@ class RemoteReward(AsyncReward):
         results = tuple(reply if isinstance(reply, JudgeFailure) else reply.get("failure") for reply in replies)
         self._warn(results)
         return _scores(replies, results)
+
+    def _finish(self, scores: Scores, *arguments: Any) -> list[float | None]:
+        rewards = super()._finish(scores, *arguments)
+        if rewards:
+            self._unrewarded.add(any(reward is not None for reward in rewards))
+        return rewards
 
     async def _replies(self, rows: Sequence[Mapping[str, Any]]) -> list["_Reply"]:
         """Return the reply to each row. Rows without one in time have a failure."""
@@ -281,6 +303,10 @@ class _TooLongError(Exception):
     """A request is too long for the server."""
 
 
+class _BusyError(CallError):
+    """The server works, but takes no request now."""
+
+
 class _RewardClient:
     """Calls reward servers that serve the same reward.
 
@@ -302,6 +328,8 @@ class _RewardClient:
         self._is_encrypted = any(address.is_encrypted for address in addresses)
         self.options = options
         self._turn = random.randrange(len(self.urls))
+        # When the failure of an address was last reported, until it replies again.
+        self._reported: dict[str, float] = {}
 
     def session(self) -> Any:
         """Return an HTTP client, which is an asynchronous context manager."""
@@ -342,12 +370,31 @@ class _RewardClient:
             for place in range(len(self.urls)):
                 url = self.urls[(first + place) % len(self.urls)]
                 try:
-                    return await self._call_address(session, method, url + path, content)
+                    reply = await self._call_address(session, method, url + path, content)
                 except CallError as error:
+                    self._report(url, error)
                     errors.append(error)
+                else:
+                    if self._reported.pop(url, None) is not None:
+                        _log.warning("the reward server at %s replies again", url)
+                    return reply
             if attempt < self.options.max_retries:
                 await asyncio.sleep(self._pause(attempt, errors))
         raise errors[-1]
+
+    def _report(self, url: str, error: CallError) -> None:
+        """Log the failure of an address at once, and then once per minute. A busy server works."""
+        now = time.monotonic()
+        if isinstance(error, _BusyError) or now - self._reported.get(url, -math.inf) < _SECONDS_BETWEEN_REPORTS:
+            return
+        self._reported[url] = now
+        _log.warning(
+            "the reward server at %s is not healthy: %s. Requests are repeated up to %d times; completions without a "
+            "reply get no reward",
+            url,
+            error,
+            self.options.max_retries,
+        )
 
     def _pause(self, attempt: int, errors: Sequence[CallError]) -> float:
         requested = [error.retry_after for error in errors if error.retry_after is not None]
@@ -371,7 +418,8 @@ class _RewardClient:
             return reply
         _raise_refusal(url, status, reply)
         retry_after = retry_after_seconds(response.headers.get("Retry-After"), datetime.now(timezone.utc))
-        raise CallError("status", f"the server answered HTTP {status}", retry_after=retry_after)
+        kind = _BusyError if status in _PASSING_STATUSES else CallError
+        raise kind("status", f"the server answered HTTP {status}{_told(reply)}", retry_after=retry_after)
 
 
 @cache
@@ -394,6 +442,9 @@ def _raise_refusal(url: str, status: int, reply: Any) -> None:
         raise _TooLongError
     if status in _PASSING_STATUSES or status >= 500:
         return
-    # The messages of `rrg-rewards serve` contain no text of the request.
-    told = f": {str(reply['error'])[:_SHOWN]}" if isinstance(reply, dict) and "error" in reply else ""
-    raise ValueError(f"the reward server at {url} refuses the request with HTTP {status}{told}")
+    raise ValueError(f"the reward server at {url} refuses the request with HTTP {status}{_told(reply)}")
+
+
+def _told(reply: Any) -> str:
+    """Return the message of an error. The messages of `rrg-rewards serve` contain no text of the request."""
+    return f": {str(reply['error'])[:_SHOWN]}" if isinstance(reply, dict) and "error" in reply else ""

@@ -6,11 +6,12 @@ import pickle
 
 import numpy as np
 import pytest
-from served import Faults, Served
+from served import Faults, Served, until
 
 from rrg_rewards.rewards import RemoteReward, RemoteRewardWarning, compose, make_reward
 from rrg_rewards.rewards.base import is_asynchronous
 from rrg_rewards.rewards.compose import RewardPart
+from rrg_rewards.rewards.unrewarded import NoRewardError
 from rrg_rewards.training.policy.rewards import RewardSet, TrainerState
 
 QUICK = {"first_pause": 0.0}
@@ -99,6 +100,45 @@ def test_remote_reward_with_a_missing_server():
         assert rewarded(reward) == [None, None]
     with pytest.raises(ConnectionError, match="no reward server answers at http://127"):
         _ = reward.signature
+
+
+@pytest.mark.parametrize(("seconds", "reports"), [(60.0, 1), (0.0, 2)])
+def test_remote_reward_reports_an_unhealthy_server_at_once_and_then_once_per_minute(
+    monkeypatch, caplog, seconds, reports
+):
+    monkeypatch.setattr("rrg_rewards.rewards.remote._SECONDS_BETWEEN_REPORTS", seconds)
+    with Served(timeout=0.3) as served:
+        served.reward.gate.clear()
+        reward = RemoteReward(served.url, max_retries=1, **QUICK)
+        with pytest.warns(RemoteRewardWarning, match="status 2; first: .* HTTP 503: the reward has not returned"):
+            assert rewarded(reward) == [None, None]
+        told = [record.getMessage() for record in caplog.records if record.name == "rrg_rewards.rewards.remote"]
+        served.reward.gate.set()
+        until(lambda: served.get("/health")[0] == 200)
+        assert rewarded(reward) == [1.0, 2.0]
+    assert len(told) == reports
+    start = f"the reward server at {served.url} is not healthy: the server answered HTTP"
+    assert told[0].startswith(f"{start} 504: no reward within 0.3 s")
+    assert all(one.startswith(f"{start} 503: the reward has not returned") for one in told[1:])
+    assert caplog.messages[-1] == f"the reward server at {served.url} replies again"
+
+
+@pytest.mark.filterwarnings("ignore::rrg_rewards.rewards.RemoteRewardWarning")
+def test_remote_reward_stops_a_run_without_rewards():
+    faults = Faults(*[503] * 5)
+    with Served(faults=faults) as served:
+        reward = RemoteReward(served.url, max_retries=0, max_unrewarded_calls=2)
+        assert rewarded(reward) == [None, None]
+        with pytest.raises(NoRewardError, match="no completion had a reward in 2 calls in a row"):
+            rewarded(reward)
+        unlimited = RemoteReward(served.url, max_retries=0, max_unrewarded_calls=None)
+        assert [rewarded(unlimited) for _ in range(3)] == [[None, None]] * 3
+        assert rewarded(reward) == [1.0, 2.0]
+        # An empty call says nothing, and a reward begins the count anew.
+        assert rewarded(reward, [], []) == []
+        assert rewarded(reward, ["a"], [None]) == [None]
+    with pytest.raises(ValueError, match="max_unrewarded_calls must be a whole number of at least 1"):
+        RemoteReward("http://localhost:8787", max_unrewarded_calls=0)
 
 
 def test_remote_reward_of_a_sub_score():

@@ -18,6 +18,7 @@ from rrg_rewards.integrations.common.settings import TrainerSettings, read_setti
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, completion_texts, is_asynchronous
 from rrg_rewards.rewards.compose import ComposedReward
+from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 
 # A judge limits its concurrent requests itself.
 _JUDGED_AT_A_TIME = 64
@@ -79,6 +80,7 @@ class TrainerReward:
         self._missing = {
             name: None if settings.missing is None else MissingRewards(settings.missing) for name in ("", *self.parts)
         }
+        self._unrewarded = UnrewardedCalls(settings.max_unrewarded_calls)
         self._names: list[str] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rrg-rewards-scoring")
         self._queue = BatchQueue(
@@ -130,10 +132,16 @@ class TrainerReward:
         return await asyncio.wrap_future(start_in_background(self._reward_batch(samples)))
 
     async def _reward_one(self, completion: Completion, row: Mapping[str, Any]) -> RewardedCompletion:
-        return self._finish([await self._queue.submit((completion, row))], [row])[0]
+        scored = await self._queue.submit((completion, row))
+        self._unrewarded.add(scored[0] is not None, self.settings.max_batch)
+        return self._finish([scored], [row])[0]
 
     async def _reward_batch(self, samples: Sequence[Sample]) -> list[RewardedCompletion]:
-        return self._finish(await self._score(samples), [row for _, row in samples]) if samples else []
+        if not samples:
+            return []
+        scored = await self._score(samples)
+        self._unrewarded.add(any(reward is not None for reward, _ in scored))
+        return self._finish(scored, [row for _, row in samples])
 
     async def _score(self, samples: Sequence[Sample]) -> list[tuple[float | None, dict[str, float]]]:
         """Return reward and sub-scores of each sample."""

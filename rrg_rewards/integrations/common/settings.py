@@ -14,6 +14,7 @@ from rrg_rewards.integrations.common.transcripts import ReportExtractor
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.fitting import fit_reward, reward_columns
 from rrg_rewards.rewards.registry import make_reward, name_and_options
+from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
 from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.yaml_files import check_keys, read_user_yaml
 from rrg_rewards.version import __version__
@@ -41,6 +42,8 @@ class TrainerSettings:
         score_range: Two rewards that become 0 and 1 in the scores that OpenRLHF filters by. Default: the rewards.
         max_batch: Maximum number of completions that are scored together, if the trainer passes them one by one.
         max_wait_ms: Milliseconds that a completion waits for others.
+        max_unrewarded_calls: Number of calls in a row without any reward after which an error ends the run; ``None``
+            for no limit. If the trainer passes completions one by one, ``max_batch`` of them count as a call.
         fitted: Record of ``rrg-rewards fit``, which has no effect.
 
     Raises:
@@ -56,6 +59,7 @@ class TrainerSettings:
     score_range: Sequence[float] | None = None
     max_batch: int = 32
     max_wait_ms: float = 5.0
+    max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS
     fitted: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -67,6 +71,7 @@ class TrainerSettings:
             raise ValueError(f"max_wait_ms must be a finite number, got {self.max_wait_ms!r}")
         if not isinstance(self.max_batch, int):
             raise ValueError(f"max_batch must be a whole number, got {self.max_batch!r}")
+        UnrewardedCalls(self.max_unrewarded_calls)  # Checks the number.
 
     @property
     def extractor(self) -> ReportExtractor:

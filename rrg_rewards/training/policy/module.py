@@ -15,6 +15,7 @@ from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.functional.log_probs import KLEstimator
 from rrg_rewards.functional.policy_losses import ImportanceMode, importance_weights
 from rrg_rewards.rewards.overlap import RewardClock
+from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.policy.adapters import has_adapters
 from rrg_rewards.training.policy.micro_batches import (
@@ -128,6 +129,8 @@ class PolicyModule(SamplingModule):
             rewards in the first rollouts, and chooses one of them if it is above 1 %, and for rules if a core is free;
             it needs ``if __name__ == "__main__":``, as ``"process"`` does. Results are the same, unless a reward
             function draws from global random generators. Default: rewards are computed after the policy's scores.
+        max_unrewarded_calls: Number of rollouts in a row in which no completion of any process has a reward, after
+            which the run ends with :class:`~rrg_rewards.rewards.unrewarded.NoRewardError`; ``None`` for no limit.
         seed: Seed of sampling, minibatches and the value head.
 
     Raises:
@@ -187,6 +190,7 @@ class PolicyModule(SamplingModule):
         micro_batch_tokens: MicroBatchTokens = "auto",
         reference_column: str = "reference",
         overlap_rewards: OverlapName | Literal["auto"] | None = None,
+        max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS,
         seed: int = 0,
     ) -> None:
         super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
@@ -199,6 +203,7 @@ class PolicyModule(SamplingModule):
         self.generator = generator
         check_overlap(overlap_rewards)
         self.rewards = RewardSet(rewards, weights)
+        self._unrewarded = UnrewardedCalls(max_unrewarded_calls)
         self.overlap_rewards, self._reward_clock = overlap_rewards, RewardClock()
         self.num_generations, self.minibatches, self.epochs = num_generations, minibatches, epochs
         self.beta, self.kl_estimator, self.kl_correction = beta, kl_estimator, kl_correction

@@ -22,6 +22,7 @@ from rrg_rewards.functional import (
 )
 from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.rewards.overlap import SHARE, RewardClock
+from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.base import TrainingModule
 from rrg_rewards.training.policy.adapters import adapters_off
 from rrg_rewards.training.policy.generators import (
@@ -152,6 +153,7 @@ class SamplingModule(TrainingModule):
     value_head: nn.Sequential | None
     overlap_rewards: OverlapName | Literal["auto"] | None
     _reward_clock: RewardClock
+    _unrewarded: UnrewardedCalls
     _reward_worker: RewardWorker | None = None
     _finish: Callable[[], None] | None = None
     # The number of optimiser steps at which the generator's engine got the weights.
@@ -235,7 +237,9 @@ class SamplingModule(TrainingModule):
         rollout.rewards, rollout.total, rollout.extras = table.values, table.total, table.extras
         self._set_advantages(rollout, greedy[0].total if greedy else None)
         self.rewards.synchronize()
-        tokens = gather_objects(int(rollout.mask.sum()))
+        has_rewards = not bool(table.total.isnan().all())
+        tokens, any_rewards = zip(*gather_objects((int(rollout.mask.sum()), has_rewards)), strict=True)
+        self._unrewarded.add(any(any_rewards))
         rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
         rollout.statistics = rollout_statistics(table, rollout.completions, self.rewards.names, self.num_generations)
 

@@ -8,6 +8,7 @@ from served import RAISED
 from rrg_rewards.integrations.common.background import ExitError
 from rrg_rewards.integrations.common.scoring import TrainerReward
 from rrg_rewards.integrations.common.settings import read_settings
+from rrg_rewards.rewards.unrewarded import NoRewardError
 
 GUARD = 20
 
@@ -23,3 +24,25 @@ def test_trainer_reward_survives_exceptions_that_end_threads(bad):
     with pytest.raises(ExitError, match=f"scoring raised {RAISED[bad].__name__}"):
         asyncio.run(rewarded(bad))
     assert asyncio.run(rewarded("a b")) == 1.0
+
+
+@pytest.mark.parametrize("missing", [{}, {"missing": -1.0}])
+def test_trainer_reward_stops_a_run_without_rewards(missing):
+    settings = {"reward": "served:LengthReward", "max_batch": 2, "max_unrewarded_calls": 2, **missing}
+    none, some = {"reference": None}, {"reference": "a"}
+    reward = TrainerReward(read_settings(settings))
+    for rows in ([none, none], [none, some], [none]):
+        reward.reward_batch(["a b"] * len(rows), rows)
+    with pytest.raises(NoRewardError, match="in 2 calls in a row"):
+        reward.reward_batch(["a b"], [none])
+    # Of single completions, as many as a batch has count as a call.
+    single = TrainerReward(read_settings(settings))
+    for row in (none, none, some, none, none, none):
+        single.reward_one("a b", row)
+    with pytest.raises(NoRewardError, match="in 2 calls of 2 completions in a row"):
+        single.reward_one("a b", none)
+
+
+def test_trainer_settings_refuse_no_unrewarded_calls():
+    with pytest.raises(ValueError, match="max_unrewarded_calls must be a whole number of at least 1, or None, got 0"):
+        read_settings({"reward": "rouge", "max_unrewarded_calls": 0})

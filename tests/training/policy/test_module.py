@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from rrg_rewards.callbacks import RewardWatchCallback
+from rrg_rewards.rewards import NoRewardError
 from rrg_rewards.training import CausalLMGenerator, Completions, PolicyDataModule, PolicyModule
 
 ALGORITHMS = ["grpo", "dr_grpo", "rloo", "scst", "ppo"]
@@ -175,6 +176,20 @@ def test_policy_module_no_reward_at_all_moves_nothing(algorithm):
     assert history["unscorable"] == [1, 1]
     assert "reward" not in history.rows[0]
     assert torch.equal(weights(module.generator), before)
+
+
+@pytest.mark.parametrize("options", [{}, {"overlap_rewards": "thread"}])
+def test_policy_module_stops_a_run_without_rewards(options):
+    texts = []
+
+    def none(completions, **_):
+        texts.append(completions)
+        return [0.5 if len(texts) == 2 else None] * len(completions)
+
+    module = PolicyModule(tiny_generator(), none, max_unrewarded_calls=2, **options)
+    with pytest.raises(NoRewardError, match="no completion had a reward in 2 calls in a row"):
+        train(module, 8)
+    assert len(texts) in ((4, 5) if options else (4,))
 
 
 def test_policy_module_logs_what_trl_logs():
