@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from rrg_rewards.integrations.common.background import without_exits
+from rrg_rewards.integrations.common.background import ExitError, without_exits
 from rrg_rewards.integrations.common.batching import BatchQueue, QueueFullError
 from rrg_rewards.integrations.serve.requests import (
     RequestError,
@@ -89,6 +89,8 @@ class Scorer:
             raise busy(str(error)) from None
         except asyncio.TimeoutError:
             raise RequestError(504, f"no reward within {self._timeout:g} s") from None
+        if not self._thread.is_alive:
+            raise RequestError(503, str(self.problem))
         scored = []
         for row, outcome in enumerate(outcomes):
             if isinstance(outcome, Exception):
@@ -146,20 +148,27 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self.is_alive = True
         self._thread = threading.Thread(target=self._run, name="rrg-rewards-scoring", daemon=True)
         self._thread.start()
-
-    @property
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
 
     def _run(self) -> None:
         try:
             self._loop.run_forever()
         except BaseException as error:  # A task that the reward has started raised SystemExit or KeyboardInterrupt.
+            self.is_alive = False
             _log.error("the thread that scores has ended: %s", error_place(error))
+            # Their callers wait for them.
+            tasks = asyncio.all_tasks(self._loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        if not self.is_alive:
+            coroutine.close()
+            raise ExitError("the thread that scores has ended")
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
