@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any
 
 import torch
@@ -40,6 +41,19 @@ class Evaluation:
             }
             for name, scores in self.scores.items()
         }
+
+    def estimates(self) -> dict[str, dict[str, float | None]]:
+        """Return for each reward its statistics, without intervals, and the number of unscorable reports.
+
+        A statistic without a scored report is ``None``, which loggers accept, unlike NaN.
+        """
+        found = {}
+        for name, scores in self.scores.items():
+            columns = self.columns(name, scores.scored)
+            values = {key: float(statistic(*columns)) for key, statistic in _statistics(scores).items()}
+            found[name] = {key: None if isnan(value) else value for key, value in values.items()}
+            found[name]["unscorable"] = float((~scores.scored).sum())
+        return found
 
     def columns(self, name: str, chosen: Tensor) -> tuple[Tensor, ...]:
         """Return the arguments of the statistics of a reward, each with a row for each chosen report.
