@@ -450,8 +450,9 @@ class Outputs:
         for option, path in named.items():
             if path is not None:
                 check_output(path, self.overwrite or (self.is_appended and option == "output"))
-        if self.output is not None and table_format(self.output, self.format) == "parquet":
-            require("pyarrow", extra="parquet")
+        kind = None if self.output is None else table_format(self.output, self.format)
+        if kind in ("parquet", "xlsx"):
+            require({"parquet": "pyarrow", "xlsx": "openpyxl"}[kind], extra=kind)
 
     def write(self, table: "Table", summary: Mapping[str, Any]) -> None:
         """Write the summary and the table, if they are set.

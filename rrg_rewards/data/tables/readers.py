@@ -147,8 +147,8 @@ def _parse(
 
 
 def _format(path: str | Path, name: str | None) -> str:
-    """Return the format of a table to read; JSON documents and Excel are read, but tables are not written as one."""
-    return {".json": "json", ".xlsx": "xlsx"}.get(Path(path).suffix.lower()) or table_format(path, name)
+    """Return the format of a table to read; JSON documents are read, but tables are not written as one."""
+    return "json" if Path(path).suffix.lower() == ".json" else table_format(path, name)
 
 
 def _source(path: str | Path) -> str:

@@ -20,7 +20,14 @@ STANDARD = "-"
 EMPTY_CELL = "leave a cell empty (CSV) or null (JSON) if its report is missing"
 """What to do about a text such as ``NaN`` in a table."""
 
-FORMATS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".xlsx": "xlsx",
+}
 """Table formats by file ending."""
 
 # Folders and ending of an image file. A name without such an ending may contain slashes of its own.
@@ -53,8 +60,8 @@ def table_format(path: str | Path, fallback: str | None = None) -> str:
     if known is None:
         kind = f"the ending {ending!r}" if ending else "no ending"
         raise TableError(
-            f"{path}: {kind} does not tell the table's format; use one of {', '.join(FORMATS)} (.json and .xlsx are "
-            "read, not written)"
+            f"{path}: {kind} does not tell the table's format; use one of {', '.join(FORMATS)} (.json is read, "
+            "not written)"
         )
     return known
 

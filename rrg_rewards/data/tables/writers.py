@@ -1,4 +1,4 @@
-"""Writers of CSV, JSON lines and Parquet tables. A file is written completely or not at all."""
+"""Writers of CSV, JSON lines, Parquet and Excel tables. A file is written completely or not at all."""
 
 import json
 import math
@@ -64,7 +64,7 @@ def _make_encoder(
     """Make the encoder of a format.
 
     Args:
-        kind: ``csv``, ``jsonl`` or ``parquet``.
+        kind: ``csv``, ``jsonl``, ``parquet`` or ``xlsx``.
         file: The file, open for writing.
         delimiter: Delimiter of CSV.
         types: Arrow types of columns in Parquet.
@@ -72,6 +72,8 @@ def _make_encoder(
     """
     if kind == "csv":
         return _CsvEncoder(file, delimiter, spreadsheet_safe)
+    if kind == "xlsx":
+        return _XlsxEncoder(file)
     return _JsonlEncoder(file) if kind == "jsonl" else _ParquetEncoder(file, types)
 
 
@@ -206,14 +208,69 @@ def finite(value: Any) -> Any:
 _NEEDS_QUOTES = re.compile('[",;\t\r\n\ufeff]')
 
 
+def _cell_text(cell: Any) -> str:
+    """Return the text of a cell in formats without nested values."""
+    return cell if isinstance(cell, str) else json_line(cell, default=_plain).decode().strip('"\n')
+
+
 def _csv_text(cell: Any) -> str:
     if cell is None:
         return ""
     if type(cell) is int or (type(cell) is float and math.isfinite(cell)):
         return repr(cell)  # As in JSON.
-    text = cell if isinstance(cell, str) else json_line(cell, default=_plain).decode().strip('"\n')
-    text = encodable_text(text).replace("\0", REPLACEMENT)
+    text = encodable_text(_cell_text(cell)).replace("\0", REPLACEMENT)
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
+
+
+# The limits of Excel: rows and columns of a sheet, characters of a cell, digits of a number.
+_MOST_ROWS, _MOST_COLUMNS, _MOST_CHARACTERS, _MOST_DIGITS = 2**20, 2**14, 2**15 - 1, 15
+# What XML cannot represent.
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+class _XlsxEncoder(TableEncoder):
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
+        openpyxl = require("openpyxl", extra="xlsx")
+        # Rows are kept in a temporary file of openpyxl that is open to its owner only, not in memory.
+        self._book = openpyxl.Workbook(write_only=True)
+        self._sheet = self._book.create_sheet("Table")
+        self._cell = openpyxl.cell.WriteOnlyCell
+
+    def _write(self, table: Table, is_first: bool) -> None:
+        if self.rows + len(table) >= _MOST_ROWS or len(table.names) > _MOST_COLUMNS:
+            raise TableError(
+                f"{table.source}: Excel has at most {_MOST_ROWS - 1} rows and {_MOST_COLUMNS} columns; write CSV"
+            )
+        rows = []
+        for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
+            try:
+                rows.append([self._excel_cell(cell) for cell in cells])
+            except (TypeError, ValueError) as error:
+                raise _unwritable(table, row, "Excel", error) from error
+        if is_first:
+            self._sheet.append([self._excel_cell(name) for name in table.names])
+        for made in rows:
+            self._sheet.append(made)
+
+    def _excel_cell(self, cell: Any) -> Any:
+        if cell is None or isinstance(cell, bool):
+            return cell
+        if isinstance(cell, float):
+            return cell if math.isfinite(cell) else None
+        # Excel rounds longer numbers, such as those of studies.
+        if isinstance(cell, int) and abs(cell) < 10**_MOST_DIGITS:
+            return cell
+        text = _NOT_IN_XML.sub(REPLACEMENT, encodable_text(_cell_text(cell)))
+        if len(text) > _MOST_CHARACTERS:
+            raise ValueError(f"a text has {len(text)} characters, and a cell of Excel at most {_MOST_CHARACTERS}")
+        made = self._cell(self._sheet, text)
+        made.data_type = "s"  # Also of a text that begins as a formula does.
+        return made
+
+    def close(self) -> None:
+        if self._names is not None:
+            self._book.save(self._file)
 
 
 # A cell that begins so is a formula to spreadsheets, unless it is a number. The last four are the wide forms.
@@ -387,13 +444,16 @@ def write_table(
 
     CSV cannot represent all cells: numbers become text, lists and objects become JSON text, and empty text becomes a
     missing cell. NaN and infinity become missing cells in JSON. Characters that a format cannot represent become
-    U+FFFD: unpaired surrogates in CSV and Parquet, and NUL in CSV. A generated report may contain them.
+    U+FFFD: unpaired surrogates in CSV, Parquet and Excel, NUL in CSV, and control characters in Excel. A generated
+    report may contain them. In Excel, lists and objects become JSON text, and empty text, NaN and infinity missing
+    cells; texts are never formulas, integers of more than 15 digits are texts, and a row of missing cells is not read
+    again.
 
     Args:
         table: The table.
         path: Path of the file, or ``-`` for standard output.
         table_format_name: ``csv``, ``jsonl`` or ``parquet``, if the path has another ending. Default for standard
-            output: ``csv``.
+            output: ``csv``. Excel (extra ``xlsx``) is written to paths with the ending ``.xlsx``.
         overwrite: Whether an existing file may be replaced.
         spreadsheet_safe: Whether texts in CSV that a spreadsheet would compute, those that begin with ``=``, ``+``,
             ``-`` or ``@`` and are no numbers, get an apostrophe before them. It stays when the table is read again.
@@ -401,7 +461,7 @@ def write_table(
     Raises:
         TableError: As :func:`check_output`, and if the format cannot represent a cell.
         OSError: If the file cannot be written.
-        ModuleNotFoundError: For Parquet without pyarrow. The message gives the pip command.
+        ModuleNotFoundError: For Parquet without pyarrow, or Excel without openpyxl. The message gives the pip command.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -442,7 +502,7 @@ def open_table(
     Raises:
         TableError: As :func:`write_table`, and if a batch has other columns than the first.
         OSError: If the file cannot be written.
-        ModuleNotFoundError: For Parquet without pyarrow. The message gives the pip command.
+        ModuleNotFoundError: For Parquet without pyarrow, or Excel without openpyxl. The message gives the pip command.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -59,7 +59,7 @@ def test_table_added_column_that_exists_is_replaced_where_it_stands():
     assert table.types == {"b": "int8"}
 
 
-@pytest.mark.parametrize("path", ["reports.xlsx", "reports", "reports.csv.gz", ".csv"])
+@pytest.mark.parametrize("path", ["reports.ods", "reports", "reports.csv.gz", ".csv"])
 def test_table_ending_that_tells_no_format_lists_those_that_do(path):
     with pytest.raises(TableError, match=r"does not tell the table's format; use one of \.csv, \.tsv, \.jsonl"):
         table_format(path)
