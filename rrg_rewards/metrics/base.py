@@ -16,7 +16,7 @@ from torchmetrics.utilities import rank_zero_warn
 from rrg_rewards.findings.reading.modality import Modality, ModalityCheck
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores, score_sums
-from rrg_rewards.utilities.checks import check_reports, check_same_length
+from rrg_rewards.utilities.checks import check_same_length, read_reports
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.precision import own_precision
 
@@ -146,9 +146,9 @@ class ReportMetric(ScalarMetric, ABC):
     All report metrics have the same inputs: two lists of ``N`` report texts, and context columns of ``N`` values as
     keyword arguments.
 
-    A pair is unscorable if its prediction is ``None``, or if its reference is ``None`` or blank. Its score is NaN; it
-    is counted in ``num_unscorable`` and excluded from the corpus value. A blank prediction is an empty report and is
-    scored.
+    A pair is unscorable if its prediction is ``None``, or if its reference is ``None`` or blank; NaN and NA, which
+    pandas has in place of a missing text, are ``None``. Its score is NaN; it is counted in ``num_unscorable`` and
+    excluded from the corpus value. A blank prediction is an empty report and is scored.
 
     Args:
         parts: Names of the sub-scores in ``Scores.details`` to average; ``None`` omits the default states.
@@ -332,8 +332,7 @@ class ReportMetric(ScalarMetric, ABC):
     ) -> tuple[Tensor, list[str], list[str], dict[str, list[Any]]]:
         """Check the inputs of :meth:`score`; return a mask of the scorable pairs, and their reports and context."""
         self._check_columns(context)
-        check_reports("preds", preds, allow_none=True)
-        check_reports("target", target, allow_none=True)
+        preds, target = read_reports("preds", preds), read_reports("target", target)
         check_same_length("preds", preds, "target", target)
         columns = self._read_context({name: read_column(name, one, len(preds)) for name, one in context.items()})
         rows = self._scorable(preds, target, columns)

@@ -10,7 +10,7 @@ from rrg_rewards.metrics.base import Column, ReportMetric, read_column
 from rrg_rewards.metrics.coco import CocoMetric
 from rrg_rewards.metrics.nlg import BLEU
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.utilities.checks import check_reports, check_same_length
+from rrg_rewards.utilities.checks import check_same_length, read_reports
 
 References = Sequence[str | None]
 
@@ -60,7 +60,7 @@ def score_references(
         tensor(1., dtype=torch.float64)
     """
     check_references(metric, best)
-    _check_texts(preds, target)
+    preds, target = _read_texts(preds, target)
     kept = [[text for text in texts if text is not None and text.strip()] for texts in target]
     if isinstance(metric, BLEU | CocoMetric):
         rows = torch.tensor([pred is not None and bool(texts) for pred, texts in zip(preds, kept, strict=True)])
@@ -105,12 +105,17 @@ def _best_rows(scores: Scores, rows: Sequence[int], num_reports: int, higher_is_
     return torch.tensor([index for _, index in best], dtype=torch.long)
 
 
-def _check_texts(preds: Sequence[str | None], target: Sequence[References]) -> None:
+def _read_texts(
+    preds: Sequence[str | None], target: Sequence[References]
+) -> tuple[list[str | None], list[list[str | None]]]:
+    """Return reports and the references of each, ``None`` for a missing one."""
     check_same_length("preds", preds, "target", target)
+    read = []
     for row, texts in enumerate(target):
         if isinstance(texts, str) or not isinstance(texts, Sequence):
             raise TypeError(f"target[{row}] must be a list of references, got {type(texts).__name__}")
-        check_reports(f"target[{row}]", texts, allow_none=True)
+        read.append(read_reports(f"target[{row}]", texts))
+    return read_reports("preds", preds), read
 
 
 def signature_with_references(metric: ReportMetric, best: bool | None) -> str:

@@ -133,9 +133,49 @@ def check_reports(name: str, reports: Sequence[str | None], allow_none: bool = F
         ...
         TypeError: preds[1] must be a report text, got int
     """
-    if isinstance(reports, str):
-        raise TypeError(f"{name} must be a sequence of reports, got one string; pass [{name}]")
+    _check_list(name, reports)
     for row, report in enumerate(reports):
         if isinstance(report, str) or (allow_none and report is None):
             continue
         raise TypeError(f"{name}[{row}] must be a report text, got {type(report).__name__}")
+
+
+def read_reports(name: str, reports: Sequence[Any]) -> list[str | None]:
+    """Return report texts as a list; ``None`` for a missing report, which pandas writes as NaN or NA.
+
+    Args:
+        name: Name of the argument, for messages.
+        reports: The argument: a list, an array, or a column of a table.
+
+    Raises:
+        TypeError: If ``reports`` is no list of texts: a single string, a table, a set or dict, whose order is not that
+            of reports, or an iterator; or one of its rows is no text. The message names the row.
+
+    Example:
+        >>> read_reports("target", ["No effusion.", float("nan")])
+        ['No effusion.', None]
+        >>> read_reports("target", {"No effusion."})
+        Traceback (most recent call last):
+        ...
+        TypeError: target must be a list of reports, got set; pass a list in the order of the reports
+    """
+    _check_list(name, reports)
+    found = [None if _is_missing(report) else report for report in reports]
+    check_reports(name, found, allow_none=True)
+    return found
+
+
+def _check_list(name: str, reports: Any) -> None:
+    if isinstance(reports, str):
+        raise TypeError(f"{name} must be a sequence of reports, got one string; pass [{name}]")
+    is_sequence = hasattr(reports, "__len__") and hasattr(reports, "__getitem__") and not isinstance(reports, Mapping)
+    # A table of pandas yields the names of its columns.
+    if not is_sequence or getattr(reports, "ndim", 1) != 1:
+        raise TypeError(
+            f"{name} must be a list of reports, got {type(reports).__name__}; pass a list in the order of the reports"
+        )
+
+
+def _is_missing(report: Any) -> bool:
+    # NA of pandas equals nothing, and has no truth value.
+    return (isinstance(report, float) and math.isnan(report)) or type(report).__name__ == "NAType"

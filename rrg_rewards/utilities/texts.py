@@ -62,7 +62,7 @@ def find_placeholders(texts: Iterable[str | None]) -> list[str]:
         >>> find_placeholders(["NaN", "No effusion.", None, " none "])
         ['NaN', ' none ']
     """
-    return [text for text in texts if text is not None and text.strip().lower() in _PLACEHOLDERS]
+    return [text for text in texts if isinstance(text, str) and text.strip().lower() in _PLACEHOLDERS]
 
 
 def placeholder_message(where: str, found: int, total: int, example: str, remedy: str) -> str:

@@ -9,7 +9,7 @@ from torchmetrics import MetricCollection
 from words import WordLabeler
 
 from rrg_rewards.labelers import RuleLabeler
-from rrg_rewards.metrics import CRIMSON, ROUGE, CTFineBench, ReportCRG, ReportMetric, Scores
+from rrg_rewards.metrics import CRIMSON, ROUGE, CTFineBench, ReportCRG, ReportMetric, Scores, score_references
 from rrg_rewards.metrics.base import ModalityWarning, read_column
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.utilities.backend import Backend
@@ -42,6 +42,30 @@ def test_report_metric_the_default_is_the_mean_over_scored_pairs():
     metric.update(["a", "bb", None, "c"], ["x", "y", "z", "z"])
     torch.testing.assert_close(metric.compute(), torch.tensor(2 / 3, dtype=torch.float64))
     assert (int(metric.num_scored), int(metric.num_unscorable)) == (3, 1)
+
+
+def test_report_metric_a_missing_text_of_pandas_is_a_missing_report():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"pred": ["a", "bb", None], "ref": ["x", float("nan"), "z"]}, index=[7, 8, 9])
+    for column in (table["ref"], table["ref"].astype("string"), table["ref"].astype(object)):
+        metric = SameLength()
+        metric.update(table["pred"], column)
+        assert (int(metric.num_scored), int(metric.num_unscorable)) == (1, 2)
+    scores = score_references(ROUGE(), ["a b", "c"], [["a b", float("nan")], [float("nan")]])
+    assert [value == value for value in scores.value.tolist()] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("reports", "kind"),
+    [(iter(["a"]), "list_iterator"), ({"a"}, "set"), ({"a": 1}, "dict"), ({1: "a"}.values(), "dict_values")],
+)
+def test_report_metric_reports_without_an_order_are_refused(reports, kind):
+    with pytest.raises(TypeError, match=f"target must be a list of reports, got {kind}; pass a list in the order"):
+        SameLength().update(["a"], reports)
+    with pytest.raises(TypeError, match=f"preds must be a list of reports, got {kind}"):
+        SameLength().update(reports, ["a"])
+    with pytest.raises(TypeError, match=f"reports must be a list of reports, got {kind}"):
+        RuleLabeler("ct_rate")(reports)
 
 
 def test_a_metric_with_its_own_states_has_no_default_ones():
