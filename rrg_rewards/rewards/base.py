@@ -4,7 +4,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -353,7 +353,8 @@ class MetricReward(Reward):
 
     Raises:
         TypeError: If ``metric`` is not a report metric.
-        ValueError: If the metric does not define whether higher is better; when called, if a column is missing.
+        ValueError: If the metric does not define whether higher is better, or its scores are relative to the batch
+            (``ReportCRG`` without a prior); when called, if a column is missing.
 
     Example:
         >>> from rrg_rewards.metrics import ReportCRG
@@ -364,6 +365,9 @@ class MetricReward(Reward):
         >>> reward(completions=["Cardiomegaly."], report=["Cardiomegaly."])
         [0.277...]
     """
+
+    _compares_across_batches: ClassVar[bool] = False
+    """Whether the reward makes scores comparable that are relative to the batch in the metric."""
 
     def __init__(
         self,
@@ -383,6 +387,11 @@ class MetricReward(Reward):
             raise ValueError(
                 f"{metric.name} cannot be a reward: the score of a report depends on the others of its batch; set "
                 "documents to the references of the training set"
+            )
+        if not (metric.compares_across_batches or metric.unfitted or self._compares_across_batches):
+            raise ValueError(
+                f"{metric.name} cannot be a reward as it is: its scores are relative to the batch, and a reward would "
+                f"change with the other completions; use make_reward({metric.name!r}), or set a number as its prior"
             )
         super().__init__(name or metric.name, log_explanations, log_details)
         self.metric = metric

@@ -100,6 +100,7 @@ class CRGReward(MetricReward):
     """
 
     metric: ReportCRG
+    _compares_across_batches = True
 
     def __init__(
         self,

@@ -406,6 +406,10 @@ def test_async_metric_reward_rewards_that_are_awaited_run_beside_each_other() ->
 def test_async_metric_reward_only_a_metric_with_a_judge_is_awaited() -> None:
     with pytest.raises(TypeError, match="metric must be a metric with a judge, got ReportCRG; use MetricReward"):
         AsyncMetricReward(ReportCRG(WordLabeler(), prior=0.2))  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match=r"its scores are relative to the batch.* use make_reward\('crg'\), or set a num"
+    ):
+        MetricReward(ReportCRG(WordLabeler()))
 
 
 def test_async_metric_reward_options_are_checked_without_making_a_judge() -> None:

@@ -20,16 +20,25 @@ class Completions:
 
     Args:
         tokens: Token ids ``(N, T)``. Ids at padding are never read.
-        mask: ``(N, T)``, 1 for the tokens of a completion including its end-of-sequence token, and 0 for padding.
+        mask: ``(N, T)``, 1 for the tokens of a completion including its end-of-sequence token, and 0 for padding, as
+            integers or bools.
         finished: ``(N,)``, whether a completion has an end-of-sequence token; ``None`` if unknown.
         log_probs: Log-probabilities ``(N, T)`` of the tokens that the sampler returned, if its weights differ from
             those of the trainer by rounding: vLLM, or merged adapters.
+
+    Raises:
+        TypeError: If the mask contains floats; its sums are the lengths of completions.
     """
 
     tokens: Tensor
     mask: Tensor
     finished: Tensor | None = None
     log_probs: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.mask.is_floating_point():
+            dtype = str(self.mask.dtype).removeprefix("torch.")
+            raise TypeError(f"mask must contain integers or bools, got {dtype}; pass mask.long()")
 
     @classmethod
     def until_end(cls, tokens: Tensor, end_token_ids: int | Iterable[int]) -> "Completions":

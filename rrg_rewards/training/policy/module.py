@@ -149,7 +149,7 @@ class PolicyModule(SamplingModule):
         ...         self.logits = torch.nn.Parameter(torch.zeros(2))
         ...     def sample(self, batch, *, greedy=False):
         ...         words = self.logits.softmax(0).multinomial(len(batch["report"]), replacement=True)
-        ...         return Completions(words.unsqueeze(1), torch.ones(len(words), 1))
+        ...         return Completions(words.unsqueeze(1), torch.ones_like(words).unsqueeze(1))
         ...     def log_probs(self, batch, completions):
         ...         return TokenScores.from_logits(self.logits.expand(len(completions), 1, 2), completions)
         ...     def decode(self, completions):

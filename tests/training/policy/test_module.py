@@ -1,5 +1,6 @@
 """The policy module: every algorithm learns, and a step of GRPO equals TRL's."""
 
+import doctest
 import math
 from collections import defaultdict
 
@@ -341,6 +342,24 @@ def test_policy_module_what_an_algorithm_needs_of_the_generator():
         PolicyModule(Anonymous(), says_edema, algorithm="ppo")
     with pytest.raises(ValueError, match="give the generator an attribute max_new_tokens"):
         PolicyModule(Anonymous(), says_edema, algorithm="dr_grpo")
+
+
+def test_policy_module_the_example_of_the_documentation_trains(tmp_path):
+    names = {}
+    for example in doctest.DocTestParser().get_examples(PolicyModule.__doc__)[:-1]:
+        exec(example.source, names)
+    module = PolicyModule(names["OneWord"](), names["reward"], algorithm="rloo", learning_rate=0.1)
+    data = DataLoader([{"report": "Cardiomegaly."}] * 2, batch_size=2)
+    trainer = Trainer(
+        max_steps=1, accelerator="cpu", logger=False, enable_progress_bar=False, default_root_dir=tmp_path
+    )
+    trainer.fit(module, data)
+    assert module.generator.logits.tolist() != [0, 0]
+
+
+def test_completions_refuse_a_mask_of_floats():
+    with pytest.raises(TypeError, match=r"mask must contain integers or bools, got float32; pass mask.long\(\)"):
+        Completions(torch.zeros(2, 1, dtype=torch.long), torch.ones(2, 1))
 
 
 def test_policy_module_validation_alone_needs_no_rollout(tmp_path):
