@@ -1,7 +1,6 @@
 """HTTP calls to an OpenAI-compatible server, and their counts."""
 
 import asyncio
-import os
 import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -252,16 +251,12 @@ class ChatClient:
         )
         return openai.AsyncOpenAI(
             # The client requires a key, even if the server needs none.
-            api_key=_api_key(settings) or "none",
+            api_key=settings.key() or "none",
             base_url=settings.base_url,
             timeout=None,
             max_retries=0,
             http_client=http_client,
         )
-
-
-def _api_key(settings: ServerSettings) -> str | None:
-    return settings.api_key or os.environ.get(settings.api_key_variable)
 
 
 def _stopped() -> CallError:
@@ -280,7 +275,7 @@ def _status_error(error: Any, settings: ServerSettings) -> CallError:
     if 300 <= status < 400:
         named = " (a redirect, which is not followed)"
     reason = f"the server answered HTTP {status}{named}"
-    if status == 401 and not _api_key(settings):
+    if status == 401 and not settings.key():
         reason += f"; {settings.api_key_variable} is not set"
     if is_format_refusal(status, error.body):
         return _FormatError("status", reason, passing=False)

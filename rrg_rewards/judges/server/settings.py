@@ -2,6 +2,7 @@
 
 import json
 import os
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
@@ -23,6 +24,44 @@ _POSITIVE = ("timeout", "batch_deadline", "max_tokens")
 _OWN_FIELDS = frozenset({"messages", "model", "n", "response_format", "stream"})
 
 
+class Key:
+    """A key for a server, which is shown nowhere: neither in representations nor in JSON.
+
+    Args:
+        value: The key.
+        name: Where it comes from, for messages.
+
+    Raises:
+        ValueError: If it has characters that no header of HTTP can carry.
+
+    Example:
+        >>> Key("secret", "api_key")
+        <key>
+    """
+
+    def __init__(self, value: str, name: str) -> None:
+        place = next((place for place, letter in enumerate(value) if not " " <= letter <= "~"), None)
+        if place is not None:
+            raise ValueError(
+                f"{name} must contain printable ASCII characters only, but character {place + 1} of {len(value)} is "
+                f"{_character_name(value[place])}"
+            )
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "<key>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def _character_name(letter: str) -> str:
+    return unicodedata.name(letter, f"U+{ord(letter):04X}")
+
+
 @dataclass(frozen=True)
 class ServerSettings:
     """Settings of :class:`rrg_rewards.judges.OpenAIJudge`, which takes each of them as a keyword argument.
@@ -30,7 +69,8 @@ class ServerSettings:
     Args:
         model: Name of the model on the server. It is part of the cache key, so each model needs a different name.
         base_url: Address of the API, on this machine unless ``allow_remote`` is set.
-        api_key: Key for the server. It is not pickled; set ``api_key_variable`` for judges in other processes.
+        api_key: Key for the server, which becomes a :class:`Key`, whose text nothing shows. It is not pickled; set
+            ``api_key_variable`` for judges in other processes.
         api_key_variable: Environment variable that contains the key, read at each evaluation if ``api_key`` is not set.
         allow_remote: Whether report text may be sent to another machine.
         concurrency: Maximum number of simultaneous calls in each event loop.
@@ -62,7 +102,7 @@ class ServerSettings:
 
     Raises:
         ValueError: If the address is not a plain HTTP address, or is on another machine without ``allow_remote``; if
-            another setting is out of its range.
+            the key has other characters than ASCII; if another setting is out of its range.
 
     Example:
         >>> ServerSettings("m", extra_body={"stream": True})
@@ -74,7 +114,7 @@ class ServerSettings:
     model: str
     _: KW_ONLY
     base_url: str = "http://localhost:8000/v1"
-    api_key: str | None = field(default=None, repr=False)
+    api_key: str | Key | None = field(default=None, repr=False)
     api_key_variable: str = "OPENAI_API_KEY"
     allow_remote: bool = False
     concurrency: int = 32
@@ -106,6 +146,8 @@ class ServerSettings:
             raise ValueError(unknown_name_message("response_format", self.response_format, ("auto", *RESPONSE_FORMATS)))
         if self.price_cached is not None and (self.price is None or not self.price_cached >= 0):
             raise ValueError(f"price_cached must be a price beside those in price, got {self.price_cached!r}")
+        if isinstance(self.api_key, str):
+            object.__setattr__(self, "api_key", Key(self.api_key, "api_key") if self.api_key else None)
         object.__setattr__(self, "base_url", self.address.url)
         object.__setattr__(self, "extra_body", _checked_extra_body(dict(self.extra_body or {})))
         object.__setattr__(self, "cache", None if self.cache is None else os.fspath(self.cache))
@@ -127,6 +169,17 @@ class ServerSettings:
     def address(self) -> Address:
         """The checked address of the server."""
         return check_address(self.base_url, self.allow_remote)
+
+    def key(self) -> str | None:
+        """Return the key: ``api_key``, or that of the environment variable; ``None`` without any.
+
+        Raises:
+            ValueError: If the key of the environment variable has characters that no header can carry.
+        """
+        if isinstance(self.api_key, Key):
+            return self.api_key.value
+        value = os.environ.get(self.api_key_variable)
+        return Key(value, f"environment variable {self.api_key_variable}").value if value else None
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild the settings, without ``api_key``."""

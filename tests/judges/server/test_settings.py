@@ -1,10 +1,13 @@
 """Settings of OpenAIJudge."""
 
+import dataclasses
 import inspect
+import json
 
 import pytest
 
 from rrg_rewards.judges import OpenAIJudge
+from rrg_rewards.judges.server.settings import ServerSettings
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,22 @@ def test_server_settings_reject_values_out_of_range(settings, message):
         OpenAIJudge("m", **settings)
     with pytest.raises(ValueError, match="model must be the name"):
         OpenAIJudge("")
+
+
+def test_server_settings_show_no_key():
+    settings = dataclasses.replace(ServerSettings("m", api_key="sk-secret"), run=1)
+    assert settings.key() == "sk-secret"
+    assert "secret" not in f"{settings!r} {dataclasses.asdict(settings)}"
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        json.dumps(dataclasses.asdict(settings))
+
+
+def test_server_settings_name_a_key_that_no_header_can_carry(monkeypatch):
+    with pytest.raises(ValueError, match=r"^api_key must contain printable ASCII .* character 3 of 9 is EN DASH$"):
+        OpenAIJudge("m", api_key="sk\u2013secret")
+    monkeypatch.setenv("MY_KEY", "sk-secret\n")
+    with pytest.raises(ValueError, match=r"^environment variable MY_KEY must .* character 10 of 10 is U\+000A$"):
+        ServerSettings("m", api_key_variable="MY_KEY").key()
 
 
 def test_server_settings_name_the_nearest_argument():
