@@ -86,6 +86,9 @@ class RewardArguments(DataArguments):
     heldout_metrics: list[str] = option(
         [], "Further metrics of the held-out evaluation, in the same format as rewards; they are not trained on."
     )
+    no_plugins: bool = option(
+        False, "Refuse rewards and metrics by path (module:function), which run code of their own."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,6 +13,7 @@ from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._catalog import recipe_path
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.plugins import refuse_paths
 from rrg_rewards.utilities.yaml_files import read_user_yaml
 
 # Before the imports from TRL: if TRL is missing, this error names the extra that installs it.
@@ -140,7 +141,7 @@ class RecipeParser:
         with _same_environment():
             # With use_cpu, a recipe for GPUs can be checked on a machine without a GPU.
             recipe = self._parse(["--config", str(path), "--use_cpu", "true"])[0]
-        check_rewards(recipe)
+            check_rewards(recipe)
 
     def _parse(self, argv: Sequence[str]) -> tuple[Any, Any, Any]:
         keys = _early_keys(argv)
@@ -153,6 +154,9 @@ class RecipeParser:
                 raise ValueError(f"deepspeed: {deepspeed}: no such file")
         options = {"description": self.description, "formatter_class": _HelpFormatter, "allow_abbrev": False}
         recipe, training, model = _parsed(TrlParser(classes, **options), argv)
+        # After the recipe's own variables (env) are set.
+        if getattr(recipe, "no_plugins", False):
+            refuse_paths()
         if not model.model_name_or_path:
             raise ValueError("model_name_or_path: no model is set")
         # The class that has this argument depends on the version of TRL.

@@ -50,6 +50,7 @@ from rrg_rewards.metrics import ReportMetric as ReportMetric
 from rrg_rewards.metrics import Scores as Scores
 from rrg_rewards.metrics import available_metrics as available_metrics
 from rrg_rewards.metrics import make_metric as make_metric
+from rrg_rewards.metrics import register_metric as register_metric
 from rrg_rewards.metrics.nlg import BLEU as BLEU
 from rrg_rewards.metrics.nlg import ROUGE as ROUGE
 from rrg_rewards.metrics.nlg import BERTScore as BERTScore

@@ -7,11 +7,15 @@ from typing import Any
 
 from rrg_rewards.cli.options import UsageError, add_command_parser
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.plugins import refuse_paths
 
 _DESCRIPTION = """\
 Show, copy and check the training recipes of the package. A recipe is a YAML file that describes one run. Its header
 lists the prerequisites, the launch command and the expected result. The recipes judges/... are settings of judges, for
 --judge.
+
+A reward named module:function in a recipe runs the code of the module, also when the recipe is only checked. Check and
+run recipes that you did not write with --no-plugins, which refuses such names.
 
 examples:
   rrg-rewards recipes ls
@@ -43,6 +47,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     text = "Check the keys, values and rewards of recipes. No model or data is loaded."
     text += f"{example} validate my_run.yaml"
     validate = add_command_parser(actions, "validate", _validate, "check recipes", text)
+    validate.add_argument("--no-plugins", action="store_true", help="refuse rewards by path (module:function)")
     validate.add_argument("files", metavar="FILE", nargs="*", help="recipes to check (default: all that ls lists)")
 
     text = (
@@ -94,6 +99,8 @@ def _copy(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _validate(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.no_plugins:
+        refuse_paths()
     recipes = _recipes()
     listed = {name: Path(path) for name, path, _ in recipes.list_recipes()}
     files = [listed.get(file, Path(file)) for file in args.files] or list(listed.values())

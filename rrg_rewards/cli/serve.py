@@ -8,6 +8,7 @@ from rrg_rewards.analysis.settings import RewardChoice
 from rrg_rewards.cli.options import UsageError, add_command_parser, add_settings, positive_int, settings_from
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.integrations.serve.settings import ServerOptions, columns_by_prompt
+from rrg_rewards.utilities.plugins import refuse_paths
 from rrg_rewards.utilities.settings import SettingError
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ object with all columns of the reward.
 
 The server listens on this machine only. For other addresses, put a token into the environment variable
 RRG_REWARDS_TOKEN; clients send it as "Authorization: Bearer TOKEN", or in the address, http://any:TOKEN@HOST:PORT/.
-Report text is never written to a log or an error. On SIGTERM, the server finishes its requests and exits.
+A reward named module:function, also in the file of --config, runs the code of the module. --no-plugins refuses it: use
+it for files that you did not write. Report text is never written to a log or an error. On SIGTERM, the server finishes
+its requests and exits.
 
 examples:
   rrg-rewards serve --reward crg --set prior=0.2
@@ -54,6 +57,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     given = parser.add_mutually_exclusive_group(required=True)
     add_settings(given, RewardChoice, "reward", reward={"required": False, "help": "reward to serve, for example crg"})
     given.add_argument("--config", metavar="FILE", help="YAML file of settings, or what rrg-rewards fit has written")
+    parser.add_argument(
+        "--no-plugins", action="store_true", help="refuse rewards, metrics and functions by path (module:function)"
+    )
     column = {"default": None, "help": "column of references, with --reward (default: reference)"}
     names = ("reference_column", "labeler", "judge", "context", "set")
     add_settings(parser, RewardChoice, *names, reference_column=column)
@@ -127,6 +133,8 @@ def _reward(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.utilities.imports import require
 
+    if args.no_plugins:
+        refuse_paths()
     for module in ("uvicorn", "starlette", "prometheus_client"):
         require(module, extra="serve")
     from rrg_rewards.data.tables.readers import read_table

@@ -29,8 +29,11 @@ _METRICS: dict[str, str] = {
     "rouge": "rrg_rewards.metrics.nlg:ROUGE",
 }
 
-METRICS = Registry("metric", "rrg_rewards.metrics", _METRICS)
-"""The metrics of this package and of the entry points ``rrg_rewards.metrics``."""
+OF_YOUR_OWN = "; for one of your own, call register_metric(name, function) first, or give its path module:function"
+"""Remedy for an unknown name of a metric or reward."""
+
+METRICS = Registry("metric", "rrg_rewards.metrics", _METRICS, remedy=OF_YOUR_OWN)
+"""The metrics of this package and of the entry points ``rrg_rewards.metrics``, and those that were registered."""
 
 
 def available_metrics() -> list[str]:
@@ -41,6 +44,38 @@ def available_metrics() -> list[str]:
         True
     """
     return METRICS.names()
+
+
+def register_metric(name: str, metric: Callable[..., Any]) -> None:
+    """Give a metric of your own a name for :func:`make_metric` and :func:`rrg_rewards.rewards.make_reward`.
+
+    The name is known in this process only: not in other processes that make metrics, such as those of trainers with
+    several workers, and not on the command line. For these, give a path ``module:function``, or an entry point to your
+    package.
+
+    Args:
+        name: The name. If it was registered before, it now means the new metric.
+        metric: A function of predictions and references, which :class:`CallableMetric` wraps, or a
+            :class:`ReportMetric` class.
+
+    Raises:
+        TypeError: If ``metric`` is neither.
+        ValueError: If the name is no identifier, or is that of another metric.
+
+    Example:
+        >>> def overlap(predictions, references):
+        ...     pairs = zip(predictions, references, strict=True)
+        ...     return [len(set(p.split()) & set(r.split())) / len(set(r.split())) for p, r in pairs]
+        >>> register_metric("overlap", overlap)
+        >>> make_metric("overlap").score(["small effusion"], ["left effusion"]).value
+        tensor([0.5000], dtype=torch.float64)
+    """
+    if maker_of(metric) is None:
+        raise TypeError(
+            f"metric must be a function of predictions and references, or a ReportMetric class, got "
+            f"{type(metric).__name__}; to make metrics with fixed options, register functools.partial(function, ...)"
+        )
+    METRICS.add(name, metric)
 
 
 @dataclass(frozen=True)
@@ -93,7 +128,8 @@ def metric_maker(name: str) -> MetricMaker:
     """Return the maker of a metric with a name of :func:`available_metrics` or a path ``module:attribute``.
 
     Raises:
-        ValueError: If the name is unknown, naming the nearest one, or the object is no report metric and no function.
+        ValueError: If the name is unknown, naming the nearest one, or the object is no report metric and no function,
+            or paths are refused (``--no-plugins``).
         ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:

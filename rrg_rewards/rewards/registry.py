@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rrg_rewards.metrics.judged import AsyncReportMetric
-from rrg_rewards.metrics.registry import METRICS, MetricMaker, maker_of
+from rrg_rewards.metrics.registry import METRICS, OF_YOUR_OWN, MetricMaker, maker_of
 from rrg_rewards.rewards.background import BackgroundReward
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward, named_columns
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
@@ -108,11 +108,13 @@ def _maker(name: str) -> _RewardMaker:
     if ":" in name:
         found = import_object(name, "reward")
     elif name in REWARDS:
+        if METRICS.has_added(name):
+            raise ValueError(f"reward {name!r} exists already; register the metric under another name")
         found = REWARDS.load(name)
     elif name in METRICS:
         found = METRICS.load(name)
     else:
-        raise ValueError(unknown_name_message("reward", name, available_rewards()))
+        raise ValueError(unknown_name_message("reward", name, available_rewards()) + OF_YOUR_OWN)
     if isinstance(found, type) and issubclass(found, Reward):
         return _RewardMaker(found, None)
     metric = maker_of(found)

@@ -1,5 +1,6 @@
 """Objects by name: those of this package, of other packages by their entry points, and any by ``module:attribute``."""
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -7,6 +8,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from rrg_rewards.utilities.names import unknown_name_message
+
+NO_PLUGINS_VARIABLE = "RRG_REWARDS_NO_PLUGINS"
+"""Environment variable that, unless it is empty or 0, refuses objects by path, also in processes that are started."""
 
 
 class Registry:
@@ -20,6 +24,7 @@ class Registry:
         group: Group of entry points.
         own: ``module:attribute`` of each object of this package.
         other: Registry whose names an entry point must not have either.
+        remedy: Text after the message about an unknown name.
 
     Example:
         >>> registry = Registry("number", "rrg_rewards.numbers", {"pi": "math:pi"})
@@ -31,18 +36,38 @@ class Registry:
         ValueError: unknown number 'pie'; did you mean 'pi'? Known: pi
     """
 
-    def __init__(self, kind: str, group: str, own: Mapping[str, str], other: "Registry | None" = None) -> None:
+    def __init__(
+        self, kind: str, group: str, own: Mapping[str, str], other: "Registry | None" = None, remedy: str = ""
+    ) -> None:
         self._kind = kind
         self._group = group
         self._own = own
         self._other = other
+        self._remedy = remedy
+        self._added: dict[str, Any] = {}
 
     def names(self) -> list[str]:
         """Return all names, sorted."""
-        return sorted({*self._own, *_plugins(self._group)})
+        return sorted({*self._own, *_plugins(self._group), *self._added})
 
     def __contains__(self, name: str) -> bool:
-        return name in self._own or name in _plugins(self._group)
+        return name in self._own or name in _plugins(self._group) or name in self._added
+
+    def add(self, name: str, added: Any) -> None:
+        """Give an object a name in this process; a name that was added before gets the new object.
+
+        Raises:
+            ValueError: If the name is no identifier, or belongs to an object of this package or of an entry point.
+        """
+        if not name.isidentifier():
+            raise ValueError(f"name of a {self._kind} must be a word of letters, digits and _, got {name!r}")
+        if name in self and name not in self._added:
+            raise ValueError(f"{self._kind} {name!r} exists already; choose another name")
+        self._added[name] = added
+
+    def has_added(self, name: str) -> bool:
+        """Whether a name was added in this process."""
+        return name in self._added
 
     def load(self, name: str) -> Any:
         """Import the object with a name.
@@ -52,12 +77,14 @@ class Registry:
                 object.
             ImportError: If the object of an entry point cannot be imported.
         """
+        if name in self._added:
+            return self._added[name]
         plugins = _plugins(self._group).get(name, ())
         self._check_unique(name, plugins)
         if plugins:
             return self._load_plugin(plugins[0])
         if name not in self._own:
-            raise ValueError(unknown_name_message(self._kind, name, self.names()))
+            raise ValueError(unknown_name_message(self._kind, name, self.names()) + self._remedy)
         module, _, attribute = self._own[name].partition(":")
         return getattr(import_module(module), attribute)
 
@@ -98,8 +125,13 @@ def _place(plugin: EntryPoint) -> str:
     return f"{package} ({plugin.value})"
 
 
+def refuse_paths() -> None:
+    """Let :func:`import_object` raise from now on, in this process and in those that it starts."""
+    os.environ[NO_PLUGINS_VARIABLE] = "1"
+
+
 def import_object(path: str, kind: str) -> Any:
-    """Import an object by its path ``module:attribute``.
+    """Import an object by its path ``module:attribute``, which runs the code of the module.
 
     Args:
         path: The path; the attribute may be dotted.
@@ -107,7 +139,8 @@ def import_object(path: str, kind: str) -> Any:
 
     Raises:
         ImportError: If the module cannot be imported.
-        ValueError: If the module lacks the attribute, naming the nearest one.
+        ValueError: If the module lacks the attribute, naming the nearest one, or paths are refused
+            (:func:`refuse_paths`).
 
     Example:
         >>> import_object("math:pi", "number")
@@ -117,6 +150,11 @@ def import_object(path: str, kind: str) -> Any:
         ...
         ValueError: unknown number in math 'po'; did you mean 'pow'? Known: ...
     """
+    if os.environ.get(NO_PLUGINS_VARIABLE, "0") not in ("", "0"):
+        raise ValueError(
+            f"{kind} {path!r} is a path, which runs code of its own, and paths are refused (--no-plugins, or the "
+            f"environment variable {NO_PLUGINS_VARIABLE})"
+        )
     module, _, attribute = path.partition(":")
     try:
         found = import_module(module)

@@ -42,6 +42,17 @@ def test_options_reach_the_server(served, capsys):
     assert f"serving {options.reward.signature} at http://127.0.0.1:" in capsys.readouterr().err.replace("\n", "")
 
 
+def test_paths_are_refused_without_plugins(served, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("RRG_REWARDS_NO_PLUGINS", "")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "stranger.py").write_text("raise SystemExit('the code of a stranger was run')")
+    config = tmp_path / "reward.yaml"
+    config.write_text("reward: [{name: crg, prior: 0.3}, {name: 'stranger:score'}]\nmissing: 0\n")
+    assert serve("--config", str(config), "--no-plugins") == 1
+    assert "'stranger:score' is a path" in capsys.readouterr().err.replace("\n", " ")
+    assert not served
+
+
 def test_settings_of_trainers(served, tmp_path):
     config = tmp_path / "reward.yaml"
     config.write_text("reward: {name: crg, prior: 0.3}\nreference_column: report\nmissing: -2\ntags: [answer]\n")

@@ -107,6 +107,7 @@ def test_validate_recipe_a_missing_deepspeed_names_its_extra(
         ({"rewards": None}, "rewards is empty"),
         ({"rewards": [{"nam": "crg"}]}, "rewards: each must be a name, or a mapping with a name"),
         ({"rewards": ["crgg"]}, "unknown reward 'crgg'; did you mean 'crg'"),
+        ({"rewards": ["math:pow"], "no_plugins": True}, "'math:pow' is a path, which runs code"),
         ({"rewards": [{"name": "crg", "priorr": 1}]}, "option of reward 'crg' 'priorr'; did you mean 'prior'"),
         ({"rewards": [{"name": "crg", "weight": "much"}]}, "weight of 'crg' must be a number, got 'much'"),
         ({"rewards": [{"name": "crg", "prior": "bogus"}]}, "prior must be 'dataset', 'running' or a number"),

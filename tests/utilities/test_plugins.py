@@ -9,7 +9,7 @@ import pytest
 from rrg_rewards.analysis.sensitivity import make_paper_metric
 from rrg_rewards.cli.main import main
 from rrg_rewards.labelers import get_labeler
-from rrg_rewards.metrics import ReportCRG, available_metrics, make_metric
+from rrg_rewards.metrics import CallableMetric, ReportCRG, available_metrics, make_metric
 from rrg_rewards.rewards import available_rewards, make_reward
 from rrg_rewards.utilities import plugins
 
@@ -133,6 +133,18 @@ def test_registry_broken_plugin_does_not_hide_the_other_metrics(
     shown = capsys.readouterr().out
     assert "error    metric 'words' of package mine" in " ".join(shown.split("\n"))
     assert "rouge" in shown
+
+
+@pytest.mark.parametrize("name", ["metric", "reward", "function of a metric"])
+def test_import_object_refuses_paths_if_asked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Undone after the test.
+    monkeypatch.setenv(plugins.NO_PLUGINS_VARIABLE, "0")
+    make = {"metric": make_metric, "reward": make_reward, "function of a metric": CallableMetric}[name]
+    assert make("math:pow")
+    plugins.refuse_paths()
+    with pytest.raises(ValueError, match="'math:pow' is a path, which runs code of its own, and paths are refused"):
+        make("math:pow")
+    assert make_metric("crg", prior=0.2).prior == 0.2
 
 
 def test_registry_module_that_fails_is_an_import_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
