@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.fabric.utilities import move_data_to_device
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 from peft import LoraConfig, get_peft_model
 from second_device import DEVICE, OTHER, lightning_settings, second_device
-from tiny_generator import AboveAverage, History, PlainSteps, tiny_generator, train, weights
+from tiny_generator import AboveAverage, History, PlainSteps, tiny_generator, tiny_rows, train, weights
 from tiny_policy import save_tiny_policy, tiny_model, tiny_tokenizer
 from torch import Tensor
 
 from rrg_rewards.rewards import LikelihoodReward
 from rrg_rewards.training import CausalLMGenerator
 from rrg_rewards.training.policy import shared_prompts
+from rrg_rewards.training.policy.generators import repeat_rows
 from rrg_rewards.training.policy.sampling import ALGORITHMS
 
 
@@ -28,7 +30,8 @@ def emulated() -> Iterator[None]:
 
 @pytest.fixture
 def drawn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw the tokens of the CPU on every device."""
+    """Draw the tokens of the CPU on every device: rows that have ended leave the batch at once, too."""
+    monkeypatch.setattr(shared_prompts, "_TOKENS_PER_READ", 1)
     draw = shared_prompts.sample_tokens
 
     def sample_tokens(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -76,6 +79,29 @@ def test_a_run_on_the_second_device_equals_one_on_the_cpu(algorithm: str) -> Non
     assert not torch.equal(weights(ours.generator), weights(tiny_generator()))
     for name, value in expected.rows[-1].items():
         assert found.rows[-1][name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_completions_end_where_those_of_the_cpu_end(temperature: float) -> None:
+    """Rows that have ended are noticed late. Greedy completions are equal, sampled ones as long as their longest."""
+    torch.manual_seed(0)
+    generator = tiny_generator(20)
+    generator.temperature = temperature
+    with torch.no_grad():
+        generator.model.lm_head.weight[2] *= 4  # Ends become probable.
+    batch = repeat_rows(generator.collate(tiny_rows(4)), 2)
+    expected = generator.sample(batch, greedy=True)
+    ended: list[int] = []
+    generator.to(DEVICE)
+    moved = move_data_to_device(batch, DEVICE)
+    found = generator.sample(moved, greedy=True)
+    assert torch.equal(found.tokens.cpu(), expected.tokens)
+    assert torch.equal(found.mask.cpu(), expected.mask)
+    sampled = generator.sample(moved, on_finished=lambda rows, _: ended.extend(rows.tolist()))
+    assert sampled.tokens.shape[1] == max(sampled.length_list) <= 20
+    assert len(set(sampled.length_list)) > 1
+    assert len(set(ended)) == len(ended)
+    assert all(sampled.finished[row] for row in ended)
 
 
 @pytest.mark.parametrize("merged", [False, True])

@@ -158,16 +158,19 @@ def _note_upload() -> None:
 
 
 def _place() -> str:
-    """Return the innermost line of the project outside of the tests, or of a library other than torch."""
-    frame, other = sys._getframe(1), "torch"
+    """Return the innermost line outside of torch, and for a library the line of the package that called it."""
+    frame, place = sys._getframe(1), ""
     while frame is not None:
         path = frame.f_code.co_filename
-        if "site-packages" not in path and path.startswith(str(_ROOT)) and path != __file__:
-            return f"{Path(path).relative_to(_ROOT)}:{frame.f_lineno} {frame.f_code.co_name}"
-        if other == "torch" and "site-packages" in path and "/torch/" not in path:
-            other = path.split("site-packages/")[1]
+        if "site-packages" in path:
+            if not place and "/torch/" not in path:
+                place = f"{path.split('site-packages/')[1]}:{frame.f_lineno}"
+        elif path.startswith(str(_ROOT)) and path != __file__:
+            own = f"{Path(path).relative_to(_ROOT)}:{frame.f_lineno} {frame.f_code.co_name}"
+            if not place or not own.startswith("tests"):
+                return f"{place} from {own}" if place else own
         frame = frame.f_back  # type: ignore[assignment]
-    return other
+    return place or "torch"
 
 
 # --- Operations -------------------------------------------------------------------------------------------------------
@@ -289,7 +292,7 @@ def _count(
         source = args[0] if name == "aten::_to_copy" else args[1]
         if isinstance(source, SecondTensor) and place is None:
             _note("cpu")
-        elif not isinstance(source, SecondTensor) and place is not None and not _is_non_blocking(name, args, kwargs):
+        elif place is not None and not isinstance(source, SecondTensor) and _waits_for_copy(source, name, args, kwargs):
             _note_upload()
     elif ours and name in _WAITS and kwargs.get("output_size") is None:
         for _ in range(_WAITS[name]):
@@ -298,8 +301,9 @@ def _count(
         _count_indices(args)
 
 
-def _is_non_blocking(name: str, args: Any, kwargs: Mapping[str, Any]) -> bool:
-    return bool(kwargs.get("non_blocking")) or (name == "aten::copy_" and len(args) > 2 and args[2])
+def _waits_for_copy(source: Tensor, name: str, args: Any, kwargs: Mapping[str, Any]) -> bool:
+    is_non_blocking = kwargs.get("non_blocking") or (name == "aten::copy_" and len(args) > 2 and args[2])
+    return bool(source.numel()) and not is_non_blocking
 
 
 def _count_indices(args: Any) -> None:

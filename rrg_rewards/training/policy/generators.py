@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -65,20 +66,33 @@ class Completions:
         """Number of tokens of each completion, ``(N,)``."""
         return self.mask.sum(1)
 
+    @cached_property
+    def length_list(self) -> list[int]:
+        """The lengths as a list. Only the first call waits for the device."""
+        return [int(length) for length in self.lengths.tolist()]
+
     def __len__(self) -> int:
         return len(self.tokens)
 
     def rows(self, rows: Tensor) -> "Completions":
         """Return the completions of some rows, truncated to the longest of them."""
-        mask = self.mask[rows]
-        width = max(int(mask.sum(1).max()), 1) if len(rows) else 0
-        finished = None if self.finished is None else self.finished[rows]
-        log_probs = None if self.log_probs is None else self.log_probs[rows][:, :width]
-        return Completions(self.tokens[rows][:, :width], mask[:, :width], finished, log_probs)
+        lengths = [self.length_list[row] for row in rows.tolist()]
+        width = max([*lengths, 1]) if lengths else 0
+        own = rows.to(self.tokens.device)
+        finished = None if self.finished is None else self.finished[own]
+        log_probs = None if self.log_probs is None else self.log_probs[own][:, :width]
+        part = Completions(self.tokens[own][:, :width], self.mask[own][:, :width], finished, log_probs)
+        part.__dict__["length_list"] = lengths
+        return part
 
     def token_lists(self) -> list[list[int]]:
         """Return the token ids of each completion without padding."""
-        return [row[:length] for row, length in zip(self.tokens.tolist(), self.lengths.tolist(), strict=True)]
+        return [row[:length] for row, length in zip(self._token_rows, self.length_list, strict=True)]
+
+    @cached_property
+    def _token_rows(self) -> list[list[int]]:
+        rows: list[list[int]] = self.tokens.tolist()
+        return rows
 
 
 OnFinished = Callable[[Tensor, Completions], None]
@@ -127,7 +141,7 @@ class TokenScores:
             rows: Numbers of the rows, in the order of the parts.
             width: Number of tokens of the result.
         """
-        order = rows.argsort()
+        order = rows.argsort().to(parts[0].log_probs.device)
 
         def join(values: Sequence[Tensor]) -> Tensor:
             padded = [pad(part, (0, 0) * (part.ndim - 2) + (0, width - part.shape[1])) for part in values]

@@ -172,6 +172,7 @@ class CausalLMGenerator(_Generator):
                 prompts.extensible_copies(cache),
                 logits,
                 prompts.mask,
+                is_padded=prompts.is_padded,
                 max_new_tokens=self.max_new_tokens,
                 temperature=0.0 if greedy else self.temperature,
                 end_token_ids=self.end_token_ids,
@@ -213,11 +214,11 @@ class CausalLMGenerator(_Generator):
         with _recording_states(self.model, states):
             first = prompts.read(self.model, cache).unsqueeze(1)
             cached = [state[:, -1:] for state in states]
-            parts = parts_of_similar_length(completions.lengths)
+            parts = parts_of_similar_length(torch.tensor(completions.length_list), tokens.device.type == "cpu")
             scores = []
-            for rows in parts:
-                part, index = completions.rows(rows), prompts.index[rows]
-                width = part.tokens.shape[1] - 1
+            for own in parts:
+                part, rows = completions.rows(own), own.to(tokens.device)
+                index, width = prompts.index[rows], part.tokens.shape[1] - 1
                 logits, hidden = [first.index_select(0, index)], [state.index_select(0, index) for state in cached]
                 if width:
                     states.clear()

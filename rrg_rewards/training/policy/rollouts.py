@@ -118,7 +118,7 @@ def rollout_statistics(
     """
     finished = None if completions.finished is None else completions.finished.tolist()
     parts = gather_objects(
-        (table.values.tolist(), table.total.tolist(), completions.lengths.tolist(), finished, table.logged)
+        (table.values.tolist(), table.total.tolist(), completions.length_list, finished, table.logged)
     )
     values = torch.tensor([row for part in parts for row in part[0]])
     total = torch.tensor([reward for part in parts for reward in part[1]])

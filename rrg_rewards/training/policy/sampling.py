@@ -134,8 +134,10 @@ def _divergences(rollout: Rollout) -> Tensor:
 
 def _whitened(advantages: Tensor, mask: Tensor) -> Tensor:
     """Whiten over the tokens of all processes."""
-    inside = advantages[mask.bool()].double()
-    parts = gather_objects((len(inside), float(inside.sum()), float(inside.square().sum())))
+    inside = advantages.double().masked_fill(mask == 0, 0.0)
+    # Together, because reading a number waits for the device.
+    own = torch.stack([mask.bool().sum().double(), inside.sum(), inside.square().sum()])
+    parts = gather_objects(own.tolist())
     count, total, squares = (sum(column) for column in zip(*parts, strict=True))
     mean = total / max(count, 1)
     deviation = max(squares / max(count, 1) - mean**2, 0.0) ** 0.5

@@ -7,6 +7,7 @@ computation on whole rows, up to rounding.
 
 import copy
 import inspect
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,9 @@ from rrg_rewards.training.policy.generators import Completions, OnFinished
 _ENDED = 1 / 8
 # Least number of tokens for which keys and values get room at once.
 _ROOM = 16
+# Number of tokens after which sampling on a GPU reads which rows have ended, for which it waits. Until then, such rows
+# are computed for nothing.
+_TOKENS_PER_READ = 8
 
 
 def sample_completions(
@@ -31,6 +35,7 @@ def sample_completions(
     logits: Tensor,
     mask: Tensor,
     *,
+    is_padded: bool,
     max_new_tokens: int,
     temperature: float,
     end_token_ids: Sequence[int],
@@ -44,6 +49,7 @@ def sample_completions(
         cache: Keys and values of the prompts, one row per completion, as :meth:`Prompts.extensible_copies` returns.
         logits: Logits ``(N, V)`` after the prompts.
         mask: ``(N, P)``, 0 at padding of the prompts.
+        is_padded: Whether there is padding. Without it, attention needs no mask.
         max_new_tokens: Maximum length of a completion.
         temperature: Sampling temperature; 0 for the most probable tokens.
         end_token_ids: Ids of the end-of-sequence tokens.
@@ -56,21 +62,22 @@ def sample_completions(
     ends = torch.tensor(list(end_token_ids), device=device)
     rows, going = torch.arange(count, device=device), torch.ones(count, dtype=torch.bool, device=device)
     positions = mask.sum(1)
-    # Without padding, attention needs no mask.
-    is_padded = not bool(mask.all())
+    every = 1 if device.type == "cpu" else _TOKENS_PER_READ
     for step in range(max_new_tokens):
         new, scores = sample_tokens(logits, temperature)
         # Rows that have ended and are still in the batch get tokens, too. They are removed below.
         tokens[rows, step], log_probs[rows, step] = new, scores
         going &= ~torch.isin(new, ends)
-        left = int(going.sum())
-        if not left or step == max_new_tokens - 1:
+        if step == max_new_tokens - 1:
             break
-        if len(rows) - left >= _ENDED * len(rows):
-            kept = going.nonzero().squeeze(1)
+        left = going.tolist() if (step + 1) % every == 0 else [True] * len(rows)
+        if not any(left):
+            break
+        if left.count(False) >= _ENDED * len(rows):
             if on_finished is not None:
-                ended = rows[~going]
+                ended = rows.index_select(0, _numbers(left, False, device))
                 on_finished(ended, Completions.until_end(tokens[ended, : step + 1], end_token_ids))
+            kept = _numbers(left, True, device)
             cache.batch_select_indices(kept)
             rows, mask, positions, new, going = rows[kept], mask[kept], positions[kept], new[kept], going[kept]
         if is_padded:
@@ -85,11 +92,17 @@ def sample_completions(
         positions = positions + 1
     completions = Completions.until_end(tokens[:, : step + 1], end_token_ids)
     padding = completions.mask == 0
-    return replace(
+    completions = replace(
         completions,
         tokens=completions.tokens.masked_fill(padding, pad_token_id),
         log_probs=log_probs[:, : step + 1].masked_fill(padding, 0.0),
     )
+    # The last rows may have ended before it was read.
+    return completions if every == 1 else completions.rows(torch.arange(count))
+
+
+def _numbers(flags: Sequence[bool], wanted: bool, device: torch.device) -> Tensor:
+    return torch.tensor([number for number, flag in enumerate(flags) if flag == wanted], device=device)
 
 
 def sample_tokens(logits: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -112,7 +125,8 @@ def sample_tokens(logits: Tensor, temperature: float = 1.0) -> tuple[Tensor, Ten
         drawn = torch.rand(len(sums), 1, dtype=torch.float64) * sums[:, -1:]
         tokens = torch.searchsorted(sums, drawn, right=True).clamp(max=logits.shape[1] - 1)
     else:
-        tokens = torch.multinomial(probabilities, 1)
+        # As torch.multinomial draws one token, which also checks the probabilities and thereby waits for the device.
+        tokens = (probabilities / torch.empty_like(probabilities).exponential_()).argmax(-1, keepdim=True)
     return tokens.squeeze(1), probabilities.gather(1, tokens).log().squeeze(1)
 
 
@@ -195,6 +209,8 @@ class Prompts:
     Attributes:
         inputs: The inputs of the ``U`` distinct prompts.
         index: Number of the prompt of each row, ``(N,)``.
+        mask: Attention mask of each row, without the first tokens that are padding in all rows.
+        is_padded: Whether this mask has padding.
 
     Example:
         >>> ids = torch.tensor([[5, 6], [5, 6], [5, 7]])
@@ -204,10 +220,17 @@ class Prompts:
     """
 
     def __init__(self, inputs: Mapping[str, Tensor]) -> None:
-        inputs = _without_common_padding(inputs)
-        first, self.index = _distinct(inputs)
-        self.inputs = {name: column[first] for name, column in inputs.items()}
+        mask, device = inputs["attention_mask"], inputs["input_ids"].device
+        # Read at once, because reading waits for the device.
+        facts = torch.stack([mask.any(0).long().argmax(), mask.bool().sum()])
+        start, total, *is_new = torch.cat([facts, _differs_from_previous(inputs)]).tolist()
+        inputs = {**inputs, **{name: inputs[name][:, start:] for name in ("input_ids", "attention_mask")}}
         self.mask = inputs["attention_mask"]
+        self.is_padded = total < self.mask.numel()
+        first, numbers = _distinct(inputs, is_new)
+        self.index = torch.tensor(numbers, device=device)
+        kept = torch.tensor(first, device=device)
+        self.inputs = {name: column[kept] for name, column in inputs.items()}
 
     def __len__(self) -> int:
         return len(self.inputs["input_ids"])
@@ -258,20 +281,20 @@ class Prompts:
         return logits
 
 
-def parts_of_similar_length(lengths: Tensor) -> list[Tensor]:
+def parts_of_similar_length(lengths: Tensor, is_cpu: bool = True) -> list[Tensor]:
     """Divide rows into parts whose rows have similar lengths, such that parts have little padding.
 
     The number of parts minimises the number of tokens with padding, plus a number of tokens that take as long as a
     further call of the model. On the CPU, a part has a limited number of tokens, unless one row has more.
 
     Args:
-        lengths: Lengths of the rows, ``(N,)``.
+        lengths: Lengths of the rows, ``(N,)``, on the CPU.
+        is_cpu: Whether the rows are computed on the CPU.
 
     Example:
         >>> [part.tolist() for part in parts_of_similar_length(torch.tensor([500, 20, 480, 30]))]
         [[1, 3], [2, 0]]
     """
-    is_cpu = lengths.device.type == "cpu"
     order, call = lengths.argsort(), _TOKENS_PER_CALL if is_cpu else _TOKENS_PER_CALL_ON_GPU
     counts = {1, 2, 4, 8}
     if is_cpu:
@@ -282,26 +305,32 @@ def parts_of_similar_length(lengths: Tensor) -> list[Tensor]:
     return list(divisions[costs.index(min(costs))])
 
 
-def _without_common_padding(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the inputs without the first tokens that are padding in all rows."""
-    start = int(inputs["attention_mask"].any(0).long().argmax())
-    return {**inputs, **{name: inputs[name][:, start:] for name in ("input_ids", "attention_mask")}}
-
-
-def _distinct(inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the first row of each distinct prompt, and the number of the prompt of each row."""
-    columns = [column.flatten(1) for column in inputs.values()]
-    device = columns[0].device
+def _differs_from_previous(inputs: Mapping[str, Tensor]) -> Tensor:
+    """Return 1 for each row that differs from the row before it, ``(N,)``."""
     # In a rollout, the copies of a prompt are consecutive. Compare neighbours first, in one operation per column.
-    is_new = torch.ones(len(columns[0]), dtype=torch.bool, device=device)
-    is_new[1:] = torch.stack([(column[1:] != column[:-1]).any(1) for column in columns]).any(0)
-    heads = is_new.nonzero().squeeze(1)
-    run = is_new.cumsum(0) - 1
-    # The number of the first run that is equal to each run.
-    equal = torch.ones(len(heads), len(heads), dtype=torch.bool, device=device)
-    for column in columns:
-        own = column[heads]
-        equal &= torch.stack([(own == other).all(1) for other in own])
-    first = equal.long().argmax(1)
-    kept, number = torch.unique(first, return_inverse=True)
-    return heads[kept], number[run]
+    columns = [column.flatten(1) for column in inputs.values()]
+    differs = torch.stack([(column[1:] != column[:-1]).any(1) for column in columns]).any(0)
+    return torch.cat([differs.new_ones(1), differs]).long()
+
+
+def _distinct(inputs: Mapping[str, Tensor], is_new: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the first row of each distinct prompt, and the number of the prompt of each row.
+
+    Args:
+        inputs: The inputs.
+        is_new: Whether each row differs from the row before it.
+    """
+    heads = [row for row, new in enumerate(is_new) if new]
+    first = [0]
+    if len(heads) > 1:
+        own = torch.tensor(heads, device=inputs["input_ids"].device)
+        equal = torch.ones(len(heads), len(heads), dtype=torch.bool, device=own.device)
+        for column in inputs.values():
+            chosen = column.flatten(1)[own]
+            equal &= torch.stack([(chosen == other).all(1) for other in chosen])
+        # The number of the first run that is equal to each run.
+        first = equal.long().argmax(1).tolist()
+    kept = sorted(set(first))
+    numbers = {run: number for number, run in enumerate(kept)}
+    runs = itertools.accumulate(is_new)
+    return [heads[run] for run in kept], [numbers[first[run - 1]] for run in runs]

@@ -1,0 +1,108 @@
+"""Count how often a training step of PolicyModule and a metric's update wait for the device.
+
+python benchmarks/gpu_syncs.py [--places]
+
+No GPU is needed: the counts are those of the second device of ``tests/helpers/second_device.py``, which computes on the
+CPU. A read is a number, list or shape that the host needs from the device: each ends the overlap of host and device. An
+upload is a copy of pageable memory to the device. A step is one rollout of 16 completions and one training step on it,
+the second step of a run. ``--places`` also prints the lines of code that wait.
+"""
+
+import argparse
+import logging
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
+from second_device import DEVICE, Syncs, count_syncs, lightning_settings, second_device
+from tiny_generator import tiny_generator, tiny_rows, word_value
+
+from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore
+from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
+from rrg_rewards.training import PolicyDataModule, PolicyModule
+from rrg_rewards.training.metrics.crepe import CountCorrelation
+from rrg_rewards.training.policy.sampling import ALGORITHMS
+
+TOKENS = (4, 16, 64)
+
+
+class _Steps(Callback):
+    """Keeps the counts at the end of each step."""
+
+    def __init__(self, syncs: Syncs) -> None:
+        self.syncs = syncs
+        self.ends: list[tuple[Counter[Any], Counter[str]]] = []
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Copy the counts."""
+        self.ends.append((self.syncs.reads.copy(), self.syncs.uploads.copy()))
+
+
+def count_step(algorithm: str, tokens: int) -> Syncs:
+    """Return the waits of the second training step with 16 completions of at most ``tokens`` tokens."""
+    torch.manual_seed(0)
+    generator = tiny_generator(tokens)
+    module = PolicyModule(generator, word_value, algorithm=algorithm, num_generations=8)
+    data = PolicyDataModule(tiny_rows(), batch_size=2, collate=generator.collate)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    with second_device(), count_syncs() as syncs:
+        steps = _Steps(syncs)
+        settings = {**quiet, **lightning_settings(), "enable_model_summary": False}
+        Trainer(max_steps=2, callbacks=[steps], **settings).fit(module, data)
+    (first, second), step = steps.ends, Syncs()
+    step.reads, step.uploads = second[0] - first[0], second[1] - first[1]
+    return step
+
+
+def count_update(name: str) -> Syncs:
+    """Return the waits of the second update of a metric whose inputs are tensors."""
+    labels, counts, numbers = torch.eye(3).long(), torch.rand(3, 3), torch.arange(3)
+    metric, inputs = {
+        "CRGScore": (CRGScore(3), (labels, labels.flip(0))),
+        "MultiLevelCRGScore": (MultiLevelCRGScore([3]), ([labels], [labels.flip(0)])),
+        "CountCorrelation": (CountCorrelation(["a", "b", "c"]), (counts, counts.flip(0))),
+        "PreferenceAccuracy": (PreferenceAccuracy(["a", "b", "c"]), (counts, counts.flip(0), numbers)),
+    }[name]
+    with second_device():
+        moved = torch.utils._pytree.tree_map(lambda one: one.to(DEVICE), inputs)
+        metric.to(DEVICE).update(*moved)
+        with count_syncs() as syncs:
+            metric.update(*moved)
+    return syncs
+
+
+METRICS = ("CRGScore", "MultiLevelCRGScore", "CountCorrelation", "PreferenceAccuracy")
+
+
+def _print(what: str, syncs: Syncs, places: bool) -> None:
+    print(f"{what:42} {sum(syncs.reads.values()):6} {sum(syncs.uploads.values()):8}")
+    if places:
+        for (kind, place), count in syncs.reads.most_common():
+            print(f"    {count:3} {kind:20} {place}")
+        for place, count in syncs.uploads.most_common():
+            print(f"    {count:3} {'upload':20} {place}")
+
+
+def main() -> None:
+    """Print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--places", action="store_true", help="print the lines of code that wait")
+    places = parser.parse_args().places
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    print(f"{'':42} {'reads':>6} {'uploads':>8}")
+    for algorithm in ALGORITHMS:
+        for tokens in TOKENS:
+            _print(f"step of {algorithm}, at most {tokens} tokens", count_step(algorithm, tokens), places)
+    for name in METRICS:
+        _print(f"update of {name}", count_update(name), places)
+
+
+if __name__ == "__main__":
+    main()
