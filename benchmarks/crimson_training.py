@@ -15,13 +15,16 @@ The script prints the mean score of each form with the mean gain of each edit ov
 95 % interval over references, also of the references with and without a finding of weight above 0. It also prints the
 scores without each price of the training form, and the agreement of each form with annotators:
 
-- CTRG and CT-RATE: Kendall's tau with the score in the same form of the annotation,
-  also if the training form prices no certainty, places and sizes, which the annotations do not state;
-- RadPref: Kendall's tau between differences of scores and differences of radiologists' mean ratings.
+- CTRG and CT-RATE: Kendall's tau with the score in the same form of the annotation, also if the training form prices no
+  certainty, places and sizes, which the annotations do not list, and if it prices those that the rules read in the
+  quotes of the annotated findings;
+- RadPref: Kendall's tau between differences of scores and differences of radiologists' mean ratings, also if normal
+  references weigh 1/8.
 """
 
 import argparse
 import csv
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,7 +36,7 @@ from agreement import RESULTS, SHARED, agreement_with_interval, bootstrap_draws,
 from benchmark_data import need
 from crimson_ct_agreement import annotated_evaluation, read_entries
 from timing import machine
-from torch import Tensor
+from torch import Tensor, where
 
 from rrg_rewards.data import write_json
 from rrg_rewards.findings import extract_findings
@@ -112,6 +115,10 @@ def changed(change: Callable[[StatedDetails], StatedDetails | None]) -> Form:
 FORMS: dict[str, Form] = {"published": crimson_score, "training": crimson_training_score}
 # Annotations of CT pairs state no certainty, places and sizes; this form prices what both they and the rules have.
 UNSTATED = "nothing stated"
+QUOTED = "training, details of the quotes"
+# A weight of normal references that differs from that of the form.
+LIGHT = 1 / 8
+LIGHTER = f"training, normal references weigh {LIGHT:g}"
 # The training form without each of its prices. A side without a level keeps the price of omitted sides.
 WITHOUT: dict[str, Form] = {
     "all certain": changed(lambda stated: stated._replace(certainty=1.0)),
@@ -157,8 +164,8 @@ def measure_system(path: Path, reference: str, prediction: str, resamples: int) 
     references, honest = ([row[column] for row in rows] for column in (reference, prediction))
     evaluated = {"honest": evaluate(references, honest)}
     evaluated |= {name: evaluate(references, list(map(edit, honest))) for name, edit in EDITS.items()}
-    # Of a blank candidate, the training form pays exactly for normal references.
-    normal = crimson_training_score(evaluated["blank"]) == 1
+    # As published, a blank candidate earns exactly for normal references.
+    normal = crimson_score(evaluated["blank"]) == 1
     draws = bootstrap_draws(len(rows), resamples)
     found: dict[str, Any] = {"references": len(rows), "normal_references": int(normal.sum())}
     for form, score in {**FORMS, **WITHOUT}.items():
@@ -170,6 +177,37 @@ def measure_system(path: Path, reference: str, prediction: str, resamples: int) 
                 found[form][kind] = {name: float(values[chosen].mean()) for name, values in scores.items()}
     losses = {name: crimson_training_statistics(one).certainty_loss for name, one in evaluated.items()}
     return {**found, "certainty_loss": {name: float(loss.mean()) for name, loss in losses.items()}}
+
+
+def quoted_details(annotated: dict[str, Any]) -> StatedDetails:
+    """Return what the quote of an annotated finding states, as the rules read it.
+
+    Of several findings of a quote, that which shares most words with the annotated one.
+    """
+    evaluation = JUDGE.evaluation(ReportPair(annotated["quote"], ""))
+    own = set(re.findall("[a-z]+", annotated["finding"].lower()))
+    stated = [
+        (len(own & set(re.findall("[a-z]+", one.finding.lower()))), one.stated)
+        for one in evaluation.reference_findings
+        if one.stated is not None
+    ]
+    return max(stated, key=lambda pair: pair[0])[1] if stated else StatedDetails()
+
+
+def with_quoted_details(entry: dict[str, Any]) -> CrimsonEvaluation:
+    """Return the annotation of a pair with the details that its quotes state."""
+    evaluation = annotated_evaluation(entry)
+    reference, predicted = (
+        tuple(
+            replace(one, stated=quoted_details(annotated))
+            for one, annotated in zip(findings, entry[f"{name}_findings"], strict=True)
+        )
+        for name, findings in (
+            ("reference", evaluation.reference_findings),
+            ("candidate", evaluation.predicted_findings),
+        )
+    )
+    return replace(evaluation, reference_findings=reference, predicted_findings=predicted)
 
 
 def agreement(data: Path, resamples: int) -> dict[str, dict[str, dict[str, float]]]:
@@ -184,6 +222,8 @@ def agreement(data: Path, resamples: int) -> dict[str, dict[str, dict[str, float
             form: agreement_with_interval(score(pairs).numpy(), score(annotated).numpy(), draws)
             for form, score in compared.items()
         }
+        quoted = crimson_training_score(list(map(with_quoted_details, entries))).numpy()
+        found[name][QUOTED] = agreement_with_interval(crimson_training_score(pairs).numpy(), quoted, draws)
     need(data / "radpref" / "pairs.json", "RadPref by CRIMSON's authors, with radiologists' ratings")
     cases = read_preferences(data / "radpref" / "pairs.json")
     ratings = np.array([np.mean(case.ratings) for case in cases])
@@ -195,9 +235,13 @@ def agreement(data: Path, resamples: int) -> dict[str, dict[str, dict[str, float
         for i in range(2)
     )
     draws = bootstrap_draws(len(cases), resamples)
+    normal = crimson_score(evaluate([case.reference for case in cases], [""] * len(cases))) == 1
+    lighter: dict[str, Form] = {
+        LIGHTER: lambda pairs: where(normal, LIGHT * crimson_training_score(pairs), crimson_training_score(pairs))
+    }
     found["RadPref"] = {
         form: agreement_with_interval((score(first) - score(second)).numpy(), ratings, draws)
-        for form, score in compared.items()
+        for form, score in {**compared, **lighter}.items()
     }
     return found
 

@@ -24,7 +24,7 @@ _ELSEWHERE = 0.5
 # Share of the credit of a finding whose stated side or size is left out: what a guess between two sides earns on
 # average, so that a guess gains nothing over an omission.
 _OMITTED = (1 + _ELSEWHERE) / 2
-# Credit of a normal reference: the smallest weight above 0, so that one invention of it halves the score.
+# Price of a normal reference: the smallest weight above 0, so that one invention of it loses half of what can be lost.
 _NORMAL = min(weight for weight in SIGNIFICANCE_WEIGHTS.values() if weight)
 
 
@@ -32,7 +32,8 @@ class CrimsonTrainingStatistics(NamedTuple):
     r"""Statistics of ``N`` report pairs for the training form of CRIMSON; float64 tensors ``(N,)``.
 
     Attributes:
-        credit: :math:`2C`, twice the credit of the matched findings; not negative and at most ``price``.
+        credit: :math:`2C`, twice the credit of the matched findings, at most ``price``; for a normal reference minus
+            the price of all inventions.
         price: :math:`P`, summed price of all findings of both reports; above 0.
         certainty_loss: Brier loss of the candidate's stated certainties, summed over its findings with their weights.
     """
@@ -61,9 +62,10 @@ def crimson_training_statistics(
     reference states and the candidate leaves out. Attribute errors of certainty, and of location if :math:`F < 1`, are
     priced by these factors and not by :math:`E_{attr,i}`. Since :math:`2 r q \le r^2 + q^2`, :math:`2C \le P`.
 
-    If no finding of the reference has a weight above 0, nothing earns credit, and the score falls with each invention:
-    :math:`2C = \kappa` and :math:`P = \kappa + \sum_j n_j v_j q_j` with :math:`\kappa = 1/4`, the smallest weight above
-    0, over all findings of the candidate.
+    If no finding of the reference has a weight above 0, nothing earns credit, and inventions lose: :math:`2C = -I` and
+    :math:`P = \kappa + I` with the sum :math:`I = \sum_j n_j v_j q_j` over all findings of the candidate, and
+    :math:`\kappa = 1/4`, the smallest weight above 0. A report without a finding of weight therefore scores 0 for every
+    reference.
 
     The Brier loss of certainty is :math:`\sum_j v_j (q_j - y_j)^2`, with :math:`y_j = 1` for a matched finding and 0
     otherwise. Its expectation is least if :math:`q_j` is the probability that the finding is right.
@@ -94,16 +96,16 @@ def crimson_training_score_from_statistics(credit: Tensor, price: Tensor) -> Ten
     r"""Compute the training form of CRIMSON from credit and price: :math:`2C / P`.
 
     Args:
-        credit: :math:`2C`, not negative and at most ``price``; any shape.
+        credit: :math:`2C`, at most ``price`` and more than ``-price``; any shape.
         price: :math:`P`, above 0; of the same shape.
 
     Returns:
-        Scores in [0, 1], of the shape and dtype of the arguments; higher is better.
+        Scores in (-1, 1], of the shape and dtype of the arguments; higher is better.
 
     Example:
         >>> import torch
-        >>> crimson_training_score_from_statistics(torch.tensor([0.5, 0.0, 0.25]), torch.tensor([1.0, 1.0, 0.25]))
-        tensor([0.5000, 0.0000, 1.0000])
+        >>> crimson_training_score_from_statistics(torch.tensor([0.5, 0.0, -0.5]), torch.tensor([1.0, 1.0, 0.75]))
+        tensor([ 0.5000,  0.0000, -0.6667])
     """
     return credit / price
 
@@ -114,15 +116,15 @@ def crimson_training_score(
 ) -> Tensor:
     """Compute the training form of CRIMSON of evaluated report pairs; see :func:`crimson_training_statistics`.
 
-    A report without abnormal findings scores 0 if the reference has findings of weight above 0, the minimum, and 1 if
-    it has none, the maximum.
+    A report without abnormal findings scores 0: the minimum if the reference has findings of weight above 0, and the
+    maximum if it has none.
 
     Args:
         evaluations: ``N`` evaluations or mappings in the published JSON form, or a single one.
         checks: As in :func:`rrg_rewards.functional.crimson_score`.
 
     Returns:
-        float64 tensor ``(N,)``, or a scalar for one evaluation; in [0, 1], higher is better.
+        float64 tensor ``(N,)``, or a scalar for one evaluation; in (-1, 1], higher is better.
 
     Raises:
         ValueError: As :func:`crimson_training_statistics`.
@@ -130,8 +132,10 @@ def crimson_training_score(
     Example:
         >>> from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_training_score
         >>> mass = CrimsonFinding("R1", "right lung mass", "actionable_not_urgent")
-        >>> crimson_training_score([CrimsonEvaluation((mass,), missing_findings=("R1",)), CrimsonEvaluation()])
-        tensor([0., 1.], dtype=torch.float64)
+        >>> missed, invented = {"missing_findings": ("R1",)}, {"false_findings": ("R1",)}
+        >>> evaluations = [CrimsonEvaluation((mass,), **missed), CrimsonEvaluation((), (mass,), **invented)]
+        >>> crimson_training_score([*evaluations, CrimsonEvaluation()])
+        tensor([ 0.0000, -0.6667,  0.0000], dtype=torch.float64)
     """
     if isinstance(evaluations, CrimsonEvaluation | Mapping):
         return crimson_training_score([evaluations], checks)[0]
@@ -156,7 +160,8 @@ def _row(evaluation: CrimsonEvaluation) -> tuple[float, float, float]:
             (1 if id_ in matched else _times(one)) * finding_weight(one) * _certainty(one)
             for id_, one in predicted.items()
         )
-        return _NORMAL, _NORMAL + invented, loss
+        # Not -0.0 without inventions.
+        return 0.0 - invented, _NORMAL + invented, loss
     credit = price = 0.0
     for ref_id in partners:
         earned, paid = _matched(evaluation, ref_id, partners, reference)

@@ -92,9 +92,11 @@ def swapped(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
 @given(evaluations())
 def test_credit_is_at_most_the_price(evaluation: CrimsonEvaluation) -> None:
     statistics = crimson_training_statistics([evaluation])
-    assert 0 <= statistics.credit <= statistics.price * (1 + 1e-12)
+    assert -statistics.price < statistics.credit <= statistics.price * (1 + 1e-12)
     assert statistics.price > 0
-    assert 0 <= crimson_training_score(evaluation) <= 1 + 1e-12
+    is_abnormal = any(WEIGHTS[one.clinical_significance] for one in evaluation.reference_findings)
+    score = crimson_training_score(evaluation)
+    assert (0 <= score <= 1 + 1e-12) if is_abnormal else (-1 < score <= 0)
 
 
 @given(evaluations(stated=False, one_to_one=True))
@@ -103,16 +105,15 @@ def test_the_score_is_the_documented_formula_in_exact_arithmetic(evaluation: Cri
     theirs = [WEIGHTS[one.clinical_significance] for one in evaluation.predicted_findings]
     matched = len(evaluation.matched_findings)
     credit = sum(map(min, ours[:matched], theirs[:matched]), Fraction(0))
-    expected = 2 * credit / (sum(ours) + sum(theirs)) if sum(ours) else Fraction(1, 4) / (Fraction(1, 4) + sum(theirs))
+    invented = sum(theirs, Fraction(0))
+    lost = invented / (Fraction(1, 4) + invented)
+    expected = 2 * credit / (sum(ours) + sum(theirs)) if sum(ours) else -lost
     assert crimson_training_score(evaluation).item() == pytest.approx(float(expected), abs=1e-12)
 
 
 @given(reports("R"))
-def test_a_blank_report_earns_the_minimum_of_an_abnormal_reference_and_the_maximum_of_a_normal_one(
-    reference: tuple[CrimsonFinding, ...],
-) -> None:
-    is_abnormal = any(WEIGHTS[one.clinical_significance] for one in reference)
-    assert crimson_training_score(compared(reference, (), [])) == (0 if is_abnormal else 1)
+def test_a_blank_report_earns_nothing_whatever_the_reference(reference: tuple[CrimsonFinding, ...]) -> None:
+    assert crimson_training_score(compared(reference, (), [])) == 0
 
 
 @given(reports("R"))
@@ -134,7 +135,8 @@ def test_a_false_finding_never_raises_the_score(
     )
     before, after = crimson_training_score([evaluation, more])
     assert after <= before
-    if WEIGHTS[level] and before > 0:
+    is_abnormal = any(WEIGHTS[one.clinical_significance] for one in evaluation.reference_findings)
+    if WEIGHTS[level] and (before > 0 or not is_abnormal):
         assert after < before
 
 
