@@ -13,6 +13,7 @@ from rrg_rewards.functional.agreement import (
     perm_both_test,
 )
 from rrg_rewards.functional.bootstrap import bootstrap_interval
+from rrg_rewards.functional.chance import normal_reference_weight
 from rrg_rewards.functional.correlation import kendall_tau, spearman_rho
 from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss, crepe_score
 from rrg_rewards.functional.crg import (
@@ -117,6 +118,7 @@ __all__ = [
     "leave_one_out_advantages",
     "margin_reward_enforcement_loss",
     "margin_reward_enforcement_terms",
+    "normal_reference_weight",
     "paired_bootstrap",
     "paired_randomisation",
     "perm_both_test",

@@ -1,7 +1,7 @@
 """CRIMSON as a metric on report text, with the evaluation of a judge."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -25,6 +25,7 @@ from rrg_rewards.functional.crimson_training import (
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
+from rrg_rewards.metrics.crimson_chance import CHANCE_DETAILS, CrimsonChance, check_chance
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, unread_words, warn_of_unread
@@ -54,6 +55,8 @@ _COUNTS = (
 )
 # Further summed details of the training form.
 _TRAINING = tuple(f"training_{name}" for name in CrimsonTrainingStatistics._fields)
+_DATASET = "dataset"
+_CHANCE = "chance"
 # Further details if each pair is evaluated several times.
 _RUNS = ("spread", "failed_runs")
 # Routes of a cascade, with the names of their counts, and the further detail.
@@ -203,14 +206,20 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             the reports, and ``"published"`` scores what the published code scores, as
             :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask` explains. ``None``: ``"published"`` for the prompts of
             ``crimson-score``, else ``"strict"``.
-        form: ``"published"``, the score above, or ``"training"``, recommended for rewards: in [0, 1], silence costs
-            what an invention costs, and stated certainty, places and omitted sides and sizes have a price; see
-            :func:`rrg_rewards.functional.crimson_training_statistics`.
+        form: ``"published"``, the score above, or ``"training"``, recommended for rewards: in (-1, 1], silence earns
+            0 and costs what an invention costs, and stated certainty, places and omitted sides and sizes have a price;
+            see :func:`rrg_rewards.functional.crimson_training_statistics`.
+        chance: ``None``; ``"dataset"`` for the training form above chance, which weighs normal references and subtracts
+            what the same text earns on at most 256 training references on average
+            (:class:`rrg_rewards.metrics.crimson_chance.CrimsonChance`), so that no text that is the same for these
+            references earns more than a blank one, 0; or the text that :meth:`fitted_options` returned.
+            :meth:`fit_references`, or ``fit`` of the reward, measures it. The judge must be rules.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
         ValueError: If the judge, the prompt, the checks or the form are unknown or do not go together, ``runs`` is not
-            positive, or the judge would return the same answers in each run.
+            positive, or the judge would return the same answers in each run; if ``chance`` is no setting, or is set
+            with another form or judge.
         TypeError: If ``judge`` is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -245,13 +254,20 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         runs: int = 1,
         checks: CrimsonChecks | None = None,
         form: CrimsonForm = "published",
+        chance: str | None = None,
         **kwargs: Any,
     ) -> None:
         if form not in get_args(CrimsonForm):
             raise ValueError(unknown_name_message("form of CRIMSON", str(form), get_args(CrimsonForm)))
         super().__init__(judge, CrimsonTask(prompt, checks), **kwargs)
         self.form = form
+        self.is_above_chance = chance is not None
+        if self.is_above_chance:
+            check_chance(form, self.judge)
+        self.chance = None if chance in (None, _DATASET) else CrimsonChance.from_text(str(chance), *self._judged_by)
         self._weight_names = _WEIGHTS if form == "published" else (*_WEIGHTS, *_TRAINING)
+        if self.is_above_chance:
+            self._weight_names = (*self._weight_names, *CHANCE_DETAILS)
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
             raise ValueError(f"runs must be a positive integer, got {runs!r}")
         self.runs = runs
@@ -280,7 +296,40 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         prompt = {} if self.judge.is_immediate else {"prompt": task.prompt_signature, "checks": task.checks}
         runs = {} if self.runs == 1 else {"runs": self.runs}
         form = {} if self.form == "published" else {"form": self.form}
-        return format_signature("crimson", **form, judge=f"{{{self.judge.signature}}}", **prompt, **runs)
+        measured_on = _DATASET if self.chance is None else self.chance.digest
+        chance = {_CHANCE: measured_on} if self.is_above_chance else {}
+        return format_signature("crimson", **form, **chance, judge=f"{{{self.judge.signature}}}", **prompt, **runs)
+
+    @property
+    def _judged_by(self) -> tuple[Judge, CrimsonTask]:
+        return self.judge, self.task
+
+    @property
+    def unfitted(self) -> tuple[str, ...]:
+        """``("chance",)`` before it is measured on the training references."""
+        return (_CHANCE,) if self.is_above_chance and self.chance is None else ()
+
+    def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
+        """Keep training references and their context if ``chance="dataset"``; a second call replaces them.
+
+        Args:
+            references: Reference reports; ``None`` is left out.
+            context: As in :meth:`score`.
+
+        Raises:
+            ValueError: If there is no reference that the rules can score.
+        """
+        if self.is_above_chance:
+            rows = [row for row, report in enumerate(references) if report is not None and report.strip()]
+            given = [str(references[row]) for row in rows]
+            pairs = report_pairs(
+                given, [""] * len(rows), {name: [v[row] for row in rows] for name, v in context.items()}
+            )
+            self.chance = CrimsonChance.of_references(pairs, *self._judged_by)
+
+    def fitted_options(self) -> dict[str, Any]:
+        """Return the training references as ``chance``: compressed, with the text of the reports."""
+        return {} if self.chance is None else {_CHANCE: self.chance.to_text()}
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> CrimsonScores:
         """Compute CRIMSON of each report pair.
@@ -303,16 +352,36 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
             that is unscorable for this reason. With a cascade also ``by_second_judge``, 1 if its second judge was asked
             about the pair and 0 if not. With several runs also ``spread``, the standard deviation of the scores
             of the runs, and ``failed_runs``. With the training form also ``training_credit``, ``training_price`` (the
-            score is their quotient) and ``training_certainty_loss``. ``evaluations``: the evaluations of the judge.
+            score is their quotient) and ``training_certainty_loss``, and with ``chance`` also ``training_weight``
+            of the quotient and ``training_chance``, which is subtracted. ``evaluations``: the evaluations of the judge.
 
         Raises:
             TypeError: If a report is not a text, or a context value is neither a text nor a number, naming argument and
                 row; if a context column is unknown.
-            ValueError: If lengths differ.
+            ValueError: If lengths differ; if ``chance="dataset"`` is not fitted.
         """
         scores = super().score(preds, target, **context)
         assert isinstance(scores, CrimsonScores)
         return scores
+
+    async def score_async(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> Scores:
+        """Do the same as :meth:`score` without blocking the event loop while a judge answers."""
+        if self.is_above_chance:
+            # The rules answer at once.
+            return self.score(preds, target, **context)
+        return await super().score_async(preds, target, **context)
+
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> JudgedScores:
+        if self.unfitted:
+            raise ValueError(
+                f"{self.name} has chance='dataset', which is measured on the training set: call fit of the reward, or "
+                "fit_references of the metric, with its references before scoring"
+            )
+        scores = super()._score(preds, target, **context)
+        if self.chance is None:
+            return scores
+        value, details = self.chance.above(scores.value, preds, scores.details["reference_weight"] == 0)
+        return replace(scores, value=value, details={**scores.details, **details})
 
     def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         return _read_context(context)

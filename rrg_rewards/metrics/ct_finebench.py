@@ -102,17 +102,17 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     little (:func:`rrg_rewards.questions.compare_answers`).
 
     ``chance`` is an extension for rewards, by which no text that is the same for all studies earns more than a blank
-    one. It weighs the score :math:`S` of a candidate :math:`c_i`, and subtracts by how much the same text earns more
-    than a blank one, :math:`\emptyset`, over the references :math:`y_1, \dots, y_M` of the training set:
+    one, which earns 0. It weighs by how much the score :math:`S` of a candidate :math:`c_i` exceeds that of a blank
+    text, :math:`\emptyset`, and subtracts what the same text earns on average over the references
+    :math:`y_1, \dots, y_M` of the training set:
 
     .. math::
-        \rho_i = w_i \, S(c_i, y_i) - \max\bigl(0, \bar S(c_i) - \bar S(\emptyset)\bigr), \qquad
-        \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, S(c, y_j)
+        \rho_i = w_i \, (S(c_i, y_i) - S(\emptyset, y_i)) - \max\bigl(0, \bar S(c_i)\bigr), \qquad
+        \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, (S(c, y_j) - S(\emptyset, y_j))
 
-    In mode ``f1`` the weight of a normal reference is :math:`1 - q`, with the share :math:`q` of normal references; all
-    other weights are 1. Over the training references, a constant text has the mean
-    :math:`\min(\bar S(c), \bar S(\emptyset))`, which is at most that of a blank text,
-    :math:`\bar S(\emptyset) = q (1 - q) \le 1/4`, and 0 in the other modes. The range is -1 to 1.
+    In mode ``f1``, :math:`S(\emptyset, y)` is 1 for a normal reference, whose weight is
+    :func:`rrg_rewards.functional.normal_reference_weight`; all others are 0, with the weight 1. Over the training
+    references, a constant text has the mean :math:`\min(\bar S(c), 0)`. The range is -2 to 1.
 
     Source: Yuan et al., "CT-FineBench".
 
@@ -155,7 +155,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         >>> references = [reference, "Normal.", "Normal.", "Normal."]
         >>> trained.fit_references(references)
         >>> trained.score(references, references).value, trained.score(["Normal."] * 4, references).value
-        (tensor([0.9375, 0.2500, 0.2500, 0.2500], ...), tensor([0.0000, 0.2500, 0.2500, 0.2500], ...))
+        (tensor([0.7812, 0.0000, 0.0000, 0.0000], ...), tensor([0., 0., 0., 0.], ...))
     """
 
     name = "ct_finebench"
@@ -208,7 +208,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         self.chance = None if chance in (None, _DATASET) else ChanceScores.from_text(str(chance), *self._rules)
         if self.is_above_chance:
             # torchmetrics lets no subclass assign the bounds of plots.
-            vars(self)["plot_lower_bound"] = -1.0
+            vars(self)["plot_lower_bound"] = -2.0
         self.detail_names = detail_names(mode, self.is_above_chance)
         # One column per attribute of the schema, then one per kind of question.
         table = (len(SIDES[mode]), len(self.index) + len(KINDS))
@@ -361,10 +361,11 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     ) -> list[Examination | JudgeFailure]:
         """Add what the candidates earn by chance and the weights of references; equal texts are scored once."""
         charges = {text: chance.charge(text) for text in {pair.candidate for pair in pairs}}
+        normal: dict[str, Any] = {"weight": chance.normal_weight, "blank": chance.normal_blank}
         return [
             one
             if isinstance(one, JudgeFailure)
-            else replace(one, chance=charges[pair.candidate], weight=1.0 if one.recall else chance.normal_weight)
+            else replace(one, chance=charges[pair.candidate], **({} if one.recall else normal))
             for pair, one in zip(pairs, examined, strict=True)
         ]
 

@@ -37,15 +37,17 @@ class Examination:
         recall: Questions made from the reference, answered from the candidate; empty if the mode does not grade them.
         precision: Questions made from the candidate, answered from the reference; empty if the mode does not grade
             them.
-        chance: What is subtracted from the score: by how much the candidate's mean score over the references of the
-            training set exceeds that of a blank report.
+        chance: What is subtracted from the score: by how much the candidate's weighted mean score over the references
+            of the training set exceeds that of a blank report.
         weight: Weight of the score.
+        blank: Score of a blank candidate, which is subtracted before the weight.
     """
 
     recall: Graded = ()
     precision: Graded = ()
     chance: float = 0.0
     weight: float = 1.0
+    blank: float = 0.0
 
     def side(self, name: str) -> Graded:
         """Return the graded answers of a side by its name."""
@@ -126,7 +128,8 @@ class FineBenchScores(JudgedScores):
         if above_chance:
             found[_CHANCE] = torch.tensor([examination.chance for examination in examined], dtype=torch.float64)
             found[_WEIGHT] = torch.tensor([examination.weight for examination in examined], dtype=torch.float64)
-            values = found[_WEIGHT] * values - found[_CHANCE]
+            blank = torch.tensor([examination.blank for examination in examined], dtype=torch.float64)
+            values = found[_WEIGHT] * (values - blank) - found[_CHANCE]
         # A pair without a score has no details either, not even numbers of questions.
         details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in detail_names(mode, above_chance)}
         return cls(values, details, results=tuple(results))

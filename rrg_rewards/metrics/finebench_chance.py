@@ -1,4 +1,4 @@
-"""What a report earns in CT-FineBench by chance, beyond a blank one, over the references of a training set."""
+"""What a report earns in CT-FineBench by chance, above a blank one, over the references of a training set."""
 
 import base64
 import binascii
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from rrg_rewards.functional.chance import normal_reference_weight
 from rrg_rewards.functional.ct_finebench import ct_finebench_f1
 from rrg_rewards.judges.base import remember_results
 from rrg_rewards.questions.engine import StatedAnswer, stated_answers
@@ -31,12 +32,13 @@ class ChanceScores:
     r"""The weighted CT-FineBench score of a report over training references, from the references' answers.
 
     .. math::
-        \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, S(c, y_j)
+        \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, (S(c, y_j) - S(\emptyset, y_j))
 
-    In mode ``"f1"``, references without a question have the weight :math:`1 - q`, with their share :math:`q`; all other
-    weights are 1. A blank report has :math:`\bar S(\emptyset) = q (1 - q)`, and 0 in other modes. In mode ``"recall"``
-    the mean is over the references that have questions. Only the answers of the references are kept, in the words of
-    the vocabulary, and no text of a report.
+    In mode ``"f1"``, a blank report has the score 1 for references without a question, which have the weight
+    :func:`rrg_rewards.functional.normal_reference_weight`, and 0 for others; all other weights are 1, and blank scores
+    0. A blank report thus has :math:`\bar S(\emptyset) = 0`. In mode ``"recall"`` the mean is over the references that
+    have questions. Only the answers of the references are kept, in the words of the vocabulary, and no text of a
+    report.
 
     Args:
         schema: The question schema.
@@ -71,13 +73,13 @@ class ChanceScores:
         self._counts = torch.stack(questions).sum(0) if questions else torch.zeros(len(references))
         if mode != "precision" and not bool(self._counts.any()):
             raise ValueError(f"chance in mode {mode!r} needs references with questions of {schema.name}, got none")
-        normal = self._counts == 0
-        share = float(normal.double().mean()) if mode == "f1" else 0.0
-        self.normal_weight = 1 - share
+        normal = self._counts == 0 if mode == "f1" else torch.zeros_like(self._counts, dtype=torch.bool)
+        self.normal_weight = normal_reference_weight(float(normal.double().mean()))
         """Weight of a reference without a question."""
-        self.blank = share * (1 - share)
-        """Weighted mean score of a report without a finding."""
-        self._weights = torch.ones(len(references), dtype=torch.float64).masked_fill(normal, self.normal_weight)
+        self.normal_blank = float(mode == "f1")
+        """Score of a blank report for a reference without a question."""
+        self._blank = normal.double()
+        self._weights = torch.ones_like(self._blank).masked_fill(normal, self.normal_weight)
         self._grades: dict[tuple[_Question, str], Tensor] = {}
 
     def _add(self, question: _Question, references: Sequence[Mapping[_Question, StatedAnswer]]) -> None:
@@ -187,21 +189,21 @@ class ChanceScores:
         return recall if self.mode == "recall" else precision
 
     def mean(self, report: str) -> float:
-        """Return the weighted mean score of a report over the references that have a score; NaN if none has.
+        """Return the weighted mean score of a report above a blank one, over the references that have a score; or NaN.
 
         Args:
             report: The candidate report.
         """
-        return float((self.scores(report) * self._weights).nanmean())
+        return float(((self.scores(report) - self._blank) * self._weights).nanmean())
 
     def charge(self, report: str) -> float:
-        """Return by how much the weighted mean score of a report exceeds that of a blank one, at least 0.
+        """Return what a report earns by chance: its weighted mean score above a blank one, at least 0.
 
         Args:
             report: The candidate report.
         """
         # Without a question, in mode "precision", a report has no score that the charge could lower.
-        return max(0.0, self.mean(report) - self.blank)
+        return max(0.0, self.mean(report))
 
     def _graded(self, question: _Question, answer: str) -> Tensor:
         """Return the grades of an answer by the references' answers, and of theirs by it: ``(2, M)``.

@@ -63,16 +63,15 @@ def test_finebench_chance_no_constant_earns_more_than_a_blank(reports: list[str]
     )
     normal = oracle[CONSTANTS.index(NORMAL)] == 1 if options["mode"] == "f1" else torch.zeros(len(reports))
     share = normal.double().mean()
-    weighted = torch.where(normal.bool(), 1 - share, torch.ones_like(share)) * oracle
+    weight = min(1.0, (1 - share) / 8 / share) if share else torch.ones(())
+    weighted = torch.where(normal.bool(), weight * (oracle - 1), oracle)
     means = weighted.nanmean(1, keepdim=True)
-    blank = share * (1 - share)
-    torch.testing.assert_close(found, weighted - (means - blank).clamp(min=0), equal_nan=True, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found, weighted - means.clamp(min=0), equal_nan=True, rtol=0, atol=1e-12)
     earned = found.nanmean(1)
-    torch.testing.assert_close(earned, means[:, 0].clamp(max=blank), equal_nan=True, rtol=0, atol=1e-12)
-    assert not (earned > blank + 1e-12).any()
+    torch.testing.assert_close(earned, means[:, 0].clamp(max=0), equal_nan=True, rtol=0, atol=1e-12)
+    assert not (earned > 1e-12).any()
     if options["mode"] == "f1":
-        assert earned[CONSTANTS.index(NORMAL)].item() == pytest.approx(blank.item(), abs=1e-12)
-        assert blank <= 1 / 4
+        assert (found[CONSTANTS.index(NORMAL)] == 0).all()
 
 
 def test_finebench_chance_without_it_a_constant_earns_more_than_a_blank() -> None:
@@ -81,26 +80,28 @@ def test_finebench_chance_without_it_a_constant_earns_more_than_a_blank() -> Non
     assert max(plain) > plain[CONSTANTS.index(NORMAL)] + 0.3
 
 
-def test_finebench_chance_pays_rare_answers_most_and_a_blank_by_the_share_of_abnormal_references() -> None:
+def test_finebench_chance_pays_rare_answers_most_and_a_blank_nothing() -> None:
     effusion = STATEMENTS[4]
     reports = [LEFT] * 6 + [effusion] * 2 + [NORMAL] * 2
     metric = fitted(reports)
     own = metric.score([LEFT, effusion, NORMAL], [LEFT, effusion, NORMAL])
-    # A blank earns 0.2 * 0.8 on average.
-    assert own.value.tolist() == pytest.approx([1 - (0.6 - 0.16), 1 - (0.2 - 0.16), 1 - 0.2])
-    assert own.details["chance"].tolist() == pytest.approx([0.44, 0.04, 0])
-    assert own.details["weight"].tolist() == pytest.approx([1, 1, 0.8])
-    assert metric.score([NORMAL, LEFT], [LEFT, NORMAL]).value.tolist() == pytest.approx([0, -0.44])
-    assert (metric.plot_lower_bound, CTFineBench().plot_lower_bound) == (-1.0, 0.0)
+    # An invention loses half of 1 on the two normal references: 1/8 of what can be earned on the eight others.
+    charges = [0.6 - 0.1, 0.2 - 0.1]
+    assert own.value.tolist() == pytest.approx([1 - charges[0], 1 - charges[1], 0])
+    assert own.details["chance"].tolist() == pytest.approx([*charges, 0])
+    assert own.details["weight"].tolist() == pytest.approx([1, 1, 0.5])
+    assert metric.score([NORMAL, LEFT], [LEFT, NORMAL]).value.tolist() == pytest.approx([0, -0.5 - charges[0]])
+    assert (metric.plot_lower_bound, CTFineBench().plot_lower_bound) == (-2.0, 0.0)
 
 
 def test_finebench_chance_corpus_value_details_and_unscorable_pairs() -> None:
     metric = fitted([LEFT, LEFT, LEFT, NORMAL])
     metric.update([LEFT, None, LEFT], [LEFT, LEFT, NORMAL])
-    charge = 3 / 4 - 3 / 16
-    assert metric.compute().item() == pytest.approx(((1 - charge) + (0 - charge)) / 2)
+    weight = 3 / 8
+    charge = 3 / 4 - weight / 4
+    assert metric.compute().item() == pytest.approx(((1 - charge) + (-weight - charge)) / 2)
     assert metric.statistics()["chance"].item() == pytest.approx(charge)
-    assert metric.statistics()["weight"].item() == pytest.approx((1 + 3 / 4) / 2)
+    assert metric.statistics()["weight"].item() == pytest.approx((1 + weight) / 2)
     assert metric.score([None], [LEFT]).value.isnan().all()
 
 
@@ -130,7 +131,8 @@ def test_finebench_chance_of_many_references_is_that_of_evenly_spaced_ones() -> 
     # Every fourth row.
     assert (chance.mean(LEFT), chance.charge(LEFT)) == (1.0, 1.0)
     mixed = ChanceScores.of_reports(sorted(reports), get_question_schema("ct_rate"), "f1", "overlap", "right")
-    assert (mixed.mean(LEFT), mixed.charge(LEFT)) == (0.25, 0.25 - 0.75 * 0.25)
+    expected = pytest.approx(0.25 - 0.75 / 24)
+    assert (mixed.mean(LEFT), mixed.charge(LEFT)) == (expected, expected)
     assert isinstance(mixed.scores(LEFT), Tensor)
     assert mixed.scores(LEFT).shape == (MOST_REFERENCES,)
 

@@ -1,0 +1,181 @@
+"""What a report earns in CRIMSON's training form by chance, over the references of a training set."""
+
+import base64
+import binascii
+import hashlib
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from rrg_rewards.functional.chance import normal_reference_weight
+from rrg_rewards.functional.crimson import CrimsonEvaluation, finding_weight
+from rrg_rewards.functional.crimson_training import crimson_training_score
+from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, remember_results
+from rrg_rewards.judges.tasks.crimson import CrimsonTask
+
+MOST_REFERENCES = 256
+"""Maximum number of references that are kept."""
+
+CHANCE_DETAILS = ("training_chance", "training_weight")
+"""Names of the details of a score above chance: what is subtracted, and the weight of the reference."""
+
+# Mean scores of reports that are kept in memory.
+_REMEMBERED = 4096
+
+
+def check_chance(form: str, judge: Judge) -> None:
+    """Raise an error if chance cannot be measured with a form and a judge.
+
+    Raises:
+        ValueError: If the form is not ``"training"``, or the judge does not answer at once.
+    """
+    if form != "training":
+        raise ValueError(f"chance needs form='training', got form={form!r}")
+    if not judge.is_immediate:
+        raise ValueError(
+            f"chance needs judge='rules', got {judge.signature}: another judge would have to judge each report with "
+            "all training references"
+        )
+
+
+class CrimsonChance:
+    r"""The weighted mean score of a report over training references, in CRIMSON's training form.
+
+    The score above chance of a candidate is
+
+    .. math::
+        w_i \, S(c, y_i) - \max\bigl(0, \bar S(c)\bigr), \qquad
+        \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, S(c, y_j)
+
+    A text that is the same for all of these references has the mean :math:`\min(\bar S(c), 0)`.
+
+    Normal references have the weight :func:`rrg_rewards.functional.normal_reference_weight`, others 1. References that
+    the judge cannot score are left out. A blank report has :math:`\bar S(\emptyset) = 0`.
+
+    Args:
+        references: The references with the context of their patients; the candidates of these pairs are not used.
+        judge: A judge that answers at once.
+        task: Task of the judge.
+
+    Raises:
+        ValueError: If there is no reference that the judge can score.
+    """
+
+    def __init__(self, references: Sequence[ReportPair], judge: Judge, task: CrimsonTask) -> None:
+        self._judge, self._task = judge, task
+        blank = [replace(pair, candidate="") for pair in references]
+        results: list[CrimsonEvaluation | JudgeFailure] = judge.evaluate_now(task, blank)
+        found = zip(blank, results, strict=True)
+        scorable = [(pair, result) for pair, result in found if not isinstance(result, JudgeFailure)]
+        if not scorable:
+            raise ValueError(
+                f"chance needs references that the judge can score; got {len(references)}, none of which it can"
+            )
+        # All references of one context without a finding give a candidate the same score.
+        self._counts: dict[ReportPair, int] = {}
+        without: dict[Any, ReportPair] = {}
+        normal = set()
+        for pair, result in scorable:
+            same = pair if result.reference_findings else without.setdefault(pair.context, pair)
+            self._counts[same] = self._counts.get(same, 0) + 1
+            if not any(map(finding_weight, result.reference_findings)):
+                normal.add(same)
+        share = sum(self._counts[pair] for pair in normal) / len(scorable)
+        self.normal_weight = normal_reference_weight(share)
+        """Weight of a reference without a finding of weight above 0."""
+        weights = [count * (self.normal_weight if pair in normal else 1) for pair, count in self._counts.items()]
+        self._weights = torch.tensor(weights, dtype=torch.float64) / len(scorable)
+        self._means: dict[str, float] = {}
+
+    @classmethod
+    def of_references(cls, references: Sequence[ReportPair], judge: Judge, task: CrimsonTask) -> Self:
+        """Keep references; of more than 256, those of evenly spaced rows.
+
+        Raises:
+            ValueError: See the class.
+        """
+        count = min(len(references), MOST_REFERENCES)
+        return cls([references[row * len(references) // count] for row in range(count)], judge, task)
+
+    @classmethod
+    def from_text(cls, text: str, judge: Judge, task: CrimsonTask) -> Self:
+        """Restore what :meth:`to_text` has saved.
+
+        Raises:
+            ValueError: If the text is no saved one.
+        """
+        try:
+            rows = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+            saved = [
+                ReportPair(report, "", tuple((name, value) for name, value in context))
+                for report, context, count in rows
+                for _ in range(count)
+            ]
+        except (binascii.Error, zlib.error, ValueError, TypeError) as error:
+            raise ValueError(
+                "chance must be 'dataset' or the text that fitted_options() returned, which is damaged or another text"
+            ) from error
+        return cls(saved, judge, task)
+
+    def _content(self) -> bytes:
+        rows = [[pair.reference, pair.context, count] for pair, count in self._counts.items()]
+        return json.dumps(rows, separators=(",", ":")).encode()
+
+    def to_text(self) -> str:
+        """Return the references, with their text, as text for settings: compressed JSON in base64."""
+        return base64.b64encode(zlib.compress(self._content(), 9)).decode()
+
+    @property
+    def digest(self) -> str:
+        """Number of references, and the first eight hexadecimal digits of a hash of them."""
+        return f"{len(self)}@{hashlib.sha256(self._content()).hexdigest()[:8]}"
+
+    def __len__(self) -> int:
+        return sum(self._counts.values())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_means": {}}
+
+    def mean(self, report: str) -> float:
+        """Return the weighted mean score of a report over the references.
+
+        Args:
+            report: The candidate report.
+        """
+        found = self._means.get(report)
+        if found is None:
+            pairs = [replace(pair, candidate=report) for pair in self._counts]
+            # Whether a pair has a score depends on its reference only.
+            results: list[CrimsonEvaluation | JudgeFailure] = self._judge.evaluate_now(self._task, pairs)
+            evaluations = [one for one in results if not isinstance(one, JudgeFailure)]
+            found = float(crimson_training_score(evaluations, self._task.checks) @ self._weights)
+            remember_results(self._means, {report: found}, _REMEMBERED)
+        return found
+
+    def charge(self, report: str) -> float:
+        """Return what a report earns by chance: its weighted mean score over the references, at least 0.
+
+        Args:
+            report: The candidate report.
+        """
+        return max(0.0, self.mean(report))
+
+    def above(self, values: Tensor, reports: Sequence[str], normal: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return scores above chance ``(N,)``, and their details.
+
+        Args:
+            values: Scores, ``(N,)``; NaN where there is none.
+            reports: The ``N`` candidate reports.
+            normal: Whether the reference has no finding of weight above 0, ``(N,)``.
+        """
+        charges = torch.tensor([self.charge(report) for report in reports], dtype=torch.float64)
+        weights = torch.ones_like(charges).masked_fill(normal, self.normal_weight)
+        found = dict(zip(CHANCE_DETAILS, (charges, weights), strict=True))
+        details = {name: one.masked_fill(values.isnan(), torch.nan) for name, one in found.items()}
+        return weights * values - charges, details
