@@ -30,6 +30,7 @@ CORPORA = {
 REWARDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "crimson": ("crimson", {}, "blank"),
     "crimson_training": ("crimson", {"form": "training"}, "honest"),
+    "recommended": ("recommended", {}, "honest"),
     "crg": ("crg", {}, "honest"),
     "crg_macro": ("crg", {"average": "macro"}, "honest"),
     "ct_finebench_f1": ("ct_finebench", {"mode": "f1"}, "honest"),

@@ -172,6 +172,7 @@ def test_the_ablations_of_er2score_run_and_are_compared(tmp_path):
         (["crimson_ct_agreement.py"], 1),
         (["crimson_cascade.py"], 1),
         (["crimson_training.py"], 1),
+        (["recommended_reward.py"], 1),
         (["er2score_agreement.py"], 1),
         (["metric_agreement.py"], 1),
         (["crepe_agreement.py", "model", "--encoder", "encoder"], 1),

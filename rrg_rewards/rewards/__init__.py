@@ -6,6 +6,7 @@ from rrg_rewards.rewards.compose import AsyncComposedReward, ComposedReward, Gat
 from rrg_rewards.rewards.crepe import CrepeReward
 from rrg_rewards.rewards.crg import CRGReward
 from rrg_rewards.rewards.likelihood import LikelihoodReward
+from rrg_rewards.rewards.recommended import RecommendedReward
 from rrg_rewards.rewards.registry import available_rewards, make_reward
 from rrg_rewards.rewards.remote import RemoteReward, RemoteRewardWarning
 from rrg_rewards.rewards.shaping import FormatReward, OverlongPenalty, RepetitionPenalty
@@ -24,6 +25,7 @@ __all__ = [
     "MetricReward",
     "NoRewardError",
     "OverlongPenalty",
+    "RecommendedReward",
     "RemoteReward",
     "RemoteRewardWarning",
     "RepetitionPenalty",

@@ -22,6 +22,7 @@ _REWARDS = {
     "format": "rrg_rewards.rewards.shaping:FormatReward",
     "likelihood": "rrg_rewards.rewards.likelihood:LikelihoodReward",
     "overlong": "rrg_rewards.rewards.shaping:OverlongPenalty",
+    "recommended": "rrg_rewards.rewards.recommended:RecommendedReward",
     "remote": "rrg_rewards.rewards.remote:RemoteReward",
     "repetition": "rrg_rewards.rewards.shaping:RepetitionPenalty",
 }
