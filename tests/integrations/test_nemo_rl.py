@@ -53,7 +53,7 @@ def get_object(path: str) -> Any:
 
 @pytest.fixture
 def nemo_registries(nemo_environment: Any, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Modules of the shape of NeMo RL's: its package cannot be installed without CUDA.
+    """Modules of the shape of NeMo RL's: the index of Python packages has only a placeholder of it.
 
     ``create_env`` looks the environment up, then the Python of its actor, then starts the actor.
     """
