@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -15,7 +16,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import forkserver, get_context
+from multiprocessing import forkserver, get_context, parent_process
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.utilities.backend import Backend
@@ -295,6 +296,7 @@ _functions: list[Callable[[Any], Any]] = []
 def _start(function: bytes, threads: int) -> None:
     # An interrupt from the keyboard reaches all processes. The main process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_main_process, name="rrg-rewards-main-process", daemon=True).start()
     # A collection would write to all inherited objects, and copy their memory.
     gc.freeze()
     import torch
@@ -303,6 +305,14 @@ def _start(function: bytes, threads: int) -> None:
     if threads:
         torch.set_num_threads(threads)
     _functions.append(pickle.loads(function))
+
+
+def _end_with_main_process() -> None:
+    """End this process, which has reports in memory, when the one that started it has ended or was killed."""
+    main_process = parent_process()
+    assert main_process is not None
+    main_process.join()
+    os._exit(1)
 
 
 def _ready() -> None:

@@ -2,14 +2,18 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from rrg_rewards.judges import OpenAIJudge, RuleJudge
 from rrg_rewards.utilities.backend import MODEL_REFUSAL, Backend
+from rrg_rewards.utilities.files import lock_file
 from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.worker_pool import WorkerPool, worker_count
@@ -113,6 +117,35 @@ def test_worker_pool_close_ends_calls_that_have_begun() -> None:
     pool.close(at_once=True)
     with pytest.raises(ChildProcessError, match="was killed"):
         pending()
+
+
+@pytest.mark.slow
+def test_worker_pool_ends_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    script = tmp_path / "main_process.py"
+    script.write_text("""
+import os, signal, sys
+from rrg_rewards.utilities.files import lock_file
+from rrg_rewards.utilities.worker_pool import WorkerPool
+
+def lock(path):
+    global kept
+    kept = open(path, "wb")
+    return lock_file(kept)
+
+if __name__ == "__main__":
+    pool = WorkerPool(lock, workers=1, modules=())
+    assert pool.submit(sys.argv[1])()
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    held = tmp_path / "held"
+    ended = subprocess.run([sys.executable, str(script), str(held)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 60
+    with held.open("r+b") as file:
+        while not lock_file(file):
+            assert time.monotonic() < deadline, "the worker is still there"
+            time.sleep(0.05)
 
 
 def _threads(_: None) -> int:
