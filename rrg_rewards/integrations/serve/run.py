@@ -1,5 +1,6 @@
 """Run a reward server in one or several processes."""
 
+import gc
 import ipaddress
 import logging
 import multiprocessing
@@ -67,7 +68,9 @@ def bind(host: str, port: int, token: str | None, num_workers: int = 1) -> socke
 
 def _bound(family: int, address: Any, kind: type[S], *options: int) -> S:
     """Return a bound socket of a class, with further options."""
-    listener = kind(family)
+    # asyncio sets TCP_NODELAY only for sockets that name TCP. Without it, the body of a reply waits up to 40 ms for the
+    # client to acknowledge the headers.
+    listener = kind(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         for option in (socket.SO_REUSEADDR, *options):
             listener.setsockopt(socket.SOL_SOCKET, option, 1)
@@ -145,11 +148,15 @@ def _make_app(options: ServerOptions) -> Starlette:
         threading.Thread(target=_end_with_supervisor, name="rrg-rewards-supervisor", daemon=True).start()
         torch.set_num_threads(max(1, torch.get_num_threads() // options.workers))
     try:
-        return make_app(options)
+        app = make_app(options)
     except Exception as error:
         # One line, and the exit code after which a worker is not replaced.
         _log.error("the reward %r cannot start: %s: %s", options.reward.__name__, type(error).__name__, error)
         raise SystemExit(STARTUP_FAILURE) from None
+    # Garbage collection would search the objects of torch and the reward again and again, and hold up all requests.
+    gc.collect()
+    gc.freeze()
+    return app
 
 
 def _end_with_supervisor() -> None:

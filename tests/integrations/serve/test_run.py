@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,9 +18,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from served import LengthReward, Served, sent
 
 from rrg_rewards.data import phantom_studies
+from rrg_rewards.integrations.serve import run
 from rrg_rewards.integrations.serve.run import bind
+from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.rewards import RemoteReward, make_reward
 
 GUARD = 240
@@ -141,6 +146,25 @@ def test_run_server_ends_if_the_reward_cannot_start(tmp_path, num_workers):
     assert done.returncode == 1
     assert "the reward 'gated' cannot start: OSError: no model in process" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_make_app_keeps_the_garbage_collector_from_what_the_start_has_made():
+    try:
+        run._make_app(ServerOptions(LengthReward()))
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()
+
+
+def test_bind_makes_connections_that_send_the_end_of_a_reply_at_once():
+    with Served() as served, sent(served, b""):
+        connections = served.server.server_state.connections
+        until(lambda: connections)
+        (connection,) = connections
+        accepted = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    with bind("127.0.0.1", 0, None, 2) as listener, pickle.loads(pickle.dumps(listener)) as copy:
+        assert listener.proto == copy.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
