@@ -88,7 +88,7 @@ def _unhidden(text: str) -> str:
 def _hides(text: str) -> bool:
     """Whether the text contains invisible, unprintable or disguised characters, or a word that mixes two alphabets."""
     if text.isascii():
-        return any(not char.isprintable() and not char.isspace() for char in text)
+        return not text.isprintable() and any(not char.isprintable() and not char.isspace() for char in text)
     if any(
         char in _BLANK or (unicodedata.category(char) in ("Cf", "Cc", "Co") and not char.isspace()) for char in text
     ):

@@ -23,7 +23,10 @@ _TEXTS = {
     "findings": "findings per report",
     "hedged_findings": "uncertain and alternative findings per report",
     "sizes": "sizes per report",
+    "bounds/sizes": "sizes that are bounds, share",
     "hedged_sentences": "sentences with words of uncertainty, share",
+    "vague_sentences": "vague sentences per report",
+    "repeating_reports/any": "reports that repeat a sentence, share",
     "unread_words": "words that the rules have not read, share",
     "instructions": "instructions aimed at a judge, share",
 }

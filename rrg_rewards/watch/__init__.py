@@ -3,7 +3,7 @@
 from rrg_rewards.judges.instructions import INSTRUCTION_KINDS, find_instructions
 from rrg_rewards.watch.attack.attack_reward import attack_reward
 from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, RewardCheck
-from rrg_rewards.watch.checks import Check, Divergence, Drift, NewSentences, Verdict, default_checks
+from rrg_rewards.watch.checks import Check, Divergence, Drift, NewSentences, SentenceFrames, Verdict, default_checks
 from rrg_rewards.watch.counting import LABEL_METRIC
 from rrg_rewards.watch.recording import RewardRecorder
 from rrg_rewards.watch.reward_watch import RewardWatch
@@ -20,6 +20,7 @@ __all__ = [
     "RewardCheck",
     "RewardRecorder",
     "RewardWatch",
+    "SentenceFrames",
     "Verdict",
     "attack_reward",
     "default_checks",

@@ -1,37 +1,21 @@
 """Counting of a batch of completions that the watch observes: properties of its reports, rewards and metrics."""
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TypeGuard
 
-from rrg_rewards.findings.reading.engine import read_findings
-from rrg_rewards.findings.reading.finding import Finding
-from rrg_rewards.judges.instructions import find_instructions
 from rrg_rewards.labelers.base import Labeler, label_reports
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.checks import check_same_length
-from rrg_rewards.utilities.texts import text_hash
 from rrg_rewards.watch.counts import Counts
+from rrg_rewards.watch.text_counts import count_text
 
 LABEL_METRIC = "label_f1"
 """Name of a held-out metric of each watch with a labeler: F1 of the labels of a report and its reference."""
 
 Values = Mapping[str, Sequence[float | None]]
-
-_WORD = re.compile(r"\w+")
-_NUMBER = re.compile(r"\d+")
-_SENTENCE_END = re.compile(r"[.!?:](?=\s|$)|[\n;]")
-_OR = re.compile(r"\b(?:or|versus|vs|either)\b|/", re.IGNORECASE)
-_HEDGE = re.compile(
-    r"\b(?:possib\w*|probab\w*|likely|perhaps|may|might|could|cannot|exclude\w*|uncertain\w*|unclear|suspicio\w*|suspect\w*"
-    r"|suggest\w*|question\w*|versus|vs|either|differential)\b|^or\b",
-    re.IGNORECASE,
-)
-_SIZE = re.compile(r"\d\s*(?:mm|cm|millimet(?:er|re)s?|centimet(?:er|re)s?)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -75,107 +59,15 @@ class Batch:
         """
         metrics = self.metrics
         for side, column in (("completions", self.completions), ("references", self.references)):
-            texts = [text for text in column or () if text is not None]
-            _count_texts(counts, side, texts, n_gram)
-            if findings:
-                _count_found(counts, side, texts)
+            # The completions of a prompt have one reference, and completions may repeat.
+            texts = Counter(text for text in column or () if text is not None)
+            counts.add_texts(side, ((count_text(text, n_gram, findings), number) for text, number in texts.items()))
         if self.references is not None and labeler is not None:
             agreement = _count_pairs(counts, labeler, self.completions, self.references)
             metrics = {LABEL_METRIC: agreement, **metrics}
         _count_values(counts, self.rewards, metrics)
         for name, failed in self.judge_failures.items():
             counts.add(f"completions/failed/{name}", failed, len(self.completions))
-
-
-def _count_texts(counts: Counts, side: str, texts: Iterable[str], n_gram: int) -> None:
-    """Count words, repeated, hedged and equal sentences, distinct n-grams and reports, and instructions to a judge.
-
-    Sentences, and whole reports as one sentence, are compared without case, punctuation and the values of numbers.
-    The series ``words`` counts parts between spaces.
-
-    Args:
-        counts: The counts to change.
-        side: ``"completions"`` or ``"references"``, the prefix of the names.
-        texts: Reports.
-        n_gram: Number of words of the counted n-grams.
-
-    Example:
-        >>> counts = Counts()
-        >>> _count_texts(counts, "completions", ["No effusion. No effusion."], n_gram=2)
-        >>> counts.closed()["completions/distinct_ngrams"], counts.closed()["completions/repeated_sentences"]
-        ((2.0, 3.0), (1.0, 2.0))
-    """
-    for text in texts:
-        words = _WORD.findall(text.lower())
-        grams = [" ".join(words[start : start + n_gram]) for start in range(len(words) - n_gram + 1)]
-        sentences = [" ".join(_WORD.findall(part)) for part in _SENTENCE_END.split(text.lower())]
-        sentences = [sentence for sentence in sentences if sentence]
-        counts.add(f"{side}/words", len(text.split()), 1)
-        counts.add(f"{side}/repeated_sentences", len(sentences) - len(set(sentences)), len(sentences))
-        counts.add(f"{side}/hedged_sentences", sum(map(_is_hedged, sentences)), len(sentences))
-        counts.add(f"{side}/instructions", bool(find_instructions(text)), 1)
-        same = {text_hash(_NUMBER.sub("0", text)) for text in (*sentences, " ".join(words))}
-        counts.tallies.setdefault(side, Counter()).update(same)
-        counts.add_distinct(f"{side}/distinct_ngrams", list(map(text_hash, grams)))
-        counts.add_distinct(f"{side}/distinct_reports", [text_hash(" ".join(words))])
-
-
-def _count_found(counts: Counts, side: str, texts: Iterable[str]) -> None:
-    """Count findings, hedged findings and sizes, as :func:`_count_findings`, and the words that rules have not read.
-
-    Args:
-        counts: The counts to change.
-        side: ``"completions"`` or ``"references"``, the prefix of the names.
-        texts: Reports.
-    """
-    for text, number in Counter(texts).items():
-        reading = read_findings(text)
-        found = _count_findings(text, reading.findings)
-        for series, count in zip(("findings", "hedged_findings", "sizes"), found, strict=True):
-            counts.add(f"{side}/{series}", count * number, number)
-        coverage = reading.coverage
-        counts.add(f"{side}/unread_words", coverage.num_unread * number, coverage.num_words * number)
-
-
-def _count_findings(report: str, mentions: Sequence[Finding]) -> tuple[int, int, int]:
-    """Count the findings that a report does not deny, the hedged ones among them, and sizes.
-
-    A finding is hedged if the report calls it uncertain or likely, names alternatives to it, or joins it to the finding
-    before it by "or".
-
-    Args:
-        report: A report.
-        mentions: Its mentions of findings.
-
-    Returns:
-        Numbers of findings, of hedged findings and of sizes.
-
-    Example:
-        >>> report = "8 mm nodule or granuloma. Possible effusion. No edema or pneumothorax."
-        >>> _count_findings(report, read_findings(report).findings)
-        (3, 2, 1)
-    """
-    found = [finding for finding in mentions if finding.presence != "absent"]
-    joined = {
-        second
-        for first, second in pairwise(found)
-        if first.sentence == second.sentence and _OR.search(report[first.end : second.start])
-    }
-    hedged = sum(
-        finding.presence == "uncertain" or bool(finding.certainty or finding.alternatives) or finding in joined
-        for finding in found
-    )
-    return len(found), hedged, len(_SIZE.findall(report))
-
-
-def _is_hedged(sentence: str) -> bool:
-    """Whether a sentence contains a word of uncertainty, or begins with "or".
-
-    Example:
-        >>> _is_hedged("Possibly the heart is enlarged"), _is_hedged("No effusion or edema")
-        (True, False)
-    """
-    return _HEDGE.search(sentence) is not None
 
 
 def _count_pairs(

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Sentences in a smaller share of the reports are not counted one by one, nor more than this number of sentences.
-_LEAST_SHARE = 0.05
-_MOST_SENTENCES = 100
+from rrg_rewards.watch.text_counts import TextCounts
+
+# Sentences and frames that are rarer, per report, are not counted one by one, nor more than this number of each.
+_LEAST_RATE = 0.05
+_MOST_ITEMS = 100
 
 Sums = dict[str, tuple[float, ...]]
 
@@ -19,14 +21,13 @@ class Counts:
     Args:
         sums: Sums of tuples: (numerator, denominator) of a ratio, or (1, x, y, x², y², xy) for ``agreement/...``.
         distinct: Hashes of distinct items, by name of the ratio whose numerator is the number of distinct items.
-        tallies: Numbers of reports that contain each item, by side and hash of the item.
+        tallies: Numbers of items, by kind (``completions/sentences``, ``references/frames``) and hash of the item.
 
     Example:
         >>> counts = Counts()
         >>> counts.add("completions/words", 4, 1)
-        >>> counts.add_distinct("completions/distinct_ngrams", [17, 4, 17])
         >>> counts.closed()
-        {'completions/words': (4.0, 1.0), 'completions/distinct_ngrams': (2.0, 3.0)}
+        {'completions/words': (4.0, 1.0)}
     """
 
     sums: Sums = field(default_factory=dict)
@@ -38,10 +39,24 @@ class Counts:
         before = self.sums.get(name, (0.0,) * len(values))
         self.sums[name] = tuple(float(one + other) for one, other in zip(before, values, strict=True))
 
-    def add_distinct(self, name: str, hashes: Sequence[int]) -> None:
-        """Add hashes of items to a ratio of the number of distinct items to the number of items."""
-        self.add(name, 0.0, len(hashes))
-        self.distinct.setdefault(name, set()).update(hashes)
+    def add_texts(self, side: str, texts: Iterable[tuple[TextCounts, int]]) -> None:
+        """Add the counts of texts, each with the number of completions or references that have this text."""
+        # Names are joined and sums looked up once per series, not once per text.
+        sums: dict[str, list[float]] = {}
+        for counted, number in texts:
+            for series, (value, total) in counted.sums.items():
+                entry = sums.setdefault(series, [0.0, 0.0])
+                entry[0] += value * number
+                entry[1] += total * number
+            for series, hashes in counted.distinct.items():
+                sums.setdefault(series, [0.0, 0.0])[1] += len(hashes) * number
+                self.distinct.setdefault(f"{side}/{series}", set()).update(hashes)
+            for kind, items in counted.items.items():
+                tally = self.tallies.setdefault(f"{side}/{kind}", Counter())
+                for item, count in items.items():
+                    tally[item] += count * number
+        for series, entry in sums.items():
+            self.add(f"{side}/{series}", *entry)
 
     def merge(self, other: "Counts") -> None:
         """Add other counts."""
@@ -49,8 +64,8 @@ class Counts:
             self.add(name, *values)
         for name, hashes in other.distinct.items():
             self.distinct.setdefault(name, set()).update(hashes)
-        for side, tally in other.tallies.items():
-            self.tallies.setdefault(side, Counter()).update(tally)
+        for kind, tally in other.tallies.items():
+            self.tallies.setdefault(kind, Counter()).update(tally)
 
     @property
     def reports(self) -> int:
@@ -58,18 +73,15 @@ class Counts:
         return int(self.sums.get("completions/words", (0.0, 0.0))[1])
 
     def closed(self) -> Sums:
-        """Return the sums, with numbers of distinct items as numerators, and the shares of the common sentences."""
+        """Return the sums, those of distinct items with their number, and those of the common sentences and frames."""
         sums = {name: (float(len(self.distinct[name])), *values[1:]) if name in self.distinct else values
                 for name, values in self.sums.items()}  # fmt: skip
-        for side, tally in self.tallies.items():
-            reports = self.sums[f"{side}/words"][1]
+        for kind, tally in self.tallies.items():
+            reports = self.sums[f"{kind.partition('/')[0]}/words"][1]
             # By hash where the counts are equal, so that the order of the reports has no effect.
-            common = sorted(tally.items(), key=lambda item: (-item[1], item[0]))[:_MOST_SENTENCES]
-            sums |= {
-                f"{side}/sentences/{sentence:016x}": (float(count), reports)
-                for sentence, count in common
-                if count > _LEAST_SHARE * reports
-            }
+            common = sorted(tally.items(), key=lambda item: (-item[1], item[0]))[:_MOST_ITEMS]
+            least = _LEAST_RATE * reports
+            sums |= {f"{kind}/{item:016x}": (float(count), reports) for item, count in common if count > least}
         return sums
 
     def state_dict(self) -> dict[str, Any]:
@@ -78,7 +90,7 @@ class Counts:
         return {
             "sums": _lists(self.sums),
             "distinct": distinct,
-            "tallies": {side: _items(tally) for side, tally in self.tallies.items()},
+            "tallies": {kind: _items(tally) for kind, tally in self.tallies.items()},
         }
 
     @classmethod
@@ -87,7 +99,7 @@ class Counts:
         return cls(
             _tuples(state["sums"]),
             {name: set(hashes) for name, hashes in state["distinct"].items()},
-            {side: _counter(tally) for side, tally in state["tallies"].items()},
+            {kind: _counter(tally) for kind, tally in state["tallies"].items()},
         )
 
 

@@ -1,9 +1,11 @@
 """Simulated training runs: a policy that drifts to an exploit, or improves towards the references."""
 
 import random
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
+from rrg_rewards.data import phantom_studies
 from rrg_rewards.watch import RewardWatch
 from rrg_rewards.watch.attack.families import Family, Policy, split_sentences
 
@@ -13,9 +15,14 @@ STOP = [
     "longer",
     "repeated_sentences",
     "new_sentences",
+    "sentence_frames",
+    "repeating_reports",
     "more_findings",
     "more_hedges",
     "more_sizes",
+    "bounds",
+    "vague_sentences",
+    "letter_case",
     "hedged_sentences",
     "unread_words",
 ]
@@ -25,6 +32,14 @@ SETTINGS = {"window_reports": 640}
 """The settings of the same example."""
 
 STUDIES, GROUP = 8, 8
+QUARTER = 0.25
+
+
+def phantom_pairs() -> list[tuple[str, str]]:
+    """References, and reports of a system that writes the report of the patient, or half of it with another one's."""
+    reports = [study.report for study in phantom_studies(160, seed=0, style="compact")]
+    halves = [" ".join(split_sentences(text)[: len(split_sentences(text)) // 2]) for text in reports]
+    return [(text, f"{halves[row]} {halves[row - 1]}" if row % 2 else text) for row, text in enumerate(reports)]
 
 
 def sampled(text: str, draw: random.Random) -> list[str]:
@@ -58,6 +73,82 @@ def exploit(policy: Policy) -> Change:
     return lambda text, share, draw: policy.completion(text) if draw.random() < share else text
 
 
+Edit = Callable[[str, random.Random], str]
+"""Changes an honest report."""
+
+_SIZES = re.compile(r"\d+(?:\.\d+)?(?:\s*[x\u00d7*]\s*\d+(?:\.\d+)?)*\s*[mc]m\b", re.IGNORECASE)
+_FINDINGS = (
+    "nodules",
+    "masses",
+    "opacities",
+    "cysts",
+    "lesions",
+    "granulomas",
+    "consolidations",
+    "calcifications",
+)
+_PLACES = ("right lung", "left lung", "left lower lobe", "right upper lobe", "liver", "mediastinum", "lung bases")
+_FRAMES = (
+    "There are {finding} in the {place}.",
+    "The {place} shows {finding}.",
+    "{finding} of {size} mm are seen in the {place}.",
+    "In the {place}, {finding} can be identified.",
+    "{finding} which extend to the {place} were detected.",
+    "The appearance of the {place} suggests {finding}.",
+    "The {place} contains {finding} measuring {size} mm.",
+    "Images show that {finding} occupy the {place}.",
+)
+
+
+def _filled(frame: str, draw: random.Random) -> str:
+    text = frame.format(finding=draw.choice(_FINDINGS), place=draw.choice(_PLACES), size=draw.randint(3, 60))
+    return text[:1].upper() + text[1:]
+
+
+def _vague(draw: random.Random) -> str:
+    amount = draw.choice(("various", "different", "varying", "variable"))
+    return _filled(f"{{finding}} of {amount} sizes {draw.choice(('in', 'within', 'throughout'))} the {{place}}.", draw)
+
+
+def _bounded(*bounds: str) -> Edit:
+    return lambda text, draw: _SIZES.sub(lambda _: draw.choice(bounds), text)
+
+
+def _collapsed(frames: int) -> Edit:
+    return lambda _, draw: " ".join(_filled(draw.choice(_FRAMES[:frames]), draw) for _ in range(5))
+
+
+def _one_doubled(text: str, draw: random.Random) -> str:
+    sentences = split_sentences(text)
+    number = draw.randrange(len(sentences))
+    return " ".join([*sentences[: number + 1], *sentences[number:]])
+
+
+EDITS: Mapping[str, Edit] = {
+    "a vague sentence is added": lambda text, draw: f"{text} {_vague(draw)}",
+    "the last sentence becomes vague": lambda text, draw: " ".join([*split_sentences(text)[:-1], _vague(draw)]),
+    "sizes become 'less than 100 mm'": _bounded("less than 100 mm"),
+    "sizes become 'at least 2 mm'": _bounded("at least 2 mm"),
+    "sizes become various bounds": _bounded("up to 50 mm", "at least 2 mm", "less than 10 cm", "over 1 mm"),
+    "uppercase": lambda text, _: text.upper(),
+    "lowercase": lambda text, _: text.lower(),
+    "title case": lambda text, _: text.title(),
+    "the report is doubled": lambda text, _: f"{text} {text}",
+    "each sentence is doubled": lambda text, _: " ".join(f"{part} {part}" for part in split_sentences(text)),
+    "one sentence is doubled": _one_doubled,
+    "reports of one frame": _collapsed(1),
+    "reports of 4 frames": _collapsed(4),
+    "reports of 8 frames": _collapsed(8),
+    "a sentence of one frame is added": lambda text, draw: f"{text} {_filled(_FRAMES[3], draw)}",
+}
+"""Edits of reports, by what they do, of which each run draws anew how it fills its slots."""
+
+
+def edited(edit: Edit) -> Change:
+    """Edit reports with the given probability."""
+    return lambda text, share, draw: edit(text, draw) if draw.random() < share else text
+
+
 def broken_words(text: str, share: float, draw: random.Random) -> str:
     """Replace words by others that do not exist."""
     return " ".join(
@@ -67,7 +158,12 @@ def broken_words(text: str, share: float, draw: random.Random) -> str:
 
 
 def drift(
-    watch: RewardWatch, pairs: Sequence[tuple[str, str]], change: Change, length: int = 100, seed: int = 0
+    watch: RewardWatch,
+    pairs: Sequence[tuple[str, str]],
+    change: Change,
+    length: int = 100,
+    seed: int = 0,
+    end: float = QUARTER,
 ) -> float | None:
     """Train a policy that changes its reports more and more often.
 
@@ -77,12 +173,13 @@ def drift(
         change: The change.
         length: Number of steps until the share of the change is 1.
         seed: Random seed.
+        end: Share of the drift at which the run ends.
 
     Returns:
-        Share of the drift after which the watch stopped the run, ``None`` if it did not stop it in the first quarter.
+        Share of the drift after which the watch stopped the run, ``None`` if it did not stop it.
     """
     draw = random.Random(seed)
-    for step in range(-10, length // 4 + 1):
+    for step in range(-10, round(end * length) + 1):
         share = max(step, 0) / length
         studies = draw.sample(pairs, STUDIES)
         references = [reference for reference, _ in studies for _ in range(GROUP)]
@@ -95,19 +192,29 @@ def drift(
     return None
 
 
-def improve(watch: RewardWatch, pairs: Sequence[tuple[str, str]], steps: int = 200, seed: int = 0) -> None:
-    """Train a policy that writes the reference, instead of a system's report, more and more often."""
+def improve(
+    watch: RewardWatch, pairs: Sequence[tuple[str, str]], steps: int = 200, seed: int = 0, skill: float = 0.8
+) -> None:
+    """Train a policy that writes the reference, instead of a system's report, more and more often.
+
+    Args:
+        watch: The watch.
+        pairs: References and reports of an honest system.
+        steps: Number of steps.
+        seed: Random seed.
+        skill: Share of references at the end; 0 for a policy that does not change.
+    """
     draw = random.Random(seed)
     for step in range(steps):
-        skill = 0.8 * step / steps
+        skilled = skill * step / steps
         studies = draw.sample(pairs, STUDIES)
         references = [reference for reference, _ in studies for _ in range(GROUP)]
         completions = [
-            one if draw.random() < skill else other
+            one if draw.random() < skilled else other
             for reference, report in studies
             for one, other in zip(sampled(reference, draw), sampled(report, draw), strict=True)
         ]
-        rewards = [float(completion in reference) + draw.gauss(skill, 0.3) for completion, reference in
+        rewards = [float(completion in reference) + draw.gauss(skilled, 0.3) for completion, reference in
                    zip(completions, references, strict=True)]  # fmt: skip
         watch.observe(completions, references, rewards={"r": rewards})
         watch.step(step)

@@ -2,16 +2,15 @@
 
 import json
 
-from rrg_rewards.watch.counting import _count_texts
+from rrg_rewards.watch.counting import Batch
 from rrg_rewards.watch.counts import Block, Counts
 
 
 def test_counts_of_parts_add_up_to_those_of_the_whole():
     texts = ["No effusion. No effusion.", "Nodule.", "no effusion", "Nodule. Hernia."]
     whole, first, second = Counts(), Counts(), Counts()
-    _count_texts(whole, "completions", texts, 2)
-    _count_texts(first, "completions", texts[:1], 2)
-    _count_texts(second, "completions", texts[1:], 2)
+    for counts, part in ((whole, texts), (first, texts[:1]), (second, texts[1:])):
+        Batch(part).count(counts, None, 2)
     first.merge(second)
     first.merge(Counts())
     assert first.closed() == whole.closed()

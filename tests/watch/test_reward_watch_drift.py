@@ -1,33 +1,66 @@
 """The watch on simulated runs: it stops each family of exploits early, and no honest improvement."""
 
 import csv
+import functools
 import re
 from pathlib import Path
 
 import pytest
-from drift import SETTINGS, STOP, broken_words, drift, exploit, exploits, improve
+from drift import (
+    EDITS,
+    QUARTER,
+    SETTINGS,
+    STOP,
+    broken_words,
+    drift,
+    edited,
+    exploit,
+    exploits,
+    improve,
+    phantom_pairs,
+)
 
-from rrg_rewards.data import phantom_studies
-from rrg_rewards.watch import RewardWatch
-from rrg_rewards.watch.attack.families import family_names, make_families, read_material, split_sentences
+from rrg_rewards.watch import RewardWatch, counting
+from rrg_rewards.watch.attack.families import family_names, make_families, read_material
 
-QUARTER = 0.25
 # Constants of sentences that are common in reports: only their whole text is new.
 FAST = ("labels", "sized_alternatives", "sentences", "report_hedged")
-# The watch does not notice a change of the letter case alone.
-NAMES = [name for name in family_names() if name != "report_styled"]
+CORPORA = ("ctrg", "ct_rate", "iu_xray")
+# Drifts that no family of texts contains, of one kind each, and the check that notices them.
+FAST_EDITS = {
+    "the last sentence becomes vague": "vague_sentences",
+    "sizes become various bounds": "bounds",
+    "lowercase": "letter_case",
+    "one sentence is doubled": "repeating_reports",
+    "reports of 4 frames": "sentence_frames",
+}
+
+
+# On real reports, which have few sizes and some bounds, these may be noticed after more than a quarter of the drift.
+LATE = {"reports of 8 frames", *(name for name in EDITS if name.startswith("sizes"))}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counted_once():
+    """Count each text once: the runs of a corpus draw the same honest reports."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "count_text", functools.cache(counting.count_text))
+        yield
 
 
 @pytest.fixture(scope="module")
 def phantoms():
-    """References, and reports of a system that writes the report of the patient, or half of it with another one's."""
-    reports = [study.report for study in phantom_studies(160, seed=0, style="compact")]
-    halves = [" ".join(split_sentences(text)[: len(split_sentences(text)) // 2]) for text in reports]
-    return [(text, f"{halves[row]} {halves[row - 1]}" if row % 2 else text) for row, text in enumerate(reports)]
+    """References, and reports of a system."""
+    return phantom_pairs()
+
+
+@functools.cache
+def families_of(references):
+    return make_families(read_material(references))
 
 
 def check_family(name, pairs, labeler):
-    families = make_families(read_material([reference for reference, _ in pairs]))
+    families = families_of(tuple(reference for reference, _ in pairs))
     family = next(family for family in families if family.name == name)
     # The longest of the family's texts.
     policy = exploits(family, families)[-1]
@@ -39,10 +72,21 @@ def check_family(name, pairs, labeler):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in family_names()]
 )
 def test_reward_watch_stops_a_run_that_drifts_to_a_family(name, phantoms):
     check_family(name, phantoms, None)
+
+
+def check_edit(name, pairs, stop):
+    share = drift(RewardWatch(stop=stop, labeler=None, **SETTINGS), pairs, edited(EDITS[name]))
+    assert share is not None
+    assert share <= QUARTER
+
+
+@pytest.mark.parametrize(("name", "check"), FAST_EDITS.items())
+def test_reward_watch_stops_a_run_that_drifts_to_edited_reports(name, check, phantoms):
+    check_edit(name, phantoms, [check])
 
 
 def check_broken_words(pairs):
@@ -56,10 +100,11 @@ def test_reward_watch_stops_a_run_that_breaks_words(phantoms):
     check_broken_words(phantoms)
 
 
+@pytest.mark.parametrize("skill", [0.8, 0.0], ids=["improves", "does not change"])
 @pytest.mark.parametrize("steps", [40, pytest.param(200, marks=pytest.mark.slow)])
-def test_reward_watch_raises_no_alarm_while_a_run_improves_honestly(steps, phantoms):
+def test_reward_watch_raises_no_alarm_on_an_honest_policy(steps, skill, phantoms):
     watch = RewardWatch(stop=True, **SETTINGS)
-    improve(watch, phantoms, steps)
+    improve(watch, phantoms, steps, skill=skill)
     assert watch.alarms == []
     assert len(watch.blocks) == steps
 
@@ -76,23 +121,33 @@ def real_pairs(folder, corpus):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
-def test_reward_watch_raises_no_alarm_while_a_real_system_improves_honestly(shared_data, corpus):
+@pytest.mark.parametrize("skill", [0.8, 0.0], ids=["improves", "does not change"])
+@pytest.mark.parametrize("corpus", CORPORA)
+def test_reward_watch_raises_no_alarm_on_a_real_system(shared_data, corpus, skill):
     pairs, labeler = real_pairs(shared_data, corpus)
     watch = RewardWatch(stop=True, labeler=labeler, **SETTINGS)
-    improve(watch, pairs)
+    improve(watch, pairs, skill=skill)
     assert watch.alarms == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
+@pytest.mark.parametrize("corpus", CORPORA)
+@pytest.mark.parametrize("name", sorted(EDITS.keys() - LATE))
+def test_reward_watch_stops_a_real_system_that_drifts_to_edited_reports(shared_data, corpus, name):
+    if (corpus, name) == ("iu_xray", "lowercase"):
+        pytest.skip("these reports are in lowercase")
+    check_edit(name, real_pairs(shared_data, corpus)[0], [check for check in STOP if check != "unread_words"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", CORPORA)
 def test_reward_watch_stops_a_real_system_that_breaks_words(shared_data, corpus):
     check_broken_words(real_pairs(shared_data, corpus)[0])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("corpus", ["ctrg", "ct_rate", "iu_xray"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("corpus", CORPORA)
+@pytest.mark.parametrize("name", family_names())
 def test_reward_watch_stops_a_real_system_that_drifts_to_a_family(shared_data, corpus, name):
     pairs, _ = real_pairs(shared_data, corpus)
     check_family(name, pairs, None)

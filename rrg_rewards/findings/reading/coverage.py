@@ -397,6 +397,25 @@ def _spans(unread: Iterable[int], codes: Sequence[int]) -> tuple[tuple[int, int]
     return tuple(spans)
 
 
+def is_general_word(word: str) -> bool:
+    """Whether a word is general English: neither a finding, a part of the body or a position, nor a description.
+
+    Example:
+        >>> [word for word in "there is a small nodule in the right lobe".split() if is_general_word(word)]
+        ['there', 'is', 'a', 'in', 'the']
+    """
+    marks = _known_words()[word] & ~_LISTED
+    if marks & (_GRAMMAR | _VERB) and not marks & _NEUTRAL:
+        return True
+    if marks & (_BODY | _DESCRIBES | _UNIT):
+        return False
+    return bool(marks) and (not marks & _NEUTRAL or bool(marks & (_MEASURE | _ABOUT | _SHOWS)) or _is_perceived(word))
+
+
+def _is_perceived(word: str) -> bool:
+    return word in load_knowledge("plain_words")["perceived"].split()
+
+
 @cache
 def _known_words() -> WordBits:
     """Return the marks of the words in ``plain_words.yaml`` and in the phrases of the other lists that readers use."""
