@@ -99,21 +99,21 @@ class WordBits(WordTable[int]):
         # Conditions of words, with the bit of each.
         self.conditions: list[tuple[Callable[[str], bool], int]] = []
         self.stems: dict[str, int] = {}
-        self._shortest, self._longest = sys.maxsize, 0
+        # Lengths of the stems by their first letters, as many as the shortest stem has.
+        self._lengths: dict[str, list[int]] | None = None
+        self._shortest = 0
 
     def add(self, word: str, bit: int) -> None:
         """Add a bit to ``word``, or to all words that start with it if it ends in ``*``."""
-        if word.endswith("*"):
-            stem = word[:-1]
-            self.stems[stem] = self.stems.get(stem, 0) | bit
-            self._shortest, self._longest = min(self._shortest, len(stem)), max(self._longest, len(stem))
-        else:
-            # "Not" in a contraction is the word "nt".
-            for spelling in (word, "nt") if word == "not" else (word,):
-                self.exact[spelling] = self.exact.get(spelling, 0) | bit
+        entries, key = (self.stems, word[:-1]) if word.endswith("*") else (self.exact, word)
+        self._lengths = None
+        entries[key] = entries.get(key, 0) | bit
 
     def _all_bits(self, word: str) -> int:
-        code = union(map(self._code, self._forms(word)))
+        forms = _spellings(word)
+        code = self._code(word) if len(forms) == 1 else union(map(self._code, forms))
+        if not code and len(word) >= _SHORTEST_PLURAL and word.endswith("s"):
+            code = self._code(word[:-1])
         for condition, bit in self.conditions:
             if condition(word):
                 code |= bit
@@ -144,12 +144,22 @@ class WordBits(WordTable[int]):
 
     def _stem_ends(self, word: str) -> list[int]:
         """Return the lengths of the stems in the table that a word begins with."""
-        return [i for i in range(self._shortest, min(len(word), self._longest) + 1) if word[:i] in self.stems]
+        if self._lengths is None:
+            shortest, by_first = min(map(len, self.stems), default=0), dict[str, list[int]]()
+            for first, size in {(stem[:shortest], len(stem)) for stem in self.stems}:
+                by_first.setdefault(first, []).append(size)
+            self._shortest, self._lengths = shortest, by_first
+        # Few stems have the same first letters.
+        lengths = self._lengths.get(word[: self._shortest])
+        return [i for i in lengths if word[:i] in self.stems] if lengths else []
 
 
 @lru_cache(maxsize=_MAX_WORDS)
 def _spellings(word: str) -> tuple[str, ...]:
     """Return a word as it is written and in American spelling."""
+    # "Not" in a contraction is the word "nt".
+    if word == "nt":
+        return (word, "not")
     # Few words contain a British part.
     if _british().search(word) is None:
         return (word,)

@@ -37,3 +37,13 @@ def test_compound_table_finds_the_first_of_overlapping_phrases(tokens):
         expected += [(start, end, phrase)] if end else []
         start = end or start + 1
     assert CompoundTable(phrases, compiler.words, compiler.commonness()).find(tokens, codes, union(codes)) == expected
+
+
+def test_stems_of_one_letter_and_of_many_are_found_in_words_that_begin_with_them():
+    words = phrases.WordBits()
+    for bit, word in enumerate(["a*", "aort*", "aorta", "aorticopulmon*", "lung", "not"]):
+        words.add(word, 1 << bit)
+    assert [words[word] for word in ("aorta", "aorticopulmonary", "a", "lungs", "clear", "nt")] == [7, 11, 1, 16, 0, 32]
+    # A stem that is added later is found, too.
+    words.add("cle*", 64)
+    assert words["cleft"] == 64
