@@ -28,10 +28,10 @@ from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate
 from rrg_rewards.recipes.ct_chat.phantom import mini_ct_chat, mini_processor
 
 BF16, F32 = torch.bfloat16, torch.float32
-DEVICES = ["second", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 PLACES = [
     pytest.param("cpu", BF16, id="cpu-bfloat16"),
-    pytest.param("second", F32, id="second-float32"),
+    pytest.param("emulated", F32, id="emulated-float32"),
     pytest.param("cuda", F32, id="cuda-float32", marks=pytest.mark.gpu),
     pytest.param("cuda", BF16, id="cuda-bfloat16", marks=pytest.mark.gpu),
 ]

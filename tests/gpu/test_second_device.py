@@ -18,7 +18,7 @@ from torchmetrics import Metric
 from rrg_rewards.training import Completions, TokenScores
 
 MIXED = (
-    "Expected all tensors to be on the same device|convert second:0 device type tensor to numpy|"
+    "Expected all tensors to be on the same device|convert emulated:0 device type tensor to numpy|"
     "Encountered different devices in metric calculation"
 )
 
@@ -59,7 +59,7 @@ def test_refuses(case: str) -> None:
 
 
 def test_refuses_a_generator_of_the_cpu() -> None:
-    with pytest.raises(RuntimeError, match="Expected a 'second' device type for generator but found 'cpu'"):
+    with pytest.raises(RuntimeError, match="Expected a 'emulated' device type for generator but found 'cpu'"):
         torch.rand(2, device=DEVICE, generator=torch.Generator())
 
 
@@ -225,5 +225,5 @@ def test_finds_a_wrong_index() -> None:
     generator = OtherIndex().to(DEVICE)
     completions = generator.sample({"row": [0, 1]})
     assert generator.scores(completions).device == DEVICE
-    with pytest.raises(RuntimeError, match="second:0 and second:1"):
+    with pytest.raises(RuntimeError, match="emulated:0 and emulated:1"):
         generator.to(OTHER).scores(completions)

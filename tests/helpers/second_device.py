@@ -2,7 +2,7 @@
 
 Its tensors compute on the CPU. As with CUDA, they refuse to be mixed with tensors of the CPU or of another index,
 except where CUDA takes them: numbers (tensors without dimensions) in elementwise operations, indices of the CPU in
-indexing, and copies. ``torch.device("second", 0)`` and ``torch.device("second", 1)`` are two such devices.
+indexing, and copies. ``torch.device("emulated", 0)`` and ``torch.device("emulated", 1)`` are two such devices.
 
 :func:`count_syncs` counts where the host waits for the device, which CUDA does silently.
 
@@ -29,11 +29,12 @@ from torch.utils.backend_registration import (
     _setup_privateuseone_for_python_backend,
 )
 
-NAME, COUNT = "second", 2
+# Torch adds methods of this name to tensors and modules, so that no module can have a part of this name.
+NAME, COUNT = "emulated", 2
 
 
 class _Backend(_DummyBackendModule):  # type: ignore[misc, unused-ignore]
-    """What torch asks of the module ``torch.second``. Only with :func:`second_device` does it say that it is there."""
+    """What torch asks of the module ``torch.emulated``. It is available within :func:`second_device` only."""
 
     def __init__(self) -> None:
         self.available = False
