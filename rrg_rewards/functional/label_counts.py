@@ -15,11 +15,26 @@ class LabelCounts(NamedTuple):
     tn: Tensor
 
 
+# What is added to true positives if labels are neither 0 nor 1 and were not read: no sum of counts makes up for it.
+_WRONG = -(2**40)
+
+
+def _check_shapes(preds: Tensor, target: Tensor) -> None:
+    for name, labels in (("preds", preds), ("target", target)):
+        if not isinstance(labels, Tensor):
+            raise TypeError(f"{name} must be a tensor of shape (N, L), got {type(labels).__name__}")
+        if labels.ndim != 2:
+            raise ValueError(f"{name} must have shape (N, L), got {tuple(labels.shape)}")
+
+
+def _check_same_shape(preds: Tensor, target: Tensor) -> None:
+    if preds.shape != target.shape:
+        raise ValueError(
+            f"preds and target must have the same shape, got {tuple(preds.shape)} and {tuple(target.shape)}"
+        )
+
+
 def _check_binary(name: str, labels: Tensor) -> Tensor:
-    if not isinstance(labels, Tensor):
-        raise TypeError(f"{name} must be a tensor of shape (N, L), got {type(labels).__name__}")
-    if labels.ndim != 2:
-        raise ValueError(f"{name} must have shape (N, L), got {tuple(labels.shape)}")
     if labels.dtype == torch.bool:
         return labels
     wrong = (labels != 0) & (labels != 1)
@@ -34,11 +49,9 @@ def _check_binary(name: str, labels: Tensor) -> Tensor:
 
 def check_label_pair(preds: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Return two label matrices as bool tensors; raise an error unless both are ``(N, L)`` of 0 and 1."""
+    _check_shapes(preds, target)
     preds, target = _check_binary("preds", preds), _check_binary("target", target)
-    if preds.shape != target.shape:
-        raise ValueError(
-            f"preds and target must have the same shape, got {tuple(preds.shape)} and {tuple(target.shape)}"
-        )
+    _check_same_shape(preds, target)
     return preds, target
 
 
@@ -59,7 +72,40 @@ def label_counts(preds: Tensor, target: Tensor, dim: int | None = None) -> Label
         >>> label_counts(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 0]]))
         LabelCounts(tp=tensor(1), fn=tensor(1), fp=tensor(1), tn=tensor(0))
     """
-    preds, target = check_label_pair(preds, target)
+    return _count(*check_label_pair(preds, target), dim)
+
+
+def unread_label_counts(preds: Tensor, target: Tensor, dim: int | None = None) -> LabelCounts:
+    """Count as :func:`label_counts`, but never wait for a device to read whether values are 0 and 1.
+
+    On the CPU, wrong values raise an error. On other devices they make the true positives so negative that
+    :func:`check_read_counts` raises an error for these counts and for all sums with them.
+
+    Example:
+        >>> import torch
+        >>> unread_label_counts(torch.tensor([[1, 0, 1]]), torch.tensor([[1, 1, 0]])).tp
+        tensor(1)
+    """
+    if isinstance(preds, Tensor) and preds.device.type == "cpu":
+        return label_counts(preds, target, dim)
+    _check_shapes(preds, target)
+    _check_same_shape(preds, target)
+    wrong = ((preds != 0) & (preds != 1)) | ((target != 0) & (target != 1))
+    counts = _count(preds.bool(), target.bool(), dim)
+    return counts._replace(tp=counts.tp + wrong.any() * _WRONG)
+
+
+def check_read_counts(counts: LabelCounts) -> LabelCounts:
+    """Return the counts; raise an error if :func:`unread_label_counts` found wrong values."""
+    if bool((counts.tp < 0).any()):
+        raise ValueError(
+            "preds and target must hold 0 and 1 only, but some labels since the last reset are neither; threshold "
+            "probabilities and map uncertain or missing labels first. On the CPU, update names the row and column"
+        )
+    return counts
+
+
+def _count(preds: Tensor, target: Tensor, dim: int | None) -> LabelCounts:
     dims = (0, 1) if dim is None else (dim,)
     return LabelCounts(
         tp=(preds & target).sum(dims),

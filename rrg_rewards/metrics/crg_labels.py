@@ -16,7 +16,13 @@ from rrg_rewards.functional.crg import (
     prevalences,
 )
 from rrg_rewards.functional.crg_levels import best_constant_of_levels, crg_level_scores, split_levels
-from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics, macro_statistics
+from rrg_rewards.functional.label_counts import (
+    LabelCounts,
+    check_read_counts,
+    label_statistics,
+    macro_statistics,
+    unread_label_counts,
+)
 from rrg_rewards.metrics.labelled import LabelCountsMetric
 from rrg_rewards.utilities.signature import format_signature
 
@@ -190,10 +196,16 @@ class CRGScore(CRGMetric):
         return format_signature("crg", labels=self.num_labels, **fields)
 
     def update(self, preds: Tensor, target: Tensor) -> None:
-        """Add label matrices ``(N, L)`` of bool or 0/1 to the counts."""
-        counts = label_counts(preds, target, dim=0 if self.per_label else None)
+        """Add label matrices ``(N, L)`` of bool or 0/1 to the counts.
+
+        On a GPU, values other than 0 and 1 raise an error in ``compute``, because ``update`` does not read them.
+        """
+        counts = unread_label_counts(preds, target, dim=0 if self.per_label else None)
         _check_num_labels(preds, self.num_labels)
         self._add_counts(counts)
+
+    def _counts(self) -> LabelCounts:
+        return check_read_counts(super()._counts())
 
 
 def _check_num_labels(preds: Tensor, num_labels: int) -> None:
@@ -255,18 +267,21 @@ class MultiLevelCRGScore(CRGMetric):
         return format_signature("crg-levels", labels=",".join(map(str, self.num_labels)), **fields)
 
     def update(self, preds: Sequence[Tensor], target: Sequence[Tensor]) -> None:
-        """Add one label matrix ``(N_k, L_k)`` per level to the counts."""
+        """Add one label matrix ``(N_k, L_k)`` per level to the counts; see :meth:`CRGScore.update` for GPUs."""
         levels = len(self.num_labels)
         if len(preds) != levels or len(target) != levels:
             raise ValueError(f"preds and target must have {levels} levels, got {len(preds)} and {len(target)}")
         counts = []
         for level, (level_preds, level_target) in enumerate(zip(preds, target, strict=True)):
             try:
-                counts.append(label_counts(level_preds, level_target, dim=0))
+                counts.append(unread_label_counts(level_preds, level_target, dim=0))
                 _check_num_labels(level_preds, self.num_labels[level])
             except ValueError as error:
                 raise ValueError(f"level {level}: {error}") from error
         self._add_counts(LabelCounts(*(torch.cat(column) for column in zip(*counts, strict=True))))
+
+    def _counts(self) -> LabelCounts:
+        return check_read_counts(super()._counts())
 
     def _label_names(self) -> list[str]:
         return [f"level {level}, {column}" for level, width in enumerate(self.num_labels) for column in range(width)]

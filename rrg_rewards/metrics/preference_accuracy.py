@@ -177,7 +177,8 @@ class PreferenceAccuracy(ScalarMetric):
                 processes.
 
         Raises:
-            ValueError: If a shape is wrong, a predicted reward is not finite, or an index is too large.
+            ValueError: If a shape is wrong, a predicted reward is not finite, or an index is too large. On a GPU,
+                ``compute`` raises the errors of values, because ``update`` does not wait to read them.
         """
         shape = (len(rewards), len(self.criteria))
         if tuple(rewards.shape) != shape or tuple(contributions.shape) != shape or reference.shape != shape[:1]:
@@ -185,10 +186,8 @@ class PreferenceAccuracy(ScalarMetric):
                 f"rewards and contributions must both be (N, {len(self.criteria)}) and reference (N,), got "
                 f"{tuple(rewards.shape)}, {tuple(contributions.shape)} and {tuple(reference.shape)}"
             )
-        if not bool(rewards.isfinite().all()):
-            raise ValueError("rewards must be finite; has the training diverged? A lower learning rate helps")
-        if bool(((reference < 0) | (reference >= _MOST_REFERENCES)).any()):
-            raise ValueError(f"reference must lie from 0 to {_MOST_REFERENCES - 1}")
+        if rewards.device.type == "cpu":
+            _check_values(rewards, reference)
         parts = [part.detach().to(torch.float32) for part in (rewards, contributions, reference[:, None])]
         self.rows.append(torch.cat(parts, 1).flatten())
 
@@ -212,4 +211,12 @@ class PreferenceAccuracy(ScalarMetric):
         flat = dim_zero_cat(self.rows) if len(self.rows) else torch.zeros(0, dtype=torch.float32, device=self.device)
         size = len(self.criteria)
         rows = flat.reshape(-1, 2 * size + 1)
+        _check_values(rows[:, :size], rows[:, -1])
         return GradedRewards(rows[:, :size].double(), rows[:, size:-1].double(), rows[:, -1].long())
+
+
+def _check_values(rewards: Tensor, reference: Tensor) -> None:
+    if not bool(rewards.isfinite().all()):
+        raise ValueError("rewards must be finite; has the training diverged? A lower learning rate helps")
+    if bool(((reference < 0) | (reference >= _MOST_REFERENCES)).any()):
+        raise ValueError(f"reference must lie from 0 to {_MOST_REFERENCES - 1}")

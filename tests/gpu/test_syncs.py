@@ -5,7 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import second_device  # noqa: F401 (registers the device before the first backward pass)
+import torch
+from second_device import DEVICE, second_device
+from torch import Tensor
+
+from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore
+from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
+from rrg_rewards.training.metrics.crepe import CountCorrelation
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu_syncs.py"
 
@@ -25,3 +31,44 @@ def test_a_step_waits_seldom_and_hardly_more_for_longer_completions(
     assert 0 < sum(short.uploads.values()) <= uploads
     # Sampling reads once in 8 tokens which rows have ended.
     assert sum(long.reads.values()) <= sum(short.reads.values()) + 1
+
+
+@pytest.mark.parametrize("name", ["CRGScore", "MultiLevelCRGScore", "CountCorrelation", "PreferenceAccuracy"])
+def test_update_of_tensors_never_waits(counting: dict[str, Any], name: str) -> None:
+    assert name in counting["METRICS"]
+    syncs = counting["count_update"](name)
+    assert not syncs.reads
+    assert not syncs.uploads
+
+
+def wrong_inputs(name: str) -> tuple[Any, tuple[Any, ...], str]:
+    """Return a metric, wrong inputs of its update, and the error."""
+    labels, numbers = torch.tensor([[1.0, 0.5], [0.0, 1.0]]), torch.tensor([0, 1])
+    binary = "must hold 0 and 1 only"
+    return {
+        "labels": (CRGScore(2), (labels.long() + 1, labels.round()), binary),
+        "probabilities": (CRGScore(2, per_label=True), (labels.round(), labels), binary),
+        "NaN": (CRGScore(2, average="macro"), (labels.round() * torch.nan, labels.round()), binary),
+        "levels": (MultiLevelCRGScore([2]), ([labels], [labels.bool()]), binary),
+        "counts": (CountCorrelation("AB"), (labels / 0, labels), "preds must be finite"),
+        "rewards": (PreferenceAccuracy("AB"), (labels / 0, labels, numbers), "rewards must be finite"),
+        "reference": (PreferenceAccuracy("AB"), (labels, labels, numbers - 1), "reference must lie from 0"),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["labels", "probabilities", "NaN", "levels", "counts", "rewards", "reference"])
+def test_wrong_values_raise_in_update_on_the_cpu_and_in_compute_on_a_device(name: str) -> None:
+    metric, inputs, message = wrong_inputs(name)
+    with pytest.raises(ValueError, match=message):
+        metric.update(*inputs)
+    with second_device():
+        metric.reset()
+        metric.to(DEVICE).update(*_moved(inputs))
+        with pytest.raises(ValueError, match=message):
+            metric.compute()
+        metric.reset()
+        assert metric.metric_state
+
+
+def _moved(value: Any) -> Any:
+    return value.to(DEVICE) if isinstance(value, Tensor) else type(value)(map(_moved, value))

@@ -62,7 +62,8 @@ class CountCorrelation(ScalarMetric):
             target: ``(N, C)`` true counts; NaN if a category is not annotated.
 
         Raises:
-            ValueError: If a shape is wrong, or a predicted count is not finite.
+            ValueError: If a shape is wrong, or a predicted count is not finite. On a GPU, ``compute`` raises the latter
+                error, because ``update`` does not wait to read the counts.
         """
         shape = (len(preds), len(self.categories))
         if tuple(preds.shape) != shape or tuple(target.shape) != shape:
@@ -70,8 +71,8 @@ class CountCorrelation(ScalarMetric):
                 f"preds and target must both be (N, {len(self.categories)}), got {tuple(preds.shape)} and "
                 f"{tuple(target.shape)}"
             )
-        if not bool(preds.isfinite().all()):
-            raise ValueError("preds must be finite; has the training diverged? A lower learning rate helps")
+        if preds.device.type == "cpu":
+            _check_finite(preds)
         for values, state in ((preds, self.preds), (target, self.target)):
             state.append(values.detach().to(torch.float32).clamp(min=0).flatten())
 
@@ -105,8 +106,14 @@ class CountCorrelation(ScalarMetric):
     def _counts(self) -> tuple[Tensor, Tensor]:
         none = torch.zeros(0, dtype=torch.float32, device=self.device)
         preds, target = (dim_zero_cat(state) if len(state) else none for state in (self.preds, self.target))
+        _check_finite(preds)
         # float64 sums of counts are not rounded, so totals do not depend on the device.
         return preds.reshape(-1, len(self.categories)).double(), target.reshape(-1, len(self.categories)).double()
+
+
+def _check_finite(preds: Tensor) -> None:
+    if not bool(preds.isfinite().all()):
+        raise ValueError("preds must be finite; has the training diverged? A lower learning rate helps")
 
 
 class CrepeModule(LearnedMetricModule):
