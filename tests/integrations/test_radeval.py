@@ -241,7 +241,7 @@ def test_radeval_metric_names_the_extra_if_radeval_is_missing(monkeypatch: pytes
     for name in ("radeval", "radeval.metrics", "radeval.metrics._registry"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "radeval", None)
-    with pytest.raises(ModuleNotFoundError, match=r"rrg-rewards\[radeval\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[radeval\]"):
         RadEvalMetric("bleu")
 
 

@@ -232,7 +232,7 @@ def test_coco_meteor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
     metric = CocoMETEOR()
     for module_name in ("pycocoevalcap", "pycocoevalcap.meteor", "pycocoevalcap.meteor.meteor"):
         monkeypatch.setitem(sys.modules, module_name, None)
-    with pytest.raises(ModuleNotFoundError, match=r"rrg-rewards\[coco\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[coco\]"):
         metric.score(["a"], ["a"])
 
     class NoJava:

@@ -129,7 +129,7 @@ def test_ppo_recipe_two_processes_train_one_policy(ppo_recipe: Callable[..., Pat
 def test_ppo_recipe_without_ppo_it_says_what_to_do(ppo_recipe: Callable[..., Path]) -> None:
     if HAS_PPO:
         pytest.skip("this TRL has PPO")
-    with pytest.raises(ModuleNotFoundError, match=r"rrg-rewards\[ppo\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[ppo\]"):
         parse(["--config", str(ppo_recipe())])
 
 

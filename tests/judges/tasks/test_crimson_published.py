@@ -28,7 +28,7 @@ SECRET = "xylophone"
 
 def test_published_messages_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "CRIMSON", None)
-    message = r"^crimson-score is not .*--no-deps crimson-score,.*'rrg-rewards\[crimson\]'"
+    message = r"^crimson-score is not .*--no-deps crimson-score,.*pip install .*\[crimson\]"
     with pytest.raises(ModuleNotFoundError, match=message):
         CrimsonTask("crimson-score").messages(PAIR)
 

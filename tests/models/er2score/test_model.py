@@ -454,7 +454,7 @@ def test_er2score_model_settings_without_a_meaning_are_refused(backbone, options
 
 def test_er2score_model_four_bits_without_bitsandbytes_say_what_to_do(backbone, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
-    message = r"bitsandbytes is not installed; run: .*rrg-rewards\[qlora\].*quantization=None to load the backbone"
+    message = r"bitsandbytes is not installed; run: .*\[qlora\].*quantization=None to load the backbone"
     with pytest.raises(ModuleNotFoundError, match=message):
         ER2ScoreModel.from_backbone(backbone, lora=LORA, quantization="4bit")
     folder = save_tiny_er2score(tmp_path, lora=LORA)
