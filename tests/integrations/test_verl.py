@@ -117,7 +117,7 @@ def test_verl_scores_no_reasoning(numbers: list[float]) -> None:
 
 def test_verl_gets_an_error_and_no_reward() -> None:
     with pytest.raises(TypeError, match="must be a report text"):
-        asyncio.run(run_batch(verl.compute_score, samples(["Edema."], [float("nan")]), SETTINGS))
+        asyncio.run(run_batch(verl.compute_score, samples(["Edema."], [3.5]), SETTINGS))
     with pytest.raises(ValueError, match="lacks the column 'reference'"):
         asyncio.run(run_batch(verl.compute_score, samples(["Edema."], ['{"report": "Edema."}']), SETTINGS))
 

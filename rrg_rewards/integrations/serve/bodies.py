@@ -95,7 +95,7 @@ def has_more_values(body: bytes | bytearray, most: int) -> bool:
     A megabyte of JSON can have half a million values, which take a hundred times its memory and seconds to parse.
 
     Example:
-        >>> has_more_values(b'{"completions": ["a, [b]", []], "reference": ["c", null]}', most=6)
+        >>> has_more_values(b'{"completions": ["a, [b]", []], "reference": ["c", null]}', most=7)
         False
     """
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
