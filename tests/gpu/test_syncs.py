@@ -50,7 +50,7 @@ def wrong_inputs(name: str) -> tuple[Any, tuple[Any, ...], str]:
         "probabilities": (CRGScore(2, per_label=True), (labels.round(), labels), binary),
         "NaN": (CRGScore(2, average="macro"), (labels.round() * torch.nan, labels.round()), binary),
         "levels": (MultiLevelCRGScore([2]), ([labels], [labels.bool()]), binary),
-        "counts": (CountCorrelation("AB"), (labels / 0, labels), "preds must be finite"),
+        "counts": (CountCorrelation("AB"), (labels - torch.inf, labels), "preds must be finite"),
         "rewards": (PreferenceAccuracy("AB"), (labels / 0, labels, numbers), "rewards must be finite"),
         "reference": (PreferenceAccuracy("AB"), (labels, labels, numbers - 1), "reference must lie from 0"),
     }[name]

@@ -74,7 +74,7 @@ class CountCorrelation(ScalarMetric):
         if preds.device.type == "cpu":
             _check_finite(preds)
         for values, state in ((preds, self.preds), (target, self.target)):
-            state.append(values.detach().to(torch.float32).clamp(min=0).flatten())
+            state.append(values.detach().to(torch.float32).flatten())
 
     def compute(self) -> Tensor:
         """Kendall's tau of total counts: float64, NaN if all predicted or all true totals are equal.
@@ -107,8 +107,9 @@ class CountCorrelation(ScalarMetric):
         none = torch.zeros(0, dtype=torch.float32, device=self.device)
         preds, target = (dim_zero_cat(state) if len(state) else none for state in (self.preds, self.target))
         _check_finite(preds)
-        # float64 sums of counts are not rounded, so totals do not depend on the device.
-        return preds.reshape(-1, len(self.categories)).double(), target.reshape(-1, len(self.categories)).double()
+        # float64 sums of counts are not rounded, so totals do not depend on the device. Negative counts are 0.
+        shape = (-1, len(self.categories))
+        return preds.clamp(min=0).reshape(shape).double(), target.clamp(min=0).reshape(shape).double()
 
 
 def _check_finite(preds: Tensor) -> None:
