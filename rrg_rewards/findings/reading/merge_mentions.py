@@ -1,6 +1,7 @@
 """Merge the mentions of a report into its abnormal findings."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from string import ascii_lowercase
@@ -61,12 +62,17 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
     findings: list[Finding] = []
     stated: set[str] = set()
     last: Finding | None = None
+    corrections: list[tuple[int, int]] | None = None
     for mention in mentions:
         if mention.presence == "absent" or mention.certainty == DOUBTFUL:
             if last is not None and _is_heading(last, mention, report):
                 findings.pop()
             if mention.concept in stated:
-                findings = [finding for finding in findings if not _is_withdrawn(finding, mention, report)]
+                # Once for all denials of a report, and not for reports without any.
+                if corrections is None:
+                    corrections = [match.span() for match in _CORRECTION.finditer(report)]
+                if corrections:
+                    findings = [finding for finding in findings if not _is_withdrawn(finding, mention, corrections)]
             last = None
             continue
         stated.update((mention.concept, *concept_graph().wider(mention.concept)))
@@ -82,13 +88,18 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
     return _distinct(_without_requests(findings, report), report)
 
 
-def _is_withdrawn(finding: Finding, denial: Finding, report: str) -> bool:
+def _is_withdrawn(finding: Finding, denial: Finding, corrections: Sequence[tuple[int, int]]) -> bool:
     """Whether an addendum denies a finding that the report stated: "Addendum: the nodule is a nipple shadow"."""
     return (
         (finding.concept == denial.concept or denial.concept in concept_graph().wider(finding.concept))
         and _may_be_one(finding.attributes, denial.attributes)
-        and _CORRECTION.search(report, finding.end, denial.end + _CORRECTION_REACH) is not None
+        and _is_corrected(finding.end, denial.end + _CORRECTION_REACH, corrections)
     )
+
+
+def _is_corrected(start: int, end: int, corrections: Sequence[tuple[int, int]]) -> bool:
+    following = bisect_left(corrections, (start, 0))
+    return following < len(corrections) and corrections[following][1] <= end
 
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
