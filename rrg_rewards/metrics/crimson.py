@@ -25,6 +25,7 @@ from rrg_rewards.functional.crimson_training import (
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
+from rrg_rewards.metrics.chance import CHANCE, DATASET, AboveChance
 from rrg_rewards.metrics.crimson_chance import CHANCE_DETAILS, CrimsonChance, check_chance
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
@@ -55,8 +56,6 @@ _COUNTS = (
 )
 # Further summed details of the training form.
 _TRAINING = tuple(f"training_{name}" for name in CrimsonTrainingStatistics._fields)
-_DATASET = "dataset"
-_CHANCE = "chance"
 # Further details if each pair is evaluated several times.
 _RUNS = ("spread", "failed_runs")
 # Routes of a cascade, with the names of their counts, and the further detail.
@@ -170,7 +169,7 @@ def _misdescribed(evaluation: CrimsonEvaluation) -> str:
     return "; ".join(described)
 
 
-class CRIMSON(JudgedMetric[ReportPair, Any]):
+class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
     r"""CRIMSON: the clinical weight of the correct findings of a candidate, minus the weight of its false findings.
 
     A judge lists the abnormal findings of both reports, matches them, reports errors in the attributes of matched
@@ -264,7 +263,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         self.is_above_chance = chance is not None
         if self.is_above_chance:
             check_chance(form, self.judge)
-        self.chance = None if chance in (None, _DATASET) else CrimsonChance.from_text(str(chance), *self._judged_by)
+        self.chance = None if chance in (None, DATASET) else CrimsonChance.from_text(str(chance), *self._judged_by)
         self._weight_names = _WEIGHTS if form == "published" else (*_WEIGHTS, *_TRAINING)
         if self.is_above_chance:
             self._weight_names = (*self._weight_names, *CHANCE_DETAILS)
@@ -296,18 +295,12 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         prompt = {} if self.judge.is_immediate else {"prompt": task.prompt_signature, "checks": task.checks}
         runs = {} if self.runs == 1 else {"runs": self.runs}
         form = {} if self.form == "published" else {"form": self.form}
-        measured_on = _DATASET if self.chance is None else self.chance.digest
-        chance = {_CHANCE: measured_on} if self.is_above_chance else {}
+        chance = self._chance_signature
         return format_signature("crimson", **form, **chance, judge=f"{{{self.judge.signature}}}", **prompt, **runs)
 
     @property
     def _judged_by(self) -> tuple[Judge, CrimsonTask]:
         return self.judge, self.task
-
-    @property
-    def unfitted(self) -> tuple[str, ...]:
-        """``("chance",)`` before it is measured on the training references."""
-        return (_CHANCE,) if self.is_above_chance and self.chance is None else ()
 
     def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
         """Keep training references and their context if ``chance="dataset"``; a second call replaces them.
@@ -329,7 +322,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
 
     def fitted_options(self) -> dict[str, Any]:
         """Return the training references as ``chance``: compressed, with the text of the reports."""
-        return {} if self.chance is None else {_CHANCE: self.chance.to_text()}
+        return {} if self.chance is None else {CHANCE: self.chance.to_text()}
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> CrimsonScores:
         """Compute CRIMSON of each report pair.
@@ -372,11 +365,7 @@ class CRIMSON(JudgedMetric[ReportPair, Any]):
         return await super().score_async(preds, target, **context)
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> JudgedScores:
-        if self.unfitted:
-            raise ValueError(
-                f"{self.name} has chance='dataset', which is measured on the training set: call fit of the reward, or "
-                "fit_references of the metric, with its references before scoring"
-            )
+        self._check_fitted()
         scores = super()._score(preds, target, **context)
         if self.chance is None:
             return scores

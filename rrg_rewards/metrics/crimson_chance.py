@@ -1,10 +1,7 @@
 """What a report earns in CRIMSON's training form by chance, over the references of a training set."""
 
-import base64
-import binascii
 import hashlib
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +15,7 @@ from rrg_rewards.functional.crimson import CrimsonEvaluation, finding_weight
 from rrg_rewards.functional.crimson_training import crimson_training_score
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, remember_results
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.metrics.chance import Chance, spread_rows
 
 MOST_REFERENCES = 256
 """Maximum number of references that are kept."""
@@ -44,7 +42,7 @@ def check_chance(form: str, judge: Judge) -> None:
         )
 
 
-class CrimsonChance:
+class CrimsonChance(Chance):
     r"""The weighted mean score of a report over training references, in CRIMSON's training form.
 
     The score above chance of a candidate is
@@ -100,8 +98,7 @@ class CrimsonChance:
         Raises:
             ValueError: See the class.
         """
-        count = min(len(references), MOST_REFERENCES)
-        return cls([references[row * len(references) // count] for row in range(count)], judge, task)
+        return cls(spread_rows(references, MOST_REFERENCES), judge, task)
 
     @classmethod
     def from_text(cls, text: str, judge: Judge, task: CrimsonTask) -> Self:
@@ -110,31 +107,24 @@ class CrimsonChance:
         Raises:
             ValueError: If the text is no saved one.
         """
-        try:
-            rows = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
-            saved = [
+
+        def restore(rows: Any) -> list[ReportPair]:
+            return [
                 ReportPair(report, "", tuple((name, value) for name, value in context))
                 for report, context, count in rows
                 for _ in range(count)
             ]
-        except (binascii.Error, zlib.error, ValueError, TypeError) as error:
-            raise ValueError(
-                "chance must be 'dataset' or the text that fitted_options() returned, which is damaged or another text"
-            ) from error
-        return cls(saved, judge, task)
 
-    def _content(self) -> bytes:
-        rows = [[pair.reference, pair.context, count] for pair, count in self._counts.items()]
-        return json.dumps(rows, separators=(",", ":")).encode()
+        return cls(cls._restored(text, restore), judge, task)
 
-    def to_text(self) -> str:
-        """Return the references, with their text, as text for settings: compressed JSON in base64."""
-        return base64.b64encode(zlib.compress(self._content(), 9)).decode()
+    def _content(self) -> list[Any]:
+        return [[pair.reference, pair.context, count] for pair, count in self._counts.items()]
 
     @property
     def digest(self) -> str:
         """Number of references, and the first eight hexadecimal digits of a hash of them."""
-        return f"{len(self)}@{hashlib.sha256(self._content()).hexdigest()[:8]}"
+        content = json.dumps(self._content(), separators=(",", ":"))
+        return f"{len(self)}@{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
     def __len__(self) -> int:
         return sum(self._counts.values())
@@ -157,14 +147,6 @@ class CrimsonChance:
             found = float(crimson_training_score(evaluations, self._task.checks) @ self._weights)
             remember_results(self._means, {report: found}, _REMEMBERED)
         return found
-
-    def charge(self, report: str) -> float:
-        """Return what a report earns by chance: its weighted mean score over the references, at least 0.
-
-        Args:
-            report: The candidate report.
-        """
-        return max(0.0, self.mean(report))
 
     def above(self, values: Tensor, reports: Sequence[str], normal: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Return scores above chance ``(N,)``, and their details.

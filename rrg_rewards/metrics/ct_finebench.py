@@ -16,6 +16,7 @@ from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeWarning
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Column
+from rrg_rewards.metrics.chance import CHANCE, DATASET, AboveChance
 from rrg_rewards.metrics.ct_finebench_scores import KINDS, SIDES, Examination, FineBenchScores, Graded, detail_names
 from rrg_rewards.metrics.finebench_chance import ChanceScores
 from rrg_rewards.metrics.judged import AsyncReportMetric
@@ -27,8 +28,6 @@ from rrg_rewards.utilities.signature import format_signature
 FineBenchMode = Literal["recall", "precision", "f1"]
 """Source of the questions: the reference (``"recall"``, as published), the candidate, or both."""
 
-_DATASET = "dataset"
-_CHANCE = "chance"
 _NAN = float("nan")
 
 
@@ -71,7 +70,7 @@ def _table_columns(schema: QuestionSchema) -> Mapping[tuple[str, str], int]:
     return {pair: column for column, pair in enumerate(pairs)}
 
 
-class CTFineBench(AsyncReportMetric[_Pair, Examination]):
+class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examination]):
     r"""CT-FineBench: the mean grade of a candidate's answers to questions on the findings of the reference.
 
     Questions are made from the reference: one on the existence of each stated finding, and one on each stated attribute
@@ -205,7 +204,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
                 f"chance needs rules for {', '.join(self.examiner.judges())}: a judge would have to grade each report "
                 "by all training references"
             )
-        self.chance = None if chance in (None, _DATASET) else ChanceScores.from_text(str(chance), *self._rules)
+        self.chance = None if chance in (None, DATASET) else ChanceScores.from_text(str(chance), *self._rules)
         if self.is_above_chance:
             # torchmetrics lets no subclass assign the bounds of plots.
             vars(self)["plot_lower_bound"] = -2.0
@@ -223,11 +222,6 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     def _rules(self) -> tuple[QuestionSchema, FineBenchMode, Grading, OverSpecified]:
         """Settings of the scores whose mean is chance."""
         return self.examiner.schema, self.mode, self.examiner.grading, self.examiner.over_specified
-
-    @property
-    def unfitted(self) -> tuple[str, ...]:
-        """``("chance",)`` before it is measured on the training references."""
-        return (_CHANCE,) if self.is_above_chance and self.chance is None else ()
 
     def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
         """Keep the answers of training references if ``chance="dataset"``; a second call replaces them.
@@ -247,7 +241,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
 
     def fitted_options(self) -> dict[str, Any]:
         """Return the answers of the training references as ``chance``, about 15 kB of text for 512 references."""
-        return {} if self.chance is None else {_CHANCE: self.chance.to_text()}
+        return {} if self.chance is None else {CHANCE: self.chance.to_text()}
 
     def needs_references(self, context: Collection[str]) -> bool:
         """Whether pairs without a reference report are unscorable: unless mode ``recall`` gets ``items``."""
@@ -280,9 +274,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
     @property
     def signature(self) -> str:
         """Metric, mode, question schema, builder, answerer, comparer and chance, unless ``None``, in one line."""
-        measured_on = _DATASET if self.chance is None else self.chance.digest
-        chance = {_CHANCE: measured_on} if self.is_above_chance else {}
-        return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature, **chance)
+        return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature, **self._chance_signature)
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> FineBenchScores:
         """Compute CT-FineBench of each report pair.
@@ -346,11 +338,7 @@ class CTFineBench(AsyncReportMetric[_Pair, Examination]):
         return [_Pair(*row) for row in zip(target, preds, *given, strict=True)]
 
     async def _query(self, items: Sequence[_Pair]) -> list[Examination | JudgeFailure]:
-        if self.unfitted:
-            raise ValueError(
-                f"{self.name} has chance='dataset', which is measured on the training set: call fit of the reward, or "
-                "fit_references of the metric, with its references before scoring"
-            )
+        self._check_fitted()
         found = await asyncio.gather(*(self._query_side(side, items) for side in SIDES[self.mode]))
         examined = [_joined_sides(SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
         return examined if self.chance is None else self._with_chance(self.chance, items, examined)

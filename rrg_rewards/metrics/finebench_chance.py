@@ -1,10 +1,7 @@
 """What a report earns in CT-FineBench by chance, above a blank one, over the references of a training set."""
 
-import base64
-import binascii
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +12,7 @@ from typing_extensions import Self
 from rrg_rewards.functional.chance import normal_reference_weight
 from rrg_rewards.functional.ct_finebench import ct_finebench_f1
 from rrg_rewards.judges.base import remember_results
+from rrg_rewards.metrics.chance import Chance, spread_rows
 from rrg_rewards.questions.engine import StatedAnswer, stated_answers
 from rrg_rewards.questions.grading import Grading, OverSpecified, compare_answers
 from rrg_rewards.questions.schema import AnswerType, QuestionSchema
@@ -28,7 +26,7 @@ _Question = tuple[str, str]
 _NOT_STATED = -1
 
 
-class ChanceScores:
+class ChanceScores(Chance):
     r"""The weighted CT-FineBench score of a report over training references, from the references' answers.
 
     .. math::
@@ -105,8 +103,7 @@ class ChanceScores:
         Raises:
             ValueError: See the class.
         """
-        count = min(len(reports), MOST_REFERENCES)
-        chosen = [reports[row * len(reports) // count] for row in range(count)]
+        chosen = spread_rows(reports, MOST_REFERENCES)
         answers = [stated_answers(report, schema, grading == "overlap") for report in chosen]
         return cls(schema, answers, mode, grading, over_specified)
 
@@ -119,8 +116,8 @@ class ChanceScores:
         Raises:
             ValueError: If the text is no saved one, or was saved with another schema.
         """
-        try:
-            saved = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+
+        def restore(saved: Any) -> tuple[Any, list[dict[_Question, StatedAnswer]]]:
             questions = [(finding, attribute) for finding, attribute, _ in saved["answers"]]
             answers = [given for _, _, given in saved["answers"]]
             references = [
@@ -130,13 +127,12 @@ class ChanceScores:
                 }
                 for row in saved["references"]
             ]
-        except (binascii.Error, zlib.error, ValueError, KeyError, IndexError, TypeError) as error:
+            return saved.get("schema"), references
+
+        measured_with, references = cls._restored(text, restore)
+        if measured_with != schema.digest:
             raise ValueError(
-                "chance must be 'dataset' or the text that fitted_options() returned, which is damaged or another text"
-            ) from error
-        if saved.get("schema") != schema.digest:
-            raise ValueError(
-                f"chance was measured with another question schema ({saved.get('schema')}) than {schema.name} "
+                f"chance was measured with another question schema ({measured_with}) than {schema.name} "
                 f"({schema.digest}); fit the reward again"
             )
         return cls(schema, references, mode, grading, over_specified)
@@ -150,11 +146,6 @@ class ChanceScores:
                     row += [q, place, int(is_asked)]
         answers = [[*question, given] for question, given in self._answers.items()]
         return {"schema": self.schema.digest, "answers": answers, "references": rows}
-
-    def to_text(self) -> str:
-        """Return the answers of the references as text for settings: compressed JSON in base64."""
-        content = json.dumps(self._content(), separators=(",", ":"))
-        return base64.b64encode(zlib.compress(content.encode(), 9)).decode()
 
     @property
     def digest(self) -> str:
@@ -195,15 +186,6 @@ class ChanceScores:
             report: The candidate report.
         """
         return float(((self.scores(report) - self._blank) * self._weights).nanmean())
-
-    def charge(self, report: str) -> float:
-        """Return what a report earns by chance: its weighted mean score above a blank one, at least 0.
-
-        Args:
-            report: The candidate report.
-        """
-        # Without a question, in mode "precision", a report has no score that the charge could lower.
-        return max(0.0, self.mean(report))
 
     def _graded(self, question: _Question, answer: str) -> Tensor:
         """Return the grades of an answer by the references' answers, and of theirs by it: ``(2, M)``.
