@@ -9,7 +9,7 @@ from typing import Any
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.pages.watch_page import write_watch_page
 from rrg_rewards.rewards.base import Completion, Reward, completion_texts
-from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.imports import install_command, require
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch.reward_watch import RewardWatch
 
@@ -32,7 +32,7 @@ def require_lightning() -> None:
             raise
         raise ModuleNotFoundError(
             "the callbacks need the package lightning; of the package pytorch_lightning, which is installed, they only "
-            "take the trainer. Run: python -m pip install 'rrg-rewards[lightning]'",
+            f"take the trainer. Run: {install_command('lightning')}",
             name=error.name,
         ) from error
 

@@ -5,12 +5,9 @@ import json
 import shlex
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 
 def install_command(extra: str) -> str:
@@ -26,6 +23,11 @@ def install_command(extra: str) -> str:
         >>> install_command("plot").startswith("python -m pip install ")
         True
     """
+    # Their imports take longer than those of this package without torch, and few runs need them.
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
     try:
         source = json.loads(distribution("rrg-rewards").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:

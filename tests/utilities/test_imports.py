@@ -1,12 +1,11 @@
 """Errors of missing optional dependencies."""
 
 import json
-from importlib.metadata import PackageNotFoundError
+from importlib import metadata
 from types import SimpleNamespace
 
 import pytest
 
-from rrg_rewards.utilities import imports
 from rrg_rewards.utilities.imports import install_command, require
 
 
@@ -36,13 +35,13 @@ WHEEL = "https://example.org/rrg_rewards-1.0-py3-none-any.whl"
 )
 def test_install_command_names_where_the_package_was_installed_from(monkeypatch, source, arguments):
     text = source and json.dumps(source)
-    monkeypatch.setattr(imports, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    monkeypatch.setattr(metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
     assert install_command("plot") == f"python -m pip install {arguments}"
 
 
 def test_install_command_without_an_installed_package_gives_its_name(monkeypatch):
     def absent(name):
-        raise PackageNotFoundError(name)
+        raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(imports, "distribution", absent)
+    monkeypatch.setattr(metadata, "distribution", absent)
     assert install_command("plot") == "python -m pip install 'rrg-rewards[plot]'"
