@@ -32,8 +32,7 @@ _VAGUE = re.compile(
     re.IGNORECASE,
 )
 _MEASURES = load_knowledge("measurements")
-_DIMENSION = rf"(?:\d+(?:\.\d+)?|\.\d+|\b(?:{'|'.join(_MEASURES['numbers'])})\b)"
-_UNIT = re.compile(r"[mc]m\b|met(?:er|re)s?\b", re.IGNORECASE)
+_UNIT = r"(?:[mc]m|(?:milli|centi)met(?:er|re)s?)"
 _VALUE = rf"(?:\d+(?:\.\d+)?|\.\d+|\b(?:{'|'.join(_MEASURES['numbers'])})\b)"
 _LESS, _MORE = "less|smaller|shorter|thinner|narrower|below|under", r"\w+er|more|above|over"
 # A size, the words of an upper or lower bound before it ("less than", "no more than"), and those after it ("or more").
@@ -42,7 +41,7 @@ _SIZE = re.compile(
     rf"(?:(?P<upper>{'|'.join(_MEASURES['upper'])}|\b(?:{_LESS}) than|\bup to|\bat most|\bmaximum(?: of)?)"
     rf"|(?P<lower>{'|'.join(_MEASURES['lower'])}|\b(?:{_MORE}) than|\bexceeding|\bminimum(?: of)?))"
     r"\s*(?:or equal to|about|approximately|around)?\s*)?"
-    rf"(?P<value>{_VALUE}(?:\s*(?:x|by|\u00d7|\*)\s*{_VALUE})*)\s*(?P<unit>[mc]m|(?:milli|centi)met(?:er|re)s?)\b"
+    rf"(?P<value>{_VALUE}(?:\s*(?:x|by|\u00d7|\*)\s*{_VALUE})*)\s*(?P<unit>{_UNIT})\b"
     rf"(?:\s*(?:or|and)\s*(?:(?P<or_less>{_LESS})|(?P<or_more>{_MORE}))\b)?",
     re.IGNORECASE,
 )
@@ -52,8 +51,7 @@ _LOOSE_UPPER, _LOOSE_LOWER = 30.0, 3.0
 _REPETITIVE = 0.4
 # What replaces findings, places and descriptions, and numbers, in the frame of a sentence.
 _CONTENT_SLOT, _NUMBER_SLOT = "_", "#"
-_UNITS = frozenset({"mm", "cm", "millimeter", "millimeters", "millimetre", "millimetres", "centimeter", "centimeters",
-                    "centimetre", "centimetres"})  # fmt: skip
+_UNIT_END, _UNIT_WORD = re.compile(rf"{_UNIT}\b", re.IGNORECASE), re.compile(_UNIT)
 # Letter case of the first words of sentences and of the others.
 _PLACES, _SHAPES = ("first", "other"), ("lower", "capital", "upper", "mixed")
 _CASES = tuple(f"{place}_{shape}" for place in _PLACES for shape in _SHAPES)
@@ -135,7 +133,7 @@ def _read_sentence(sentence: str) -> _Sentence | None:
         return None
     joined = " ".join(words)
     # Few sentences have a unit, and the search for sizes is slow.
-    bounds = [_count_bound(size) for size in _SIZE.finditer(sentence)] if _UNIT.search(sentence) else []
+    bounds = [_count_bound(size) for size in _SIZE.finditer(sentence)] if _UNIT_END.search(sentence) else []
     shapes = [shape for word in _LETTERS.findall(sentence) if (shape := _shape(word))]
     letter_case = Counter(f"{_PLACES[row > 0]}_{shape}" for row, shape in enumerate(shapes))
     return _Sentence(
@@ -185,7 +183,7 @@ def _slots() -> WordTable[str]:
 
 
 def _slot(word: str) -> str:
-    if word in _UNITS or any(map(str.isdigit, word)):
+    if _UNIT_WORD.fullmatch(word) or any(map(str.isdigit, word)):
         return _NUMBER_SLOT
     return word if is_general_word(word) else _CONTENT_SLOT
 
