@@ -4,9 +4,9 @@
     python benchmarks/gpu.py --no-checks
     python benchmarks/gpu.py --cpu          # the same measurements of a small model on the CPU, to test this script
 
-The checks are the tests with the marker `gpu` (`python -m pytest -m gpu`). The measurements need about 40 GB of GPU
-memory; --layers 8 needs about 15. Weights and volumes are random, and nothing is downloaded. Estimates are those of an
-H100; the measured rates of the device are written beside them.
+The checks are the tests with the marker `gpu` (`python -m pytest -m gpu tests/gpu`). The measurements need about 40 GB
+of GPU memory; --layers 8 needs about 15. Weights and volumes are random, and nothing is downloaded. Estimates are those
+of an H100; the measured rates of the device are written beside them.
 
 Exit codes: 0 if all checks passed or were skipped; 1 if a check failed; 2 for wrong arguments; 3 if there is no GPU.
 """
@@ -36,7 +36,7 @@ def run_checks() -> list[dict[str, str]]:
     """Run the tests with the marker `gpu`; return their names, outcomes, and the reasons of those not passed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = ["-m", "pytest", "-m", "gpu", "tests", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command = ["-m", "pytest", "-m", "gpu", "tests/gpu", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
         done = subprocess.run([sys.executable, *command], cwd=ROOT, check=False)
         if not report.is_file():
             return [{"check": "pytest", "outcome": "failed", "reason": f"pytest ended with code {done.returncode}"}]

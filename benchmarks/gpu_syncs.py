@@ -1,18 +1,27 @@
 """Count how often a training step of PolicyModule and a metric's update wait for the device.
 
 python benchmarks/gpu_syncs.py [--places]
+python benchmarks/gpu_syncs.py --device cuda [--places]
 
 No GPU is needed: the counts are those of the second device of ``tests/helpers/second_device.py``, which computes on the
 CPU. A read is a number, list or shape that the host needs from the device: each ends the overlap of host and device. An
 upload is a copy of pageable memory to the device. A step is one rollout of 16 completions and one training step on it,
 the second step of a run. ``--places`` also prints the lines of code that wait.
+
+``--device cuda`` counts on a GPU what torch reports as synchronising (``torch.cuda.set_sync_debug_mode``): reads and
+uploads together, in the column of reads. It also prints the milliseconds of a step that is not counted.
 """
 
 import argparse
 import logging
+import statistics
 import sys
+import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,29 +47,66 @@ class _Steps(Callback):
     def __init__(self, syncs: Syncs) -> None:
         self.syncs = syncs
         self.ends: list[tuple[Counter[Any], Counter[str]]] = []
+        self.times: list[float] = []
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Copy the counts."""
         self.ends.append((self.syncs.reads.copy(), self.syncs.uploads.copy()))
+        self.times.append(time.perf_counter())
 
 
-def count_step(algorithm: str, tokens: int) -> Syncs:
-    """Return the waits of the second training step with 16 completions of at most ``tokens`` tokens."""
+@contextmanager
+def count_cuda_syncs() -> Iterator[Syncs]:
+    """Count what synchronises with the GPU, by the line of Python code that asks for it."""
+    syncs, before = Syncs(), torch.cuda.get_sync_debug_mode()
+
+    def note(message: Any, _: Any, file: str, line: int, *__: Any) -> None:
+        if "synchronizing CUDA operation" in str(message):
+            syncs.reads["wait", f"{'/'.join(Path(file).parts[-3:])}:{line}"] += 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = note
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield syncs
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+
+
+def train_tiny(algorithm: str, tokens: int, device: torch.device, steps: _Steps, number: int) -> None:
+    """Train for a number of steps with 16 completions of at most ``tokens`` tokens."""
     torch.manual_seed(0)
     generator = tiny_generator(tokens)
     module = PolicyModule(generator, word_value, algorithm=algorithm, num_generations=8)
     data = PolicyDataModule(tiny_rows(), batch_size=2, collate=generator.collate)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    with second_device(), count_syncs() as syncs:
+    settings = {**quiet, **lightning_settings(device=device), "enable_model_summary": False}
+    Trainer(max_steps=number, callbacks=[steps], **settings).fit(module, data)
+
+
+def count_step(algorithm: str, tokens: int, device: torch.device = DEVICE) -> Syncs:
+    """Return the waits of the second training step with 16 completions of at most ``tokens`` tokens."""
+    with _available(device), (count_syncs if device == DEVICE else count_cuda_syncs)() as syncs:
         steps = _Steps(syncs)
-        settings = {**quiet, **lightning_settings(), "enable_model_summary": False}
-        Trainer(max_steps=2, callbacks=[steps], **settings).fit(module, data)
+        train_tiny(algorithm, tokens, device, steps, 2)
     (first, second), step = steps.ends, Syncs()
     step.reads, step.uploads = second[0] - first[0], second[1] - first[1]
     return step
 
 
-def count_update(name: str) -> Syncs:
+def _available(device: torch.device) -> Any:
+    return second_device() if device == DEVICE else nullcontext()
+
+
+def milliseconds(algorithm: str, tokens: int, device: torch.device) -> float:
+    """Return the median time of a training step after the first."""
+    steps = _Steps(Syncs())
+    train_tiny(algorithm, tokens, device, steps, 8)
+    return 1000 * statistics.median(end - begin for begin, end in pairwise(steps.times))
+
+
+def count_update(name: str, device: torch.device = DEVICE) -> Syncs:
     """Return the waits of the second update of a metric whose inputs are tensors."""
     labels, counts, numbers = torch.eye(3).long(), torch.rand(3, 3), torch.arange(3)
     metric, inputs = {
@@ -69,10 +115,10 @@ def count_update(name: str) -> Syncs:
         "CountCorrelation": (CountCorrelation(["a", "b", "c"]), (counts, counts.flip(0))),
         "PreferenceAccuracy": (PreferenceAccuracy(["a", "b", "c"]), (counts, counts.flip(0), numbers)),
     }[name]
-    with second_device():
-        moved = torch.utils._pytree.tree_map(lambda one: one.to(DEVICE), inputs)
-        metric.to(DEVICE).update(*moved)
-        with count_syncs() as syncs:
+    with _available(device):
+        moved = torch.utils._pytree.tree_map(lambda one: one.to(device), inputs)
+        metric.to(device).update(*moved)
+        with (count_syncs if device == DEVICE else count_cuda_syncs)() as syncs:
             metric.update(*moved)
     return syncs
 
@@ -81,7 +127,7 @@ METRICS = ("CRGScore", "MultiLevelCRGScore", "CountCorrelation", "PreferenceAccu
 
 
 def _print(what: str, syncs: Syncs, places: bool) -> None:
-    print(f"{what:42} {sum(syncs.reads.values()):6} {sum(syncs.uploads.values()):8}")
+    print(f"{what:50} {sum(syncs.reads.values()):6} {sum(syncs.uploads.values()):8}")
     if places:
         for (kind, place), count in syncs.reads.most_common():
             print(f"    {count:3} {kind:20} {place}")
@@ -93,15 +139,20 @@ def main() -> None:
     """Print the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--places", action="store_true", help="print the lines of code that wait")
-    places = parser.parse_args().places
+    parser.add_argument("--device", choices=("emulated", "cuda"), default="emulated")
+    arguments = parser.parse_args()
+    places, device = arguments.places, DEVICE if arguments.device == "emulated" else torch.device("cuda", 0)
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
-    print(f"{'':42} {'reads':>6} {'uploads':>8}")
+    print(f"{'':50} {'reads':>6} {'uploads':>8}")
     for algorithm in ALGORITHMS:
         for tokens in TOKENS:
-            _print(f"step of {algorithm}, at most {tokens} tokens", count_step(algorithm, tokens), places)
+            name = f"step of {algorithm}, at most {tokens} tokens"
+            if device != DEVICE:
+                name += f", {milliseconds(algorithm, tokens, device):.0f} ms"
+            _print(name, count_step(algorithm, tokens, device), places)
     for name in METRICS:
-        _print(f"update of {name}", count_update(name), places)
+        _print(f"update of {name}", count_update(name, device), places)
 
 
 if __name__ == "__main__":

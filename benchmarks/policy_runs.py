@@ -111,7 +111,7 @@ def with_lightning(
     trainer = Trainer(
         max_steps=steps * module.steps_per_rollout,
         callbacks=[noted],
-        accelerator="cpu",
+        accelerator="auto",
         gradient_clip_val=1.0,
         precision=precision,
         logger=False,

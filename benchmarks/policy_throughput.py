@@ -123,6 +123,7 @@ def smollm2_options(arguments: Any, output: str) -> dict[str, Any]:
         "per_device_train_batch_size": SMOLLM2["rows"] * SMOLLM2["generations"],
         "num_generations": SMOLLM2["generations"],
         "max_completion_length": SMOLLM2["tokens"],
+        "use_cpu": not torch.cuda.is_available(),
         "heldout_rows": 0,
         "max_steps": arguments.steps,
         "save_strategy": "no",

@@ -1,4 +1,4 @@
-"""Lightning's callbacks on the second device: logged values equal those on the CPU."""
+"""Lightning's callbacks on the second device and on a GPU: logged values equal those on the CPU."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
-from second_device import DEVICE, lightning_settings, second_device
+from second_device import KINDS, devices_of, lightning_settings
 from tiny_ct_chat import tiny_processor, volume
 from torch.utils.data import DataLoader
 
@@ -19,10 +19,10 @@ from rrg_rewards.watch import RewardWatch
 REPORTS = ["Pleural effusion.", "Normal.", "A nodule.", "Hiatal hernia.", "Cardiomegaly.", "Effusion and nodule."]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def emulated() -> Iterator[None]:
-    with second_device():
-        yield
+@pytest.fixture(scope="module", params=KINDS)
+def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
+    with devices_of(request.param) as (first, _):
+        yield first
 
 
 class Reporting(LightningModule):
@@ -74,20 +74,20 @@ def fit(**settings: Any) -> tuple[Reporting, dict[str, float], dict[str, Any]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_callbacks_on_the_second_device_log_the_values_of_the_cpu() -> None:
+def test_callbacks_on_a_device_log_the_values_of_the_cpu(device: torch.device) -> None:
     expected = fit(accelerator="cpu", devices=1)
-    module, logged, watched = fit(**lightning_settings())
-    assert module.places == {DEVICE}
+    module, logged, watched = fit(**lightning_settings(device=device))
+    assert module.places == {device}
     assert {"val/crg", "val/crimson", "val/rouge", "labels"} <= logged.keys()
     assert logged == pytest.approx(expected[1], nan_ok=True)
     assert str(watched) == str(expected[2])
 
 
-def test_inputs_of_a_processor_move_to_the_second_device_as_they_are() -> None:
+def test_inputs_of_a_processor_move_to_a_device_as_they_are(device: torch.device) -> None:
     processor = tiny_processor()
     texts = ["<image> edema", "lungs normal heart"]
     inputs = processor(text=texts, images=[volume(0), None], padding=True, return_tensors="pt")
-    moved = processor(text=texts, images=[volume(0), None], padding=True, return_tensors="pt").to(DEVICE)
+    moved = processor(text=texts, images=[volume(0), None], padding=True, return_tensors="pt").to(device)
     for name, value in inputs.items():
-        assert moved[name].device == DEVICE, name
+        assert moved[name].device == device, name
         np.testing.assert_array_equal(moved[name].cpu().float().numpy(), value.float().numpy())

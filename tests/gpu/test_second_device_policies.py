@@ -1,4 +1,4 @@
-"""PolicyModule on the second device: runs equal those on the CPU, and everything that is trained lies on the device."""
+"""PolicyModule on the second device and on a GPU: runs equal those on the CPU, and all that is trained lies there."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from lightning.fabric.utilities import move_data_to_device
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 from peft import LoraConfig, get_peft_model
-from second_device import DEVICE, OTHER, lightning_settings, second_device
+from second_device import CPU, KINDS, devices_of, lightning_settings
 from tiny_generator import AboveAverage, History, PlainSteps, tiny_generator, tiny_rows, train, weights
 from tiny_policy import save_tiny_policy, tiny_model, tiny_tokenizer
 from torch import Tensor
@@ -22,10 +22,15 @@ from rrg_rewards.training.policy.generators import repeat_rows
 from rrg_rewards.training.policy.sampling import ALGORITHMS
 
 
-@pytest.fixture(scope="module", autouse=True)
-def emulated() -> Iterator[None]:
-    with second_device():
-        yield
+@pytest.fixture(scope="module", params=KINDS)
+def devices(request: pytest.FixtureRequest) -> Iterator[tuple[torch.device, torch.device]]:
+    with devices_of(request.param) as pair:
+        yield pair
+
+
+@pytest.fixture
+def device(devices: tuple[torch.device, torch.device]) -> torch.device:
+    return devices[0]
 
 
 @pytest.fixture
@@ -44,37 +49,44 @@ def drawn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 class Places(Callback):
     """Checks in each step that weights, gradients and the rollout are on the device."""
 
-    steps = 0
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.steps = 0
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         for name, weight in pl_module.named_parameters():
-            assert weight.device == DEVICE, name
-            assert weight.grad is None or weight.grad.device == DEVICE, name
+            assert weight.device == self.device, name
+            assert weight.grad is None or weight.grad.device == self.device, name
         rollout = pl_module.rollout
         for name in ("mask", "advantages", "old_log_probs", "reference_log_probs", "values", "returns"):
-            assert getattr(rollout, name) is None or getattr(rollout, name).device == DEVICE, name
-        assert rollout.completions.tokens.device == DEVICE
+            assert getattr(rollout, name) is None or getattr(rollout, name).device == self.device, name
+        assert rollout.completions.tokens.device == self.device
         self.steps += 1
 
 
 def run(
-    settings: dict[str, Any], on_device: bool, *, generator: Any = None, precision: str | None = None, **options: Any
+    settings: dict[str, Any],
+    device: torch.device,
+    *,
+    generator: Any = None,
+    precision: str | None = None,
+    **options: Any,
 ) -> tuple[PlainSteps, History]:
     """Train a tiny policy for two steps, by default on one rollout; ``options`` are those of the trainer."""
     torch.manual_seed(0)
     own = {"num_generations": 4, "minibatches": 2, "learning_rate": 0.1, "beta": 0.05, **settings}
     module = PlainSteps(generator or tiny_generator(), AboveAverage(), **own)
-    places = Places()
-    callbacks = [*([places] if on_device else []), *options.pop("callbacks", [])]
-    history = train(module, 2, callbacks=callbacks, **(lightning_settings(precision) if on_device else {}), **options)
-    assert places.steps == len(history.rows) * on_device
+    places = Places(device)
+    callbacks = [places, *options.pop("callbacks", [])]
+    history = train(module, 2, callbacks=callbacks, **lightning_settings(precision, device), **options)
+    assert places.steps == len(history.rows)
     return module, history
 
 
 @pytest.mark.usefixtures("drawn_on_the_cpu")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_run_on_the_second_device_equals_one_on_the_cpu(algorithm: str) -> None:
-    (ours, found), (theirs, expected) = (run({"algorithm": algorithm}, on_device) for on_device in (True, False))
+def test_a_run_on_a_device_equals_one_on_the_cpu(algorithm: str, device: torch.device) -> None:
+    (ours, found), (theirs, expected) = (run({"algorithm": algorithm}, place) for place in (device, CPU))
     torch.testing.assert_close(weights(ours), weights(theirs), rtol=0, atol=1e-5)
     assert not torch.equal(weights(ours.generator), weights(tiny_generator()))
     for name, value in expected.rows[-1].items():
@@ -82,7 +94,7 @@ def test_a_run_on_the_second_device_equals_one_on_the_cpu(algorithm: str) -> Non
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
-def test_completions_end_where_those_of_the_cpu_end(temperature: float) -> None:
+def test_completions_end_where_those_of_the_cpu_end(temperature: float, device: torch.device) -> None:
     """Rows that have ended are noticed late. Greedy completions are equal, sampled ones as long as their longest."""
     torch.manual_seed(0)
     generator = tiny_generator(20)
@@ -92,8 +104,8 @@ def test_completions_end_where_those_of_the_cpu_end(temperature: float) -> None:
     batch = repeat_rows(generator.collate(tiny_rows(4)), 2)
     expected = generator.sample(batch, greedy=True)
     ended: list[int] = []
-    generator.to(DEVICE)
-    moved = move_data_to_device(batch, DEVICE)
+    generator.to(device)
+    moved = move_data_to_device(batch, device)
     found = generator.sample(moved, greedy=True)
     assert torch.equal(found.tokens.cpu(), expected.tokens)
     assert torch.equal(found.mask.cpu(), expected.mask)
@@ -105,11 +117,11 @@ def test_completions_end_where_those_of_the_cpu_end(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_adapters_are_trained_on_the_second_device_in_mixed_precision(merged: bool) -> None:
+def test_adapters_are_trained_on_a_device_in_mixed_precision(merged: bool, device: torch.device) -> None:
     lora = LoraConfig(r=4, lora_alpha=64, target_modules=["q_proj", "v_proj"])
     adapted = get_peft_model(tiny_model(), lora)
     generator = CausalLMGenerator(adapted, tiny_tokenizer(), max_new_tokens=4, merge_adapters=merged)
-    module, history = run({"loss": {"clip_high": 0.28}}, True, generator=generator, precision="bf16-mixed")
+    module, history = run({"loss": {"clip_high": 0.28}}, device, generator=generator, precision="bf16-mixed")
     assert module.reference is None
     assert history["kl"][-1] > 0
     assert history["ratio"] == pytest.approx([1, 1], abs=0.1)
@@ -118,21 +130,23 @@ def test_adapters_are_trained_on_the_second_device_in_mixed_precision(merged: bo
 
 
 @pytest.mark.usefixtures("drawn_on_the_cpu")
-def test_a_run_on_the_second_device_is_resumed_within_a_rollout(tmp_path: Path) -> None:
+def test_a_run_on_a_device_is_resumed_within_a_rollout(tmp_path: Path, device: torch.device) -> None:
     settings = {"algorithm": "ppo"}
     checkpoints = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=1, save_top_k=-1)
-    whole, _ = run(settings, True, callbacks=[checkpoints], enable_checkpointing=True)
-    resumed, history = run(settings, True, ckpt_path=str(tmp_path / "step=1.ckpt"))
+    whole, _ = run(settings, device, callbacks=[checkpoints], enable_checkpointing=True)
+    resumed, history = run(settings, device, ckpt_path=str(tmp_path / "step=1.ckpt"))
     assert len(history.rows) == 1
     torch.testing.assert_close(weights(resumed), weights(whole), rtol=0, atol=1e-6)
 
 
-def test_a_reward_with_a_model_on_the_second_device_gives_numbers(tmp_path: Path) -> None:
+def test_a_reward_with_a_model_on_a_device_gives_numbers(
+    tmp_path: Path, devices: tuple[torch.device, torch.device]
+) -> None:
     """The policy is on the CPU, and on the other device."""
     folder = save_tiny_policy(tmp_path / "model")
     expected, *found = (
         LikelihoodReward(str(folder), device=device)(completions=["edema", "heart lungs"], prompts=["lungs", "heart"])
-        for device in ("cpu", str(DEVICE), str(OTHER))
+        for device in ("cpu", *map(str, devices))
     )
     for rewards in found:
         assert rewards == pytest.approx(expected, rel=1e-5)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from second_device import DEVICE, second_device
+from second_device import KINDS, devices_of
 from torch import Tensor
 
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore
@@ -33,10 +33,11 @@ def test_a_step_waits_seldom_and_hardly_more_for_longer_completions(
     assert sum(long.reads.values()) <= sum(short.reads.values()) + 1
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["CRGScore", "MultiLevelCRGScore", "CountCorrelation", "PreferenceAccuracy"])
-def test_update_of_tensors_never_waits(counting: dict[str, Any], name: str) -> None:
+def test_update_of_tensors_never_waits(counting: dict[str, Any], name: str, kind: str) -> None:
     assert name in counting["METRICS"]
-    syncs = counting["count_update"](name)
+    syncs = counting["count_update"](name, torch.device(kind, 0))
     assert not syncs.reads
     assert not syncs.uploads
 
@@ -56,19 +57,31 @@ def wrong_inputs(name: str) -> tuple[Any, tuple[Any, ...], str]:
     }[name]
 
 
+@pytest.mark.gpu
+def test_waits_for_a_gpu_are_counted(counting: dict[str, Any]) -> None:
+    values = torch.ones(2, device="cuda")
+    with counting["count_cuda_syncs"]() as syncs:
+        values + values
+        assert not syncs.reads
+        values.sum().item(), values.cpu()
+    assert sum(syncs.reads.values()) == 2
+    assert {place.split(":")[0] for _, place in syncs.reads} == {"tests/gpu/test_syncs.py"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["labels", "probabilities", "NaN", "levels", "counts", "rewards", "reference"])
-def test_wrong_values_raise_in_update_on_the_cpu_and_in_compute_on_a_device(name: str) -> None:
+def test_wrong_values_raise_in_update_on_the_cpu_and_in_compute_on_a_device(name: str, kind: str) -> None:
     metric, inputs, message = wrong_inputs(name)
     with pytest.raises(ValueError, match=message):
         metric.update(*inputs)
-    with second_device():
+    with devices_of(kind) as (device, _):
         metric.reset()
-        metric.to(DEVICE).update(*_moved(inputs))
+        metric.to(device).update(*_moved(inputs, device))
         with pytest.raises(ValueError, match=message):
             metric.compute()
         metric.reset()
         assert metric.metric_state
 
 
-def _moved(value: Any) -> Any:
-    return value.to(DEVICE) if isinstance(value, Tensor) else type(value)(map(_moved, value))
+def _moved(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else type(value)(_moved(part, device) for part in value)

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
@@ -390,8 +391,24 @@ def second_device() -> Iterator[torch.device]:
         torch.__future__.set_swap_module_params_on_conversion(before)
 
 
-def lightning_settings(precision: str | None = None) -> dict[str, Any]:
-    """Return arguments of Lightning's trainer that train on the device, in ``bf16-mixed`` or in float32."""
+KINDS = [NAME, pytest.param("cuda", marks=pytest.mark.gpu)]
+"""Parameters of tests that run on the second device and, with the marker ``gpu``, on a GPU."""
+
+
+@contextmanager
+def devices_of(kind: str) -> Iterator[tuple[torch.device, torch.device]]:
+    """Make a kind's devices available: the first, and another one (with one GPU, the CPU)."""
+    if kind != NAME:
+        yield torch.device(kind, 0), torch.device(kind, 1) if torch.cuda.device_count() > 1 else CPU
+        return
+    with second_device():
+        yield DEVICE, OTHER
+
+
+def lightning_settings(precision: str | None = None, device: torch.device = DEVICE) -> dict[str, Any]:
+    """Return arguments of Lightning's trainer that train on a device, in ``bf16-mixed`` or in float32."""
+    if device.type != NAME:
+        return {"accelerator": device.type, "devices": 1, "precision": precision}
     from lightning.pytorch.accelerators import Accelerator
     from lightning.pytorch.plugins.precision import MixedPrecision
     from lightning.pytorch.strategies import SingleDeviceStrategy
