@@ -77,12 +77,13 @@ def measure(device: torch.device, layers: int) -> dict[str, Any]:
     small = device.type == "cpu"
     size = Size.small() if small else Size.published(layers, adapter.r)
     measured_run = replace(run, batch=2, completion=8, rank=size.rank) if small else run
+    of_device, of_attention = rates(device, size), attention(device, size, measured_run)
     found = phases(device, size, measured_run, replace(adapter, r=size.rank))
     return {
         "layers": size.layers,
         "completions": measured_run.batch * measured_run.accumulation,
-        "rates": rates(device, size),
-        "attention": attention(device, size, measured_run),
+        "rates": of_device,
+        "attention": of_attention,
         "phases": compare(found, estimate(run, counts, reward_rates(), size.layers)),
     }
 

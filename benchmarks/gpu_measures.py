@@ -1,5 +1,6 @@
 """Measure the rates of a device, and the phases of a GRPO step of CT-CHAT on it, for gpu.py."""
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,6 +50,11 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+def progress(text: str) -> None:
+    """Print what is measured next, because each part takes seconds to minutes."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
 def timed(device: torch.device, run: Callable[[], Any], repeats: int = 1) -> float:
     """Return the mean seconds of a run, until the device has finished."""
     synchronize(device)
@@ -70,6 +76,7 @@ def peak(device: torch.device, run: Callable[[], Any]) -> tuple[float, float | N
 
 def rates(device: torch.device, size: Size) -> dict[str, float]:
     """Return the bf16 matrix rate and the rate of a copy, bytes read and written."""
+    progress("rates and attention")
     left, right = (torch.randn(size.matrix, size.matrix, device=device, dtype=torch.bfloat16) for _ in range(2))
     source = torch.zeros(size.copied, device=device, dtype=torch.uint8)
     target = torch.empty_like(source)
@@ -107,6 +114,7 @@ def phases(device: torch.device, size: Size, run: Run, adapter: Any) -> dict[str
 
     The model has random weights. Completions have the maximum length, as in the plan.
     """
+    progress(f"making a model of {size.layers} layers")
     torch.manual_seed(0)
     model = build(size.layers, adapter, device=str(device), **size.text)
     batch = _batch(model, size, run, device)
@@ -137,7 +145,11 @@ def phases(device: torch.device, size: Size, run: Run, adapter: Any) -> dict[str
 
     model.eval()
     _short(model, batch, no_end)
-    found = {"generation": peak(device, generate), "reference": peak(device, reference)}
+    progress(f"generating {run.batch * run.accumulation} completions of {run.completion} tokens")
+    found = {"generation": peak(device, generate)}
+    progress("reference")
+    found["reference"] = peak(device, reference)
+    progress("training")
     model.train()
     model.gradient_checkpointing_enable({"use_reentrant": False})
     model.enable_input_require_grads()

@@ -1,15 +1,14 @@
 """Count how often a training step of PolicyModule and a metric's update wait for the device.
 
 python benchmarks/gpu_syncs.py [--places]
-python benchmarks/gpu_syncs.py --device cuda [--places]
 
-No GPU is needed: the counts are those of the second device of ``tests/helpers/second_device.py``, which computes on the
+Without a GPU, the counts are those of the second device of ``tests/helpers/second_device.py``, which computes on the
 CPU. A read is a number, list or shape that the host needs from the device: each ends the overlap of host and device. An
 upload is a copy of pageable memory to the device. A step is one rollout of 16 completions and one training step on it,
 the second step of a run. ``--places`` also prints the lines of code that wait.
 
-``--device cuda`` counts on a GPU what torch reports as synchronising (``torch.cuda.set_sync_debug_mode``): reads and
-uploads together, in the column of reads. It also prints the milliseconds of a step that is not counted.
+On a machine with a GPU, it counts there what torch reports as synchronising (``torch.cuda.set_sync_debug_mode``): reads
+and uploads together, in the column of reads. It also prints the milliseconds of a step that is not counted.
 """
 
 import argparse
@@ -29,7 +28,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
-from second_device import DEVICE, Syncs, count_syncs, lightning_settings, second_device
+from second_device import DEVICE, IS_EMULATED, Syncs, count_syncs, lightning_settings, second_device
 from tiny_generator import tiny_generator, tiny_rows, word_value
 
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore
@@ -139,9 +138,8 @@ def main() -> None:
     """Print the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--places", action="store_true", help="print the lines of code that wait")
-    parser.add_argument("--device", choices=("emulated", "cuda"), default="emulated")
-    arguments = parser.parse_args()
-    places, device = arguments.places, DEVICE if arguments.device == "emulated" else torch.device("cuda", 0)
+    places = parser.parse_args().places
+    device = DEVICE if IS_EMULATED else torch.device("cuda", 0)
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     print(f"{'':50} {'reads':>6} {'uploads':>8}")

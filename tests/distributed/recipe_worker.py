@@ -26,7 +26,7 @@ def replay_completions(policy: Any, by_step: list[list[list[int]]]) -> None:
         completions = [torch.tensor(tokens) for tokens in by_step.pop(0)]
         padding = generation_config.pad_token_id
         padded = torch.nn.utils.rnn.pad_sequence(completions, batch_first=True, padding_value=padding)
-        return torch.cat([input_ids, padded], dim=1)
+        return torch.cat([input_ids, padded.to(input_ids.device)], dim=1)
 
     policy.generate = replayed
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from metric_harness import save_models
 from relative_error import relative_error
-from second_device import second_device
+from second_device import IS_EMULATED, KINDS, WITHOUT_GPU, devices_of
 from tiny_crepe import random_pairs, tiny_bert_tokenizer
 from tiny_ct_chat import tiny_ct_chat, tiny_processor, volume
 from tiny_labeler import save_tiny_labeler
@@ -28,10 +28,9 @@ from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate
 from rrg_rewards.recipes.ct_chat.phantom import mini_ct_chat, mini_processor
 
 BF16, F32 = torch.bfloat16, torch.float32
-DEVICES = ["emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
 PLACES = [
     pytest.param("cpu", BF16, id="cpu-bfloat16"),
-    pytest.param("emulated", F32, id="emulated-float32"),
+    pytest.param("emulated", F32, id="emulated-float32", marks=WITHOUT_GPU),
     pytest.param("cuda", F32, id="cuda-float32", marks=pytest.mark.gpu),
     pytest.param("cuda", BF16, id="cuda-bfloat16", marks=pytest.mark.gpu),
 ]
@@ -49,8 +48,8 @@ PROMPTS = ["<image> Report . <report_generation>", "Nodule of 8 mm in the left u
 
 
 @pytest.fixture(scope="module", autouse=True)
-def emulated() -> Iterator[None]:
-    with second_device():
+def devices() -> Iterator[None]:
+    with devices_of("emulated" if IS_EMULATED else "cuda"):
         yield
 
 
@@ -147,7 +146,7 @@ def test_flash_attention_2_equals_sdpa(processor: Any, model: Any) -> None:
         assert relative_error(ours, exact) < BOUNDS[BF16]
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", KINDS)
 def test_greedy_tokens_equal_those_on_the_cpu(device: str) -> None:
     """Padded and unpadded prompts, with and without a volume; some tokens depend on the volume."""
     processor = tiny_processor()
@@ -198,7 +197,7 @@ def gradients(name: str, folder: str, device: str) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", ["crepe", "er2score"])
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", KINDS)
 def test_gradients_of_a_trained_metric_in_mixed_precision_equal_the_cpu(
     folders: dict[str, str], device: str, name: str
 ) -> None:
@@ -206,7 +205,7 @@ def test_gradients_of_a_trained_metric_in_mixed_precision_equal_the_cpu(
     assert relative_error(found, expected) < BOUNDS[BF16]
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", KINDS)
 def test_bertscore_equals_the_cpu(folders: dict[str, str], device: str) -> None:
     pairs = random_pairs(16)
     expected, found = (
@@ -216,7 +215,7 @@ def test_bertscore_equals_the_cpu(folders: dict[str, str], device: str) -> None:
     torch.testing.assert_close(found.cpu(), expected.cpu(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("device", KINDS)
 def test_radbert_equals_the_cpu(folders: dict[str, str], device: str) -> None:
     reports = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart", "lungs"]
     expected, found = (RadBertLabeler(folders["radbert"], device=place)(reports) for place in ("cpu", device))

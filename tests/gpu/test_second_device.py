@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback
-from second_device import CPU, DEVICE, OTHER, count_syncs, lightning_settings, second_device
+from second_device import CPU, DEVICE, OTHER, WITHOUT_GPU, count_syncs, lightning_settings, second_device
 from tiny_generator import PlainSteps, tiny_generator, train, word_value
 from torch import Tensor, nn
 from torchmetrics import Metric
 
 from rrg_rewards.training import Completions, TokenScores
+
+pytestmark = WITHOUT_GPU
 
 MIXED = (
     "Expected all tensors to be on the same device|convert emulated:0 device type tensor to numpy|"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from second_device import KINDS, devices_of
+from second_device import KINDS, WITHOUT_GPU, devices_of
 from torch import Tensor
 
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore
@@ -21,6 +21,7 @@ def counting() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPT))
 
 
+@WITHOUT_GPU
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("algorithm", "reads", "uploads"), [("grpo", 18, 32), ("ppo", 24, 40)])
 def test_a_step_waits_seldom_and_hardly_more_for_longer_completions(

@@ -9,6 +9,9 @@ indexing, and copies. ``torch.device("emulated", 0)`` and ``torch.device("emulat
 Import this module at the top of a test file: torch learns the devices once per process, before its first backward pass.
 Not emulated: random generators of a device (its random numbers come from the CPU), streams, memory, kernels, whose
 rounding differs on a GPU, float16 with a gradient scaler, and gradients on the second index.
+
+On a machine with a GPU there is no second device, because autograd supports one kind of device beside the CPU: with
+this one registered, each backward pass on the GPU raises an internal error. ``CUDA_VISIBLE_DEVICES=`` hides the GPU.
 """
 
 import sys
@@ -51,8 +54,11 @@ class _Backend(_DummyBackendModule):  # type: ignore[misc, unused-ignore]
 
 
 _BACKEND = _Backend()
-_setup_privateuseone_for_python_backend(NAME, _BACKEND, _DummyPrivateUse1Hook(), _DummyDeviceGuard())
-CPU, DEVICE, OTHER = torch.device("cpu"), torch.device(NAME, 0), torch.device(NAME, 1)
+IS_EMULATED = not torch.cuda.is_available()
+if IS_EMULATED:
+    _setup_privateuseone_for_python_backend(NAME, _BACKEND, _DummyPrivateUse1Hook(), _DummyDeviceGuard())
+CPU = torch.device("cpu")
+DEVICE, OTHER = (torch.device(NAME if IS_EMULATED else "privateuseone", index) for index in range(COUNT))
 
 
 class SecondTensor(Tensor):
@@ -380,7 +386,13 @@ for _names, _low in ((_IN_LOW_PRECISION, True), (_IN_FLOAT32, False)):
 
 @contextmanager
 def second_device() -> Iterator[torch.device]:
-    """Make the devices available; moves of modules keep their parameters, and tied weights tied."""
+    """Make the devices available; moves of modules keep their parameters, and tied weights tied.
+
+    Raises:
+        RuntimeError: If there is a GPU.
+    """
+    if not IS_EMULATED:
+        raise RuntimeError("with a GPU there is no emulated device; set CUDA_VISIBLE_DEVICES= to hide the GPU")
     before = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)
     _BACKEND.available = True
@@ -391,7 +403,8 @@ def second_device() -> Iterator[torch.device]:
         torch.__future__.set_swap_module_params_on_conversion(before)
 
 
-KINDS = [NAME, pytest.param("cuda", marks=pytest.mark.gpu)]
+WITHOUT_GPU = pytest.mark.skipif(not IS_EMULATED, reason="with a GPU there is no emulated device")
+KINDS = [pytest.param(NAME, marks=WITHOUT_GPU), pytest.param("cuda", marks=pytest.mark.gpu)]
 """Parameters of tests that run on the second device and, with the marker ``gpu``, on a GPU."""
 
 
