@@ -8,6 +8,7 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from code_blocks import with_languages
 from docstrings import identifier
 from latex2mathml.converter import convert as mathml
 from mkdocs.plugins import event_priority
@@ -77,7 +78,7 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
     # The site does not contain the code, so a link to a file becomes the file's path.
     markdown = re.sub(r"\[`?([^\]`]*)`?\]\(\.\./([^)]*)\)", r"\1 (`\2`)", markdown)
     # Python-Markdown nests lists by four spaces, GitHub by two.
-    return re.sub(r"^  (- .*(?:\n {4}\S.*)*)", r"    \1", markdown, flags=re.M)
+    return with_languages(re.sub(r"^  (- .*(?:\n {4}\S.*)*)", r"    \1", markdown, flags=re.M))
 
 
 def link_names(markdown: str) -> str:
