@@ -1,4 +1,4 @@
-"""Report metrics in validation and test with Lightning, exact for any number of processes, and worst reports."""
+"""Report metrics in validation and test with Lightning, exact for any number of processes, and pages of reports."""
 
 import copy
 import warnings
@@ -8,17 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
 
 from rrg_rewards.callbacks.base import require_lightning
-from rrg_rewards.callbacks.worst_reports import ReportPage, WorstReport, WorstReports, log_table, make_table
+from rrg_rewards.callbacks.worst_reports import (
+    KeptReports,
+    ReportPage,
+    SampledReports,
+    WorstReport,
+    WorstReports,
+    log_table,
+    make_table,
+)
 from rrg_rewards.data.samplers import count_misshared
 from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.pages import highlights
+from rrg_rewards.pages.highlights import scored_findings
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
@@ -129,6 +137,8 @@ class _StepOutput:
         return values
 
 
+# Worst and sampled reports of a process, by loader and metric.
+_Kept = Mapping[int | None, Mapping[str, tuple[Sequence[WorstReport], Sequence[WorstReport]]]]
 _Metrics = ReportMetric | MetricCollection | Mapping[str, ReportMetric]
 
 
@@ -138,6 +148,7 @@ class _LoaderState:
 
     metrics: dict[str, ReportMetric]
     worst: dict[str, WorstReports]
+    sampled: dict[str, SampledReports]
     values: dict[str, list[float]]
     num_reports: int = 0
 
@@ -172,8 +183,9 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     :class:`~rrg_rewards.metrics.ReportCRG`, this requires a ``prior``.
 
     **Pages.** With ``html_dir``, each validation writes a page that opens offline: corpus values with their curves over
-    the validations so far, the distribution of the scores, and the worst reports in a table. Only with ``html_text``
-    the page contains reports, with what became of each finding if the metric compares findings.
+    the validations so far, the distribution of the scores, and a table of ``num_sampled`` random reports, the same in
+    each validation, and of the worst ones. Only with ``html_text`` the page contains reports, with what became of each
+    finding for the metrics that compare findings; the processes then also exchange the texts of the sample.
 
     Args:
         metrics: A report metric, logged under its name, or several metrics by name.
@@ -183,12 +195,13 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             ``{"target_labels": "labels"}`` for all metrics, or ``{"crg": {"target_labels": "labels"}}`` for one metric.
         id_key: Key of the report identifiers for the table.
         num_worst: Number of reports of each metric and loader in the tables.
+        num_sampled: Number of reports of each loader that the page has as a sample of all.
         table_dir: Folder for ``<prefix>_<metric>_worst.csv``, which each validation overwrites.
         log_tables: Whether to log the tables with loggers that support tables (Weights & Biases, MLflow, TensorBoard);
             a warning names loggers that do not. The default is ``False`` because reports are patient data and a logger
             may send them to a server.
         html_dir: Folder for ``<prefix>_reports.html``, which each validation overwrites.
-        html_text: Whether the page contains the worst reports, their findings and explanations.
+        html_text: Whether the page contains the reports of its table, their findings and explanations.
         prefix: Prefix of the names in validation.
         test_prefix: Prefix of the names in ``trainer.test``.
         prog_bar: Whether the metrics appear in the progress bar.
@@ -197,8 +210,9 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
 
     Raises:
         TypeError: If a value of ``metrics`` is not a report metric; in a run, if the step does not return a dict.
-        ValueError: If there is no metric, ``num_worst`` is not positive, ``html_text`` is set without ``html_dir``, or
-            ``context_keys`` names an unknown metric; in a run, if the step's output lacks a key.
+        ValueError: If there is no metric, ``num_worst`` is not positive, ``num_sampled`` is negative, ``html_text`` is
+            set without ``html_dir``, or ``context_keys`` names an unknown metric; in a run, if the step's output lacks
+            a key.
 
     Example:
         >>> from rrg_rewards.callbacks import ReportMetricsCallback
@@ -221,6 +235,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         log_tables: bool = False,
         html_dir: str | Path | None = None,
         html_text: bool = False,
+        num_sampled: int = 20,
         prefix: str = "val",
         test_prefix: str = "test",
         prog_bar: bool = False,
@@ -228,11 +243,14 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     ) -> None:
         if num_worst < 1:
             raise ValueError(f"num_worst must be positive, got {num_worst}")
+        if num_sampled < 0:
+            raise ValueError(f"num_sampled must be at least 0, got {num_sampled}")
         if html_text and html_dir is None:
             raise ValueError("html_text needs html_dir, the folder of the pages")
         self.metrics = _by_name(metrics)
         self.step_output = _StepOutput(prediction_key, reference_key, context_keys or {}, id_key, list(self.metrics))
         self.num_worst = num_worst
+        self.num_sampled = num_sampled
         self.table_dir = None if table_dir is None else Path(table_dir)
         self.log_tables = log_tables
         self.html_dir = None if html_dir is None else Path(html_dir)
@@ -319,6 +337,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             self._loaders[loader] = _LoaderState(
                 metrics={name: _clone(metric, pl_module) for name, metric in self.metrics.items()},
                 worst={name: self._no_worst(name) for name in self.metrics},
+                sampled={name: SampledReports(self.num_sampled) for name in self.metrics},
                 values={name: [] for name in self.metrics},
             )
         return self._loaders[loader]
@@ -333,17 +352,18 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             metric.add_scores(scores)
             if self._keeps_worst:
                 first_pair = (loader or 0, trainer.global_rank, state.num_reports)
-                _keep_worst(state.worst[name], scores, batch, first_pair, self.html_text)
+                _keep(state.worst[name], scores, batch, first_pair, self.html_text)
             if self.html_dir is not None:
+                _keep(state.sampled[name], scores, batch, first_pair, self.html_text)
                 state.values[name] += scores.value[scores.scored].tolist()
         state.num_reports += len(batch)
         self._warn_of_words(batch)
 
     def _finish(self, trainer: Trainer, pl_module: LightningModule, prefix: str) -> None:
-        # Send the worst reports and no other text to the other processes.
+        # Send the worst reports and the sample, and no other text, to the other processes.
         gathered = gather_objects(
             {
-                loader: {name: worst.rows() for name, worst in state.worst.items()}
+                loader: {name: (worst.rows(), state.sampled[name].rows()) for name, worst in state.worst.items()}
                 for loader, state in self._loaders.items()
             }
         )
@@ -356,10 +376,13 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
                 self._page(prefix).add(_logged_name(f"{prefix}/{name}", loader), trainer.global_step, value)
         scores = self._gathered_values()
         if self._keeps_worst and trainer.is_global_zero:
-            worst = {
-                name: [row for loader in seen for row in self._worst_of_all(name, loader, gathered)]
-                for name in self.metrics
-            }
+            worst, sampled = (
+                {
+                    name: [row for loader in seen for row in self._of_all(name, loader, gathered, which)]
+                    for name in self.metrics
+                }
+                for which in range(2)
+            )
             for name, rows in worst.items():
                 self._write(trainer, prefix, name, rows)
             if self.html_dir is not None:
@@ -368,7 +391,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
                 # Signatures of the copies that have scored say where the labels of their references came from.
                 scored = self._loader(pl_module, seen[0]).metrics if seen else self.metrics
                 signatures = {name: metric.signature for name, metric in scored.items()}
-                self._page(prefix).write(path, title, scores, worst, signatures)
+                self._page(prefix).write(path, title, scores, worst, sampled, signatures)
 
     def _page(self, prefix: str) -> ReportPage:
         return self._pages.setdefault(prefix, ReportPage(self.html_text))
@@ -412,14 +435,13 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             and (self.log_details or not name.startswith(_LEFT_OUT))
         }
 
-    def _worst_of_all(
-        self, name: str, loader: int | None, gathered: Sequence[Mapping[int | None, Mapping[str, list[WorstReport]]]]
-    ) -> list[WorstReport]:
-        worst = self._no_worst(name)
+    def _of_all(self, name: str, loader: int | None, gathered: Sequence[_Kept], which: int) -> list[WorstReport]:
+        """Return the worst reports of all processes, or the sample of them."""
+        kept: KeptReports = SampledReports(self.num_sampled) if which else self._no_worst(name)
         for part in gathered:
-            for row in part.get(loader, {}).get(name, []):
-                worst.add(row)
-        return worst.rows()
+            for row in part.get(loader, {}).get(name, ((), ()))[which]:
+                kept.add(row)
+        return kept.rows()
 
     def _write(self, trainer: Trainer, prefix: str, name: str, rows: Sequence[WorstReport]) -> None:
         table = make_table(rows, trainer.current_epoch, trainer.global_step)
@@ -468,13 +490,13 @@ def _logged_name(name: str, loader: int | None) -> str:
     return name if loader is None else f"{name}/dataloader_idx_{loader}"
 
 
-def _keep_worst(
-    worst: WorstReports, scores: Scores, batch: _ReportBatch, first_pair: tuple[int, int, int], with_text: bool
+def _keep(
+    kept: KeptReports, scores: Scores, batch: _ReportBatch, first_pair: tuple[int, int, int], with_text: bool
 ) -> None:
-    """Store the worst reports of a batch.
+    """Store the reports of a batch that are among the worst, or in the sample.
 
     Args:
-        worst: The worst reports so far.
+        kept: The reports so far.
         scores: Scores of the batch.
         batch: Reports of the batch.
         first_pair: Loader, rank and index of the first report.
@@ -482,12 +504,15 @@ def _keep_worst(
     """
     loader, rank, first = first_pair
     explanations = scores.explanations
-    evaluations = scores.evaluations if isinstance(scores, CrimsonScores) else [None] * len(scores)
     rows = zip(scores.value.tolist(), batch.identifiers, batch.target, batch.preds, strict=True)
     for row, (score, identifier, reference, prediction) in enumerate(rows):
-        if worst.takes(score):
+        if kept.takes(score, loader, rank, first + row):
+            # The page without text needs neither reports nor explanations of its sample; tables do of the worst.
+            if not with_text and isinstance(kept, SampledReports):
+                reference = prediction = None
+                explanations = {}
             why = {kind: texts[row] for kind, texts in explanations.items()}
             name = None if identifier is None else str(identifier)
-            evaluation, pair = evaluations[row], (reference, prediction) if with_text else (None, None)
-            findings = None if evaluation is None else highlights(evaluation, *pair)
-            worst.add(WorstReport(score, loader, rank, first + row, name, reference, prediction, why, findings))
+            shown = (reference, prediction) if with_text else (None, None)
+            (findings,) = scored_findings(scores.take(torch.tensor([row])), shown[:1], shown[1:]) or [None]
+            kept.add(WorstReport(score, loader, rank, first + row, name, reference, prediction, why, findings))

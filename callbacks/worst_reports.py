@@ -1,6 +1,8 @@
-"""The worst-scored reports of a validation, in bounded memory, and the tables and pages that show them."""
+"""The worst-scored reports of a validation and a sample of all, in bounded memory, and their tables and pages."""
 
+import hashlib
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +43,42 @@ class WorstReport:
     findings: Sequence[Sequence[Any]] | None = None
 
 
-class WorstReports:
+class KeptReports(ABC):
+    """Stores ``size`` reports, those that come first in an order.
+
+    Args:
+        size: Maximum number of stored reports.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        # The root is the last stored report. Pairs of index and rank are unique, so the reports are never compared.
+        self._heap: list[tuple[float, int, int, WorstReport]] = []
+
+    @abstractmethod
+    def priority(self, score: float, dataloader: int, rank: int, index: int) -> float:
+        """Return how early a report comes in the order; NaN if it is never stored."""
+
+    def takes(self, score: float, dataloader: int, rank: int, index: int) -> bool:
+        """Whether :meth:`add` would store a new report with this score and place."""
+        priority = self.priority(score, dataloader, rank, index)
+        return self.size > 0 and priority == priority and (len(self._heap) < self.size or priority > self._heap[0][0])
+
+    def add(self, row: WorstReport) -> None:
+        """Store the report if it comes early enough."""
+        priority = self.priority(row.score, row.dataloader, row.rank, row.index)
+        entry = (priority, -row.index, -row.rank, row)
+        if len(self._heap) < self.size:
+            heapq.heappush(self._heap, entry)
+        else:
+            heapq.heappushpop(self._heap, entry)
+
+    def rows(self) -> list[WorstReport]:
+        """Return the reports, the first in the order first."""
+        return [entry[-1] for entry in sorted(self._heap, reverse=True)]
+
+
+class WorstReports(KeptReports):
     """Stores the ``size`` worst reports.
 
     Of reports with equal scores, those with the lowest index are kept, then those with the lowest rank. This is the
@@ -60,26 +97,32 @@ class WorstReports:
     """
 
     def __init__(self, size: int, higher_is_better: bool) -> None:
-        self.size = size
+        super().__init__(size)
         self._sign = -1.0 if higher_is_better else 1.0
-        # The root is the best stored report. Pairs of index and rank are unique, so the reports are never compared.
-        self._heap: list[tuple[float, int, int, WorstReport]] = []
 
-    def takes(self, score: float) -> bool:
-        """Whether :meth:`add` would store a new report with this score; ``False`` for NaN."""
-        return score == score and (len(self._heap) < self.size or self._sign * score > self._heap[0][0])
+    def priority(self, score: float, dataloader: int, rank: int, index: int) -> float:  # noqa: ARG002
+        """Return how bad the score is."""
+        return self._sign * score
 
-    def add(self, row: WorstReport) -> None:
-        """Store the report if it is among the worst so far."""
-        entry = (self._sign * row.score, -row.index, -row.rank, row)
-        if len(self._heap) < self.size:
-            heapq.heappush(self._heap, entry)
-        else:
-            heapq.heappushpop(self._heap, entry)
 
-    def rows(self) -> list[WorstReport]:
-        """Return the reports, worst first."""
-        return [entry[-1] for entry in sorted(self._heap, reverse=True)]
+class SampledReports(KeptReports):
+    """Stores a random sample of ``size`` reports, also of those without a score.
+
+    The sample depends on the places of the reports only: each validation of the same data has the same sample, for any
+    size of the batches.
+
+    Example:
+        >>> sample = SampledReports(size=2)
+        >>> for index, score in enumerate([0.3, 0.1, 0.9, 0.2]):
+        ...     sample.add(WorstReport(score, 0, 0, index, None, "reference", "prediction"))
+        >>> len(sample.rows())
+        2
+    """
+
+    def priority(self, score: float, dataloader: int, rank: int, index: int) -> float:  # noqa: ARG002
+        """Return a number that is random, but the same for the same place."""
+        digest = hashlib.blake2b(f"{dataloader} {index} {rank}".encode(), digest_size=6).digest()
+        return float(int.from_bytes(digest, "big"))
 
 
 def make_table(rows: Sequence[WorstReport], epoch: int, step: int) -> Table:
@@ -156,6 +199,10 @@ def _markdown_cell(cell: object) -> str:
 _Place = tuple[int, int, int]
 
 
+def _place(row: WorstReport) -> _Place:
+    return row.dataloader, row.rank, row.index
+
+
 @dataclass
 class ReportPage:
     """Writes the page of each validation, with the curves of all validations so far.
@@ -179,6 +226,7 @@ class ReportPage:
         title: str,
         scores: Mapping[str, Sequence[float]],
         worst: Mapping[str, Sequence[WorstReport]],
+        sampled: Mapping[str, Sequence[WorstReport]],
         signatures: Mapping[str, str],
     ) -> None:
         """Write the page, which replaces that of the last validation.
@@ -188,6 +236,7 @@ class ReportPage:
             title: Title.
             scores: Scores of all reports, by metric.
             worst: The worst reports of each metric.
+            sampled: A sample of all reports, the same for each metric.
             signatures: Signature of each metric.
         """
         last = [[name, str(int(points[-1][0])), shown_number(points[-1][1])] for name, points in self.values.items()]
@@ -201,38 +250,45 @@ class ReportPage:
             ),
         }
         count = max((len(values) for values in scores.values()), default=0)
-        lead = f"{count} scored reports; the table below has the worst of each metric."
+        sample = max((len(rows) for rows in sampled.values()), default=0)
+        lead = f"{count} scored reports; the table below has a random sample of {sample}, and the worst of each metric."
         facts = {f"Signature of {name}": signature for name, signature in signatures.items()}
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_page(Page(title, lead, sections, self._rows(worst), facts), path, overwrite=True)
+        write_page(Page(title, lead, sections, self._rows(worst, sampled), facts), path, overwrite=True)
 
-    def _rows(self, worst: Mapping[str, Sequence[WorstReport]]) -> Rows:
-        """Return the worst reports of all metrics; a report may be among the worst of several."""
+    def _rows(self, worst: Mapping[str, Sequence[WorstReport]], sampled: Mapping[str, Sequence[WorstReport]]) -> Rows:
+        """Return the sample, and the worst reports of all metrics; a report may be in both, and of several metrics."""
         reports: dict[_Place, WorstReport] = {}
+        chosen: dict[_Place, dict[str, None]] = {}
         scores: dict[str, dict[_Place, WorstReport]] = {}
-        for name, rows in worst.items():
-            scores[name] = {(row.dataloader, row.rank, row.index): row for row in rows}
-            reports.update(scores[name])
+        for kept, why in ((sampled, "sample"), (worst, "worst of {}")):
+            for name, rows in kept.items():
+                by_place = {_place(row): row for row in rows}
+                scores.setdefault(name, {}).update(by_place)
+                reports.update(by_place)
+                for place in by_place:
+                    chosen.setdefault(place, {})[why.format(name)] = None
         places = list(reports)
-        columns = []
-        for name, worst_of in scores.items():
+        columns = [Column("chosen as", [", ".join(chosen[place]) for place in places])]
+        for name, of_place in scores.items():
             columns.append(
-                Column(name, [worst_of[place].score if place in worst_of else None for place in places], name)
+                Column(name, [of_place[place].score if place in of_place else None for place in places], name)
             )
-            kinds = dict.fromkeys(kind for row in worst_of.values() for kind in row.explanations)
+            kinds = dict.fromkeys(kind for row in of_place.values() for kind in row.explanations)
             for kind in kinds if self.with_text else ():
-                cells = [worst_of[place].explanations.get(kind) if place in worst_of else None for place in places]
+                cells = [of_place[place].explanations.get(kind) if place in of_place else None for place in places]
                 columns.append(Column(kind, cells, name, in_table=False))
         panes = []
         if self.with_text:
             panes.append(Pane("Reference", [reports[place].reference for place in places]))
             panes.append(Pane("Candidate", [reports[place].prediction for place in places]))
-        findings = [
-            next((rows[place].findings for rows in scores.values() if place in rows and rows[place].findings), None)
-            for place in places
-        ]
+        findings = {
+            name: [rows[place].findings if place in rows else None for place in places]
+            for name, rows in scores.items()
+            if any(row.findings is not None for row in rows.values())
+        }
         names = [reports[place].identifier or _name(place) for place in places]
-        return Rows("report", names, columns, panes, findings if any(findings) else None)
+        return Rows("report", names, columns, panes, findings)
 
 
 def _name(place: _Place) -> str:

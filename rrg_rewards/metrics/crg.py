@@ -66,6 +66,8 @@ class LabelScores(LabelledScores):
     levels: tuple[str, ...] = ()
     widths: tuple[int, ...] = ()
 
+    report_value = "contribution"
+
     def counts(self, dim: int | None = None) -> LabelCounts:
         """Return the confusion counts of the scored pairs; see :func:`rrg_rewards.functional.label_counts`."""
         return label_counts(self.preds[self.scored], self.target[self.scored], dim=dim)
@@ -95,6 +97,19 @@ class LabelScores(LabelledScores):
         """Return the CRG of each level, ``(..., K)``, from counts of each label, ``(..., L)``."""
         levels = split_levels(counts, self._widths)
         return crg_level_scores(levels, self.average, self.min_prevalence, warn=False)
+
+    @property
+    def corpus_rule(self) -> str:
+        """How CRG follows from the contributions of the reports."""
+        rule = "CRG = 1 / (2 - m), where m is the mean contribution of a report for the prevalence in these references"
+        if self.average == "macro":
+            rule += ", for each label; the corpus value is the mean over labels"
+        elif self.levels:
+            rule += ", for each level; the corpus value is the mean over levels"
+        return (
+            f"A report has no CRG of its own, but a contribution: 0 for a correct normal report, below 0 if its errors "
+            f"outweigh what it found. {rule}."
+        )
 
     @property
     def _widths(self) -> tuple[int, ...]:

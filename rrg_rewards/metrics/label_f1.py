@@ -41,6 +41,11 @@ class LabelF1Scores(LabelledScores):
     average: F1Average = "micro"
 
     @property
+    def corpus_rule(self) -> str:
+        """Which counts the corpus value is computed of."""
+        return f"The {self.average} F1 is that of the label counts of all reports, not the mean of the reports' F1."
+
+    @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
         """Whether each label of each scored pair is a true positive, false negative or false positive: ``(N, L)``."""
         preds, target = self.preds[self.scored], self.target[self.scored]

@@ -34,6 +34,9 @@ class Scores:
     value: Tensor
     details: Mapping[str, Tensor] = field(default_factory=dict)
 
+    # What the score of a report is called if the metric is a score of a corpus only.
+    report_value: ClassVar[str] = ""
+
     # Names of the further fields with one value for each pair: tensors ``(N, ...)``, tuples, or None.
     _row_fields: ClassVar[tuple[str, ...]] = ()
 
@@ -113,6 +116,11 @@ class Scores:
             ``(...)``; NaN if the value is undefined.
         """
         return sums[0] / num_scored
+
+    @property
+    def corpus_rule(self) -> str:
+        """How the corpus value follows from the reports, in one sentence; empty if it is the mean of their scores."""
+        return ""
 
     def corpus_parts(self, *sufficient_statistics: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 (for subclasses)
         """Return further values of the corpus by name, from :attr:`sufficient_statistics` of at least one pair."""

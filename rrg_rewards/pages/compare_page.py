@@ -7,11 +7,9 @@ from typing import Any
 from rrg_rewards.analysis.comparison import GroupComparison, MetricComparison, SystemComparison, SystemDifference
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.analysis.system_tables import TableComparison
-from rrg_rewards.functional.crimson import CrimsonEvaluation
-from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
-from rrg_rewards.pages.highlights import highlights
+from rrg_rewards.pages.highlights import scored_findings
 from rrg_rewards.pages.markup import Markup, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.score_page import one_text
@@ -22,7 +20,7 @@ def compare_page(
     result: SystemComparison,
     names: Sequence[str],
     panes: Sequence[Pane] = (),
-    findings: Sequence[Sequence[Sequence[Any]] | None] | None = None,
+    findings: Mapping[str, Sequence[Sequence[Sequence[Any]] | None]] | None = None,
     texts: Mapping[str, Any] | None = None,
 ) -> Page:
     """Return the page of a comparison of systems.
@@ -31,7 +29,7 @@ def compare_page(
         result: The comparison.
         names: Names of the ``N`` reports.
         panes: Texts of the reports: the reference, then each system.
-        findings: Result of :func:`compared_findings`.
+        findings: Result of :func:`compared_findings` by metric.
         texts: Result of :meth:`~rrg_rewards.analysis.TableComparison.text_entries`.
 
     Example:
@@ -63,7 +61,7 @@ def compare_page(
         **{f"Signature of {one.metric}": one.signature for one in result.all_reports.metrics if one.signature},
     }
     title = f"Comparison with {result.baseline}"
-    rows = Rows("report", names, columns, panes, findings, sides).sampled()
+    rows = Rows("report", names, columns, panes, findings or {}, sides).sampled()
     return Page(title, lead, sections, rows, facts)
 
 
@@ -90,10 +88,11 @@ def table_comparison_page(compared: TableComparison, columns: PairColumns, with_
     else:
         # With a table of references, the studies are its rows.
         names = list(map(str, studies.column(columns.key if columns.references is None else columns.keys[1])))
-    by_metric = ({system: scored.runs[system][0] for system in systems} for scored in compared.scored)
-    findings = (compared_findings(scores, references, texts) for scores in by_metric)
-    first_findings = next((own for own in findings if own is not None), None)
-    return compare_page(compared.result, names, panes, first_findings, compared.text_entries())
+    found: dict[str, list[list[list[Any]]]] = {}
+    for one in compared.scored:
+        if own := compared_findings({system: one.runs[system][0] for system in systems}, references, texts):
+            found[one.name] = own
+    return compare_page(compared.result, names, panes, found, compared.text_entries())
 
 
 def compared_findings(
@@ -112,16 +111,17 @@ def compared_findings(
     """
     found: list[list[list[Any]]] = []
     for number, (system, one) in enumerate(scores.items(), 1):
-        if not isinstance(one, CrimsonScores):
+        without = [None] * len(one)
+        pairs = (without, without) if references is None else (references, texts[system])
+        compared = scored_findings(one, *pairs)
+        if compared is None:
             return None
-        found = found or [[] for _ in one.evaluations]
-        for row, (evaluation, coverage) in enumerate(zip(one.evaluations, one.coverages, strict=True)):
-            pair = (None, None) if references is None else (references[row], texts[system][row])
-            of_pair = highlights(evaluation or CrimsonEvaluation(coverage=coverage), *pair)
+        found = found or [[] for _ in compared]
+        for row, of_pair in enumerate(compared):
             if number == 1:
                 # The words of the reference that were not read are the same for all systems.
-                found[row] += [[0, *rest] for pane, *rest in of_pair if not pane and rest[1] == "unread"]
-            for pane, id_, status, level, partners, text, note, places in of_pair:
+                found[row] += [[0, *rest] for pane, *rest in of_pair or () if not pane and rest[1] == "unread"]
+            for pane, id_, status, level, partners, text, note, places in of_pair or ():
                 if pane == 1 or status == "missed":
                     places = places if pane == 1 else []
                     matched = ", ".join(f"{number}{partner}" for partner in partners.split(", ") if partner)

@@ -1,12 +1,21 @@
-"""Where two reports state the findings of an evaluation, and what became of each finding."""
+"""Where two reports state the findings that a metric compares, and what became of each finding."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any, Literal
 
 from rrg_rewards.findings.reading.coverage import PairCoverage
 from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.judges.question_answering import GradedAnswer
 from rrg_rewards.judges.tasks.grounding import content_words
+from rrg_rewards.labelers.rules import RuleLabeler
+from rrg_rewards.metrics.crimson import CrimsonScores
+from rrg_rewards.metrics.ct_finebench_scores import Examination, FineBenchScores
+from rrg_rewards.metrics.labelled import LabelledScores
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.schemas.labels import LABEL_SCHEMAS
 
 Status = Literal["unread", "matched", "misdescribed", "missed", "invented"]
 
@@ -38,6 +47,121 @@ def locate(report: str, finding: str) -> tuple[int, int] | None:
             start = sentence.start() + len(sentence[0]) - len(sentence[0].lstrip())
             best, place = share, (start, sentence.end())
     return place if best >= _MIN_SHARE else None
+
+
+def scored_findings(
+    scores: Scores, references: Sequence[str | None], candidates: Sequence[str | None], joined: bool = False
+) -> list[list[list[Any]] | None] | None:
+    """Return the findings of each pair that a metric compares: those of CRIMSON, labels, or findings with questions.
+
+    Args:
+        scores: Scores of ``N`` pairs.
+        references: Texts of the references; ``None`` to leave out all report text.
+        candidates: Texts of the candidates; ``None`` as above.
+        joined: Whether a reference is the text of several references.
+
+    Returns:
+        What :func:`highlights` returns for each pair, ``None`` for a pair that was not compared; ``None`` alone if the
+        metric compares no findings.
+
+    Example:
+        >>> from rrg_rewards.metrics import ReportCRG
+        >>> pairs = ["Enlarged heart."], ["Cardiomegaly. Hiatal hernia."]
+        >>> ((first, *_),) = scored_findings(ReportCRG().score(*pairs), pairs[1], pairs[0])
+        >>> first
+        [0, 'R3', 'matched', '', 'P3', 'Cardiomegaly', '', [[0, 12]]]
+    """
+    pairs = list(zip(references, candidates, strict=True))
+    if isinstance(scores, CrimsonScores):
+        evaluated = zip(scores.evaluations, scores.coverages, pairs, strict=True)
+        return [_evaluated(evaluation, coverage, pair, joined) for evaluation, coverage, pair in evaluated]
+    if isinstance(scores, LabelledScores):
+        rows = zip(scores.scored.tolist(), scores.target.tolist(), scores.preds.tolist(), pairs, strict=True)
+        return [_labelled(scores.labels, (of, on), pair) if scored else None for scored, of, on, pair in rows]
+    if isinstance(scores, FineBenchScores):
+        examined = zip(scores.examinations, pairs, strict=True)
+        return [None if examination is None else _examined(examination, pair) for examination, pair in examined]
+    return None
+
+
+def _evaluated(
+    evaluation: CrimsonEvaluation | None,
+    coverage: PairCoverage | None,
+    pair: tuple[str | None, str | None],
+    joined: bool,
+) -> list[list[Any]] | None:
+    # A pair without an evaluation may have a reference that was not read.
+    shown = evaluation or CrimsonEvaluation(coverage=coverage)
+    found = highlights(_without_reference_places(shown) if joined else shown, *pair)
+    return None if evaluation is None and not found else found
+
+
+def _without_reference_places(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
+    """Remove the places in the reference: they are those in one of several references, not in their joined text."""
+    findings = tuple(replace(finding, spans=()) for finding in evaluation.reference_findings)
+    coverage = evaluation.coverage and (replace(evaluation.coverage[0], unread=()), evaluation.coverage[1])
+    return replace(evaluation, reference_findings=findings, coverage=coverage)
+
+
+def _labelled(
+    labels: Sequence[str], positive: tuple[Sequence[bool], Sequence[bool]], pair: tuple[str | None, str | None]
+) -> list[list[Any]]:
+    """Return the labels of both reports as findings; the name of a label is no text of a report."""
+    found = []
+    for pane, (letter, other, unmatched) in enumerate((("R", "P", "missed"), ("P", "R", "invented"))):
+        report = pair[pane]
+        places = {} if report is None else _label_places(tuple(labels), report)
+        for number, (label, own, others) in enumerate(zip(labels, positive[pane], positive[1 - pane], strict=True), 1):
+            if own:
+                status, partner = ("matched", f"{other}{number}") if others else (unmatched, "")
+                place = places.get(label, [])
+                found.append([pane, f"{letter}{number}", status, "", partner, label, "", place])
+    return found
+
+
+def _label_places(labels: tuple[str, ...], report: str) -> dict[str, list[list[int]]]:
+    """Return where rules read each label, or else where its words are: other labelers do not say why."""
+    rules = _rules_of(labels)
+    read = {} if rules is None else rules.explain(report)
+    found = {}
+    for label in labels:
+        spans = [(one.start, one.end) for one in read.get(label, ())]
+        place = None if spans else locate(report, label)
+        found[label] = _in_units(report, spans if place is None else [place])
+    return found
+
+
+@cache
+def _rules_of(labels: tuple[str, ...]) -> RuleLabeler | None:
+    """Return the rules of the label set that has these labels, if there are any."""
+    name = next((name for name, schema in LABEL_SCHEMAS.items() if set(labels) <= set(schema.labels)), None)
+    return None if name is None else RuleLabeler(name)
+
+
+def _examined(examination: Examination, pair: tuple[str | None, str | None]) -> list[list[Any]]:
+    """Return the findings with questions: of the reference (recall), and of the candidate (precision)."""
+    found = []
+    for pane, (side, letter, unmatched) in enumerate((("recall", "R", "missed"), ("precision", "P", "invented"))):
+        asked: dict[str, list[GradedAnswer]] = {}
+        for one in examination.side(side):
+            asked.setdefault(one.item.finding, []).append(one)
+        for number, (finding, answers) in enumerate(asked.items(), 1):
+            report = pair[pane]
+            note = "; ".join(_answer_notes(answers, report is not None))
+            status = unmatched if all(one.answer is None for one in answers) else "misdescribed" if note else "matched"
+            place = None if report is None else locate(report, finding)
+            places = [] if report is None or place is None else _in_units(report, [place])
+            # The questions of a file may name findings in the words of a report.
+            shown = "" if report is None else finding
+            found.append([pane, f"{letter}{number}", status, "", "", shown, note, places])
+    return found
+
+
+def _answer_notes(answers: Sequence[GradedAnswer], with_text: bool) -> Iterator[str]:
+    for one in answers:
+        if one.grade < 1:
+            given = f": {one.answer or 'not stated'} for {one.item.answer}" if with_text else ""
+            yield f"{one.item.attribute}{given}"
 
 
 def highlights(evaluation: CrimsonEvaluation, reference: str | None, candidate: str | None) -> list[list[Any]]:
@@ -106,6 +230,10 @@ def _places(report: str, finding: CrimsonFinding) -> list[list[int]]:
     if not spans:
         found = locate(report, finding.finding)
         spans = () if found is None else (found,)
+    return _in_units(report, spans)
+
+
+def _in_units(report: str, spans: Sequence[tuple[int, int]]) -> list[list[int]]:
     return [[_units(report[:start]), _units(report[:end])] for start, end in spans]
 
 

@@ -32,6 +32,9 @@
   const columns = data.columns.filter((column) => column.shown);
   const numbers = columns.filter((column) => column.number);
   const state = { column: -1, descending: false, words: "", filter: 0, low: null, high: null, size: PAGE_SIZES[0], page: 0 };
+  // Metrics that compare findings, and the one whose findings are marked.
+  const compared = Object.keys(data.findings);
+  let marked = compared[0];
   let order = data.names.map((_, row) => row);
   let searched = null;
 
@@ -177,13 +180,20 @@
         make("tbody", {}, ...rows)));
   }
 
+  function markedMetric(row) {
+    if (compared.length < 2) return null;
+    const choice = make("select", { id: "marked", onchange: (event) => { marked = event.target.value; open(row); byId("marked").focus(); } },
+      ...compared.map((name) => make("option", { value: name, selected: name === marked ? "" : null }, name)));
+    return make("div", { class: "controls" }, field("Findings of", choice));
+  }
+
   function findingTable(findings) {
     const rows = findings.map((finding) => make("tr", { id: `finding-${finding[1]}`, tabindex: "-1" },
       make("th", { scope: "row" }, finding[1]), make("td", {}, data.sides[finding[0]]),
       make("td", {}, make("span", { class: `tag ${finding[2]}` }, finding[2])),
       make("td", { class: "cell" }, finding[5] || "-"), make("td", {}, finding[3].replaceAll("_", " ") || "-"),
       make("td", {}, finding[4] || "-"), make("td", { class: "cell" }, finding[6] || "-")));
-    return grid(["Finding", "Report", "Status", "Text", "Significance", "Matched with", "Reason"], rows, "Findings");
+    return grid(["Finding", "Report", "Status", "Text", "Significance", "Matched with", "Reason"], rows, `Findings of ${marked}`);
   }
 
   function groups(row) {
@@ -200,7 +210,7 @@
 
   function open(row) {
     const at = order.indexOf(row);
-    const findings = data.findings?.[row] ?? null;
+    const findings = data.findings[marked]?.[row] ?? null;
     const step = (by, name) => make("button", {
       type: "button", id: name, disabled: order[at + by] === undefined ? "" : null,
       onclick: () => { location.hash = `#${order[at + by] + 1}`; },
@@ -214,8 +224,9 @@
         make("a", { href: "#", id: "back" }, `All ${data.noun}s`), step(-1, "previous"), step(1, "next"),
         make("span", { class: "note" }, `${position} (arrow keys; Escape returns)`)),
       heading,
+      markedMetric(row),
       findings && data.panes.length
-        ? make("p", { class: "note" }, "Findings: ", ...STATUSES.filter((name) => name !== "unread"
+        ? make("p", { class: "note" }, `Findings of ${marked}: `, ...STATUSES.filter((name) => name !== "unread"
           || findings.some((finding) => finding[2] === name)).flatMap((name) => [make("span", { class: `tag ${name}` }, name), " "]))
         : null,
       make("div", { class: "panes" }, ...panes),

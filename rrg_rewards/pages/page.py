@@ -62,7 +62,7 @@ class Rows:
         names: ``N`` names.
         columns: Columns of ``N`` cells.
         panes: Texts of the rows.
-        findings: For each row, the findings as :func:`rrg_rewards.pages.highlights` returns them.
+        findings: By metric, the findings of each row as :func:`rrg_rewards.pages.highlights` returns them.
         sides: Names of the reports that the findings are of.
     """
 
@@ -70,7 +70,7 @@ class Rows:
     names: Sequence[str]
     columns: Sequence[Column]
     panes: Sequence[Pane] = ()
-    findings: Sequence[Sequence[Sequence[Any]] | None] | None = None
+    findings: Mapping[str, Sequence[Sequence[Sequence[Any]] | None]] = field(default_factory=dict)
     sides: Sequence[str] = ("Reference", "Candidate")
 
     def sampled(self, most: int = MOST_ROWS) -> "Rows":
@@ -89,7 +89,7 @@ class Rows:
             names=self.names[::step],
             columns=[replace(column, cells=column.cells[::step]) for column in self.columns],
             panes=[replace(pane, texts=pane.texts[::step]) for pane in self.panes],
-            findings=None if self.findings is None else self.findings[::step],
+            findings={name: found[::step] for name, found in self.findings.items()},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Rows:
             ],
             "panes": [{"title": pane.title, "texts": list(pane.texts)} for pane in self.panes],
             "sides": list(self.sides),
-            "findings": None if self.findings is None else list(self.findings),
+            "findings": {name: list(found) for name, found in self.findings.items()},
         }
 
 

@@ -1,21 +1,18 @@
 """The page of ``rrg-rewards score --html``, and its rows, which are collected while a table is scored."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rrg_rewards.analysis.outcomes import by_kind
-from rrg_rewards.findings.reading.coverage import PairCoverage
-from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.metrics.crg import LabelScores
-from rrg_rewards.metrics.crimson import CrimsonScores
 from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
-from rrg_rewards.pages.highlights import highlights
+from rrg_rewards.pages.highlights import scored_findings
 from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, row_step, sample_note
 from rrg_rewards.pages.text_tables import HEADING, constant_tables, distinct_tables
@@ -106,6 +103,10 @@ class ScoreRows:
         """Return the scores of a metric, without those of unscorable pairs."""
         return [value for one in (self._all or self._scores)[name] for value in one.value[one.scored].tolist()]
 
+    def first(self, name: str) -> Scores:
+        """Return the scores of the first batch, whose class says what they mean."""
+        return self._scores[name][0]
+
     def rows(self) -> Rows:
         """Return the rows: scores, parts and explanations; and texts and findings if they are asked for."""
         columns = [column for name in self._scores for column in self._columns(name)]
@@ -114,7 +115,8 @@ class ScoreRows:
 
     def _columns(self, name: str) -> Iterator[Column]:
         parts = self._scores[name]
-        yield Column(name, _cells([one.value for one in parts]), name)
+        heading = f"{name} {parts[0].report_value}".rstrip()
+        yield Column(heading, _cells([one.value for one in parts]), name)
         for detail in parts[0].details:
             yield Column(detail.replace("_", " "), _cells([one.details[detail] for one in parts]), name, in_table=False)
         for kind in parts[0].explanations:
@@ -122,42 +124,20 @@ class ScoreRows:
                 texts: list[Cell] = [text or None for one in parts for text in one.explanations[kind]]
                 yield Column(kind, texts, name, in_table=False)
 
-    def _findings(self) -> list[list[list[Any]] | None] | None:
-        """Return the findings of the first metric that compares findings."""
-        batches = next((parts for parts in self._scores.values() if isinstance(parts[0], CrimsonScores)), None)
-        if batches is None:
-            return None
-        scores = [one for one in batches if isinstance(one, CrimsonScores)]
-        evaluations = [evaluation for one in scores for evaluation in one.evaluations]
-        coverages = [coverage for one in scores for coverage in one.coverages]
-        texts: Sequence[tuple[str | None, str | None]] = (
-            list(zip(self._references, self._predictions, strict=True))
-            if self.with_text
-            else [(None, None)] * len(evaluations)
-        )
-        return [
-            self._findings_of(evaluation, coverage, *pair)
-            for evaluation, coverage, pair in zip(evaluations, coverages, texts, strict=True)
-        ]
-
-    def _findings_of(
-        self,
-        evaluation: CrimsonEvaluation | None,
-        coverage: PairCoverage | None,
-        reference: str | None,
-        candidate: str | None,
-    ) -> list[list[Any]] | None:
-        # A pair without an evaluation may have a reference that was not read.
-        shown = evaluation or CrimsonEvaluation(coverage=coverage)
-        found = highlights(_without_reference_places(shown) if self._joined else shown, reference, candidate)
-        return None if evaluation is None and not found else found
-
-
-def _without_reference_places(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
-    """Remove the places in the reference: they are those in one of several references, not in their joined text."""
-    findings = tuple(replace(finding, spans=()) for finding in evaluation.reference_findings)
-    coverage = evaluation.coverage and (replace(evaluation.coverage[0], unread=()), evaluation.coverage[1])
-    return replace(evaluation, reference_findings=findings, coverage=coverage)
+    def _findings(self) -> dict[str, list[list[list[Any]] | None]]:
+        """Return the findings of each metric that compares findings."""
+        found: dict[str, list[list[list[Any]] | None]] = {}
+        without: list[str | None] = [None] * len(self)
+        references, candidates = (self._references, self._predictions) if self.with_text else (without, without)
+        for name, batches in self._scores.items():
+            start = 0
+            for one in batches:
+                rows = slice(start, start + len(one))
+                of_batch = scored_findings(one, references[rows], candidates[rows], self._joined)
+                start += len(one)
+                if of_batch is not None:
+                    found.setdefault(name, []).extend(of_batch)
+        return found
 
 
 def _cells(values: Sequence[Tensor]) -> list[Cell]:
@@ -186,7 +166,7 @@ def score_page(summary: Mapping[str, Any], rows: ScoreRows) -> Page:
     """
     metrics: Mapping[str, Mapping[str, Any]] = summary["metrics"]
     sections = {
-        "Summary": _summary(metrics),
+        "Summary": [*_summary(metrics), *_rules(metrics, rows)],
         HEADING: [*_texts(summary)],
         "Distribution by report": _distributions(metrics, rows),
         "Parts of the scores": _parts(metrics),
@@ -232,6 +212,19 @@ def _summary(metrics: Mapping[str, Mapping[str, Any]]) -> Sequence[Markup]:
     return [table(heads, rows, "Corpus value of each metric"), *figures]
 
 
+def _rules(metrics: Mapping[str, Mapping[str, Any]], rows: ScoreRows) -> Iterator[Markup]:
+    """Say how the values of metrics follow from their reports, where they are no means of the reports' scores."""
+    for name, entry in metrics.items():
+        values = rows.values(name) if len(rows) else []
+        if values and (rule := rows.first(name).corpus_rule):
+            mean = sum(values) / len(values)
+            shown = f" The mean of {name}'s {rows.first(name).report_value or 'score'}s is {shown_number(mean)}"
+            # A fixed prior may differ from the prevalence, and an average over labels is no function of the mean.
+            if entry["value"] is not None and math.isclose(1 / (2 - mean), entry["value"], abs_tol=1e-6):
+                shown += f", and 1 / (2 - {shown_number(mean)}) = {shown_number(entry['value'])}"
+            yield element("p", element("b", f"{name}. "), f"{rule}{shown}.", class_="note")
+
+
 def _unscorable(entry: Mapping[str, Any]) -> str:
     kinds = by_kind(entry.get("failed", {}))
     return f"{entry['unscorable']} ({kinds})" if kinds else str(entry["unscorable"])
@@ -242,7 +235,8 @@ def _distributions(metrics: Mapping[str, Mapping[str, Any]], rows: ScoreRows) ->
     for name in metrics:
         if values := rows.values(name):
             mean = sum(values) / len(values)
-            plots.append(Histogram(f"{name}: reports by score; line: mean {shown_number(mean)}", values, mean))
+            kind = rows.first(name).report_value or "score"
+            plots.append(Histogram(f"{name}: reports by {kind}; line: mean {shown_number(mean)}", values, mean))
     return cards(plots)
 
 

@@ -523,7 +523,7 @@ def test_report_metrics_callback_the_page_has_the_signatures_of_the_scores(tmp_p
 
 def test_report_metrics_callback_the_page_has_all_scores_and_the_worst_reports(tmp_path):
     metrics = {"crg": ReportCRG(LABELER, prior=0.3), "crimson": CRIMSON()}
-    options = {"html_dir": tmp_path / "pages", "id_key": "study", "num_worst": 3}
+    options = {"html_dir": tmp_path / "pages", "id_key": "study", "num_worst": 3, "num_sampled": 2}
     callback = ReportMetricsCallback(metrics, html_text=True, **options)
     pairs = [("Small left pneumothorax.", "Large left pneumothorax."), *PAIRS]
     for _ in range(2):
@@ -538,11 +538,20 @@ def test_report_metrics_callback_the_page_has_all_scores_and_the_worst_reports(t
     for name, metric in metrics.items():
         expected = metric.score(*([pair[side] for pair in pairs] for side in range(2))).value
         worst = sorted(value for value in expected.tolist() if value == value)[:3]
-        assert sorted(cell for cell in scores[name] if cell is not None) == pytest.approx(worst, rel=1e-5)
+        is_worst = [f"worst of {name}" in one for one in scores[""]]
+        shown = [cell for cell, of_worst in zip(scores[name], is_worst, strict=True) if of_worst]
+        assert sorted(shown) == pytest.approx(worst, rel=1e-5)
+    sampled = [place for place, why in enumerate(scores[""]) if "sample" in why]
+    assert len(sampled) == 2
+    for place in sampled:
+        row = int(data["names"][place].removeprefix("study-"))
+        for name, metric in metrics.items():
+            expected = metric.score([pairs[row][0]], [pairs[row][1]]).value.item()
+            assert scores[name][place] == (pytest.approx(expected, rel=1e-5) if expected == expected else None)
     for place, name in enumerate(data["names"]):
         pred, ref = pairs[int(name.removeprefix("study-"))]
         assert [pane["texts"][place] for pane in data["panes"]] == [ref, pred]
-    assert any(data["findings"])
+    assert all(any(data["findings"][name]) for name in metrics)
     validate(ReportMetricsCallback(metrics, **options), tmp_path, loaders=loader(pairs))
     html, data = page.read_text(), page_data(page)
     assert data["panes"] == []

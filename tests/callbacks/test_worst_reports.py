@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rrg_rewards.callbacks.worst_reports import WorstReport, WorstReports, log_table, make_table
+from rrg_rewards.callbacks.worst_reports import SampledReports, WorstReport, WorstReports, log_table, make_table
 from rrg_rewards.data import Table
 
 
@@ -20,7 +20,7 @@ def test_worst_reports_keeps_the_worst_in_order(higher_is_better: bool) -> None:
     scores = [random.Random(0).randint(0, 20) / 10 for _ in range(200)]
     worst = WorstReports(7, higher_is_better)
     for index, score in enumerate(scores):
-        if worst.takes(score):
+        if worst.takes(score, 0, 0, index):
             worst.add(report(score, index))
         assert len(worst.rows()) == min(index + 1, 7)
     order = sorted(range(200), key=lambda index: (scores[index] if higher_is_better else -scores[index], index))
@@ -28,7 +28,7 @@ def test_worst_reports_keeps_the_worst_in_order(higher_is_better: bool) -> None:
 
 
 def test_worst_reports_unscored_reports_are_not_taken() -> None:
-    assert not WorstReports(3, higher_is_better=True).takes(math.nan)
+    assert not WorstReports(3, higher_is_better=True).takes(math.nan, 0, 0, 0)
 
 
 @pytest.mark.parametrize("processes", [2, 3])
@@ -98,3 +98,22 @@ def test_log_table_tensorboard_writer_gets_markdown() -> None:
 def test_log_table_other_loggers_are_left_alone() -> None:
     assert not log_table(Recorder(experiment=Recorder()), "val/crg_worst", TABLE, step=7)
     assert not log_table(Recorder(), "val/crg_worst", TABLE, step=7)
+
+
+def test_sampled_reports_are_the_same_for_any_order_and_contain_unscored_ones() -> None:
+    places = [(loader, rank, index) for loader in range(2) for rank in range(3) for index in range(40)]
+    found = []
+    for order in (places, places[::-1]):
+        sample = SampledReports(30)
+        for loader, rank, index in order:
+            score = math.nan if index % 2 else float(index)
+            if sample.takes(score, loader, rank, index):
+                sample.add(WorstReport(score, loader, rank, index, None, None, None))
+        found.append([(row.dataloader, row.rank, row.index) for row in sample.rows()])
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 30
+    # Neither the first nor the best reports, and of all loaders and processes.
+    assert {place[:2] for place in found[0]} == {place[:2] for place in places}
+    assert sum(place[2] >= 20 for place in found[0]) in range(6, 25)
+    assert any(place[2] % 2 for place in found[0])
+    assert not SampledReports(0).takes(1.0, 0, 0, 0)

@@ -47,7 +47,7 @@ def test_the_page_of_score_has_the_scores_of_its_output(pairs, tmp_path):
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert data["names"] == ["a", "b", "c", "d"]
     for group, name, key in (
-        ("crg", "crg", "crg"),
+        ("crg", "crg contribution", "crg"),
         ("crimson", "crimson", "crimson"),
         ("crimson", "missing findings", "crimson_missing_findings"),
     ):
@@ -64,7 +64,9 @@ def test_the_page_of_score_has_no_report_text_unless_asked(pairs):
     assert data["panes"] == []
     assert "pneumothorax" not in html
     assert "liver" not in html
-    statuses = [sorted(one[2] for one in findings) if findings else findings for findings in data["findings"]]
+    statuses = [
+        sorted(one[2] for one in findings) if findings else findings for findings in data["findings"]["crimson"]
+    ]
     assert statuses == [
         ["misdescribed"] * 2,
         ["matched", "matched", "missed"],
@@ -76,7 +78,7 @@ def test_the_page_of_score_has_no_report_text_unless_asked(pairs):
 def test_the_page_of_score_marks_findings_in_the_texts(pairs):
     data = score(pairs, "--with-text")
     assert [pane["texts"] for pane in data["panes"]] == [REFERENCES, PREDICTIONS]
-    for row, findings in enumerate(data["findings"]):
+    for row, findings in enumerate(data["findings"]["crimson"]):
         for pane, _, _, _, _, text, _, places in findings or []:
             assert [data["panes"][pane]["texts"][row][start:end] for start, end in places] == [text]
     assert "pneumothorax: mild for severe (significant severity)" in column(data, "crimson", "misdescribed")[0]
@@ -95,7 +97,7 @@ def test_places_of_findings_are_those_in_the_joined_references(tmp_path):
     options = ("--reference-column", "reference", "--reference-column", "second", "--best-reference", "--with-text")
     data = score(path, *options, metrics="crimson")
     assert data["panes"][0]["texts"] == ["Cardiomegaly.\n\nLarge left pneumothorax."]
-    for pane, _, status, *_, places in data["findings"][0]:
+    for pane, _, status, *_, places in data["findings"]["crimson"][0]:
         text = data["panes"][pane]["texts"][0]
         assert (status, [text[start:end] for start, end in places]) == ("matched", ["pneumothorax"])
 
@@ -189,7 +191,7 @@ def test_the_page_of_compare_has_the_scores_texts_and_findings_of_each_system(pa
         "old": PREDICTIONS,
         "new": theirs,
     }
-    second = {one[1]: (data["sides"][one[0]], one[2], one[5]) for one in data["findings"][1]}
+    second = {one[1]: (data["sides"][one[0]], one[2], one[5]) for one in data["findings"]["crimson"][1]}
     assert set(second.values()) == {
         ("old", "matched", "Emphysema"),
         ("old", "missed", "Pleural effusion"),

@@ -8,7 +8,7 @@ from scripted_judge import ScriptedJudge
 
 from rrg_rewards.functional.crimson import CrimsonEvaluation
 from rrg_rewards.judges import CascadeJudge
-from rrg_rewards.metrics import BLEU, CRIMSON, ReportCRG
+from rrg_rewards.metrics import BLEU, CRIMSON, ROUGE, CTFineBench, ReportCRG
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages import page as page_module
 from rrg_rewards.pages.page import MOST_ROWS, render_page
@@ -53,6 +53,55 @@ def test_score_page_of_many_pairs_has_a_bounded_size_and_says_so():
     assert f"The table shows {MOST_ROWS} of them, one in 5" in page.lead
     assert "The table shows" not in whole.lead
     assert rows.values("bleu") == pytest.approx([row / 50_000 for row in range(50_000)])
+
+
+def test_score_page_explains_contributions_beside_the_corpus_value():
+    metric, rows = ReportCRG(), ScoreRows(with_text=False)
+    scores = metric.score(_TEXTS, [_TEXTS[0], *_TEXTS[2:], _TEXTS[1]])
+    metric.add_scores(scores)
+    value, mean = float(metric.compute()), float(scores.value.mean())
+    assert value != pytest.approx(mean)
+    rows.add({"crg": scores, "bleu": BLEU().score(_TEXTS, _TEXTS)}, _TEXTS, _TEXTS)
+    summary = _summary(5)
+    summary["metrics"]["crg"] = {**summary["metrics"]["bleu"], "value": value}
+    page = score_page(summary, rows)
+    text = "".join(page.sections["Summary"])
+    assert "A report has no CRG of its own, but a contribution" in text
+    assert f"1 / (2 - {mean:.4f}) = {value:.4f}" in text
+    assert [column.name for column in page.rows.columns if column.in_table] == ["crg contribution", "bleu"]
+    assert "crg: reports by contribution" in "".join(page.sections["Distribution by report"])
+    assert text.count('class="note"') == 1
+    # With a prior that is not the prevalence, the equation does not hold and is not claimed.
+    fixed = ScoreRows(with_text=False)
+    fixed.add({"crg": scores.with_prior(0.5), "bleu": BLEU().score(_TEXTS, _TEXTS)}, _TEXTS, _TEXTS)
+    assert "1 / (2 - 0." not in "".join(score_page(summary, fixed).sections["Summary"])
+
+
+def test_score_rows_mark_the_findings_of_each_metric():
+    target, preds = ["Cardiomegaly. 5 mm nodule."], ["The heart is enlarged. Hiatal hernia."]
+    metrics = {"rouge": ROUGE(), "crg": ReportCRG(), "crimson": CRIMSON(), "ct_finebench": CTFineBench(mode="f1")}
+    rows = {with_text: ScoreRows(with_text) for with_text in (True, False)}
+    for one in rows.values():
+        for start in range(2):
+            scores = {name: metric.score(preds, target) for name, metric in metrics.items()}
+            one.add(scores, preds, target, [str(start)])
+    found = rows[True].rows().findings
+    assert list(found) == ["crg", "crimson", "ct_finebench"]
+    for name, of_rows in found.items():
+        assert of_rows[0] == of_rows[1]
+        marked = {(pane, status): [(preds, target)[pane == 0][0][a:b] for a, b in places]
+                  for pane, _, status, *_, places in of_rows[0]}  # fmt: skip
+        # A label is marked where rules read it: "Cardiomegaly" is in other words in the candidate.
+        assert marked[0, "matched"] == ["Cardiomegaly"]
+        assert marked[1, "invented"] == (["Hiatal hernia."[:-1]])
+        assert (0, "missed") in marked
+        if name != "ct_finebench":
+            assert marked[1, "matched"] == ["heart is enlarged"] or marked[1, "matched"] == ["enlarged"]
+    without = rows[False].rows().findings
+    assert [[one[2] for one in without[name][0]] for name in found] == [
+        [one[2] for one in found[name][0]] for name in found
+    ]
+    assert not any(one[7] for of_rows in without.values() for one in of_rows[0])
 
 
 def test_score_rows_are_the_same_rows_for_batches_of_any_size(monkeypatch):
@@ -101,7 +150,7 @@ def test_score_rows_mark_unread_words_of_pairs_without_a_score():
     for with_text, references in ((True, target), (False, target), (None, [[text, ""] for text in target])):
         rows = ScoreRows(with_text is not False)
         rows.add({"crimson": scores}, preds, references)
-        found[with_text] = rows.rows().findings
+        found[with_text] = rows.rows().findings["crimson"]
         judges = next(column for column in rows.rows().columns if column.name == "judge")
         assert judges.cells == ["none (over budget)", "rules", "rules"]
     assert found[True][0] == [[0, "U1", "unread", "", "", "Quorblid", "", [[0, 8]]]]
