@@ -24,7 +24,7 @@ from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
-from rrg_rewards.utilities.processes import any_process
+from rrg_rewards.utilities.processes import any_process, engine_line
 from rrg_rewards.utilities.signals import handled_signals
 from rrg_rewards.utilities.texts import printable
 
@@ -260,9 +260,17 @@ def make_trainer(cls: type, training: Any, model: Any, train: Any, heldout: Any,
         **options,
     )
     write_no_card(trainer)
+    logger.info(_engine_line(trainer.accelerator))
     prepare_policy(trainer)
     _check_system_prompt(trainer.model.config, train)
     return trainer
+
+
+def _engine_line(accelerator: Any) -> str:
+    """Return the line of a trainer's engine for the log."""
+    plugin = accelerator.state.deepspeed_plugin
+    stage = None if plugin is None else plugin.zero_stage
+    return engine_line(accelerator.distributed_type.value, stage, accelerator.num_processes, accelerator.device)
 
 
 def write_no_card(trainer: Any) -> None:

@@ -31,6 +31,7 @@ from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, make_watch
 from rrg_rewards.recipes._training import load_pretrained, start, train_in_float32
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
+from rrg_rewards.training.base import whole_weights
 from rrg_rewards.utilities.processes import gather_objects, num_processes, process_index
 
 logger = logging.getLogger(__name__)
@@ -302,11 +303,12 @@ def _heldout_loader(heldout: Any, batch_size: int, collate: Callable[..., Any]) 
 
 
 def _save(generator: CausalLMGenerator, output_dir: str) -> None:
-    """Save the policy and its processor, on the main process."""
-    if process_index() == 0:
-        with kept_card(output_dir):
-            generator.model.save_pretrained(output_dir)
-            generator.processor.save_pretrained(output_dir)
+    """Save the policy and its processor, on the main process. Every process must call this function."""
+    with whole_weights(generator):
+        if process_index() == 0:
+            with kept_card(output_dir):
+                generator.model.save_pretrained(output_dir)
+                generator.processor.save_pretrained(output_dir)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -185,7 +185,7 @@ def _random_state_kept(device: torch.device) -> Iterator[None]:
 @contextmanager
 def _unpartitioned() -> Iterator[None]:
     """Switch off the partitioning of models while they are built, without importing packages."""
-    with _without_trainers_zero3(), _outside_zero_init():
+    with _without_trainers_zero3(), outside_zero_init():
         yield
 
 
@@ -205,7 +205,7 @@ def _without_trainers_zero3() -> Iterator[None]:
 
 
 @contextmanager
-def _outside_zero_init() -> Iterator[None]:
+def outside_zero_init() -> Iterator[None]:
     """Leave a surrounding ``deepspeed.zero.Init``, which patches the constructors of all modules."""
     zero: Any = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     # In a nested load, the outer load has left it already. Leaving it twice would lose the constructors.

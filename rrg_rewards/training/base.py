@@ -2,15 +2,22 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.strategies import DeepSpeedStrategy, Strategy
+from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
+
+from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.processes import engine_line, gather_objects
 
 ScheduleName = Literal["linear", "cosine", "constant"]
 
@@ -75,6 +82,46 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     ]
 
 
+def is_partitioned(module: nn.Module) -> bool:
+    """Return whether DeepSpeed ZeRO-3 has partitioned weights of a module."""
+    return any(hasattr(parameter, "ds_id") for parameter in module.parameters())
+
+
+@contextmanager
+def whole_weights(module: nn.Module) -> Iterator[None]:
+    """Gather the weights of a module that DeepSpeed ZeRO-3 has partitioned, to read them. Every process must enter it.
+
+    Example:
+        >>> from torch import nn
+        >>> layer = nn.Linear(2, 1)
+        >>> with whole_weights(layer):
+        ...     layer.weight.shape
+        torch.Size([1, 2])
+    """
+    if not is_partitioned(module):
+        yield
+        return
+    with require("deepspeed", extra="deepspeed").zero.GatheredParameters(list(module.parameters())):
+        yield
+
+
+def load_partitioned(module: nn.Module, checkpoint: str | Path) -> None:
+    """Load the weights of a ZeRO-3 checkpoint of Lightning into a partitioned module. Every process must call it."""
+    deepspeed = require("deepspeed", extra="deepspeed")
+    convert = require("deepspeed.utils.zero_to_fp32", extra="deepspeed").get_fp32_state_dict_from_zero_checkpoint
+    state = convert(str(checkpoint), tag="checkpoint")
+    with deepspeed.zero.GatheredParameters(list(module.parameters()), modifier_rank=0):
+        module.load_state_dict(state)
+
+
+def _engine_line(strategy: Strategy, num_processes: int) -> str:
+    """Return the line of a strategy for the log."""
+    stage = None
+    if isinstance(strategy, DeepSpeedStrategy):
+        stage = strategy.config.get("zero_optimization", {}).get("stage", 0)
+    return engine_line(type(strategy).__name__, stage, num_processes, strategy.root_device)
+
+
 class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an optional dependency
     """Base class of modules that are trained by AdamW with a learning rate schedule.
 
@@ -89,6 +136,27 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         super().__init__()
         # Lightning's learning rate finder sets the attribute learning_rate.
         self.__dict__.update(vars(optimizer))
+
+    def on_fit_start(self) -> None:
+        """Log the engine."""
+        rank_zero_info(_engine_line(self.trainer.strategy, self.trainer.world_size))
+
+    def on_validation_epoch_start(self) -> None:
+        """Check the numbers of batches."""
+        self._check_equal_batches(self.trainer.num_val_batches)
+
+    def on_test_epoch_start(self) -> None:
+        """Check the numbers of batches."""
+        self._check_equal_batches(self.trainer.num_test_batches)
+
+    def _check_equal_batches(self, own: list[int | float]) -> None:
+        """Raise an error instead of waiting forever: ZeRO-3 gathers weights in each forward pass of all processes."""
+        counts = gather_objects(own) if is_partitioned(self) else [own]
+        if any(count != own for count in counts):
+            raise ValueError(
+                f"the processes have {', '.join(str(sum(count)) for count in counts)} batches to evaluate. Under "
+                "ZeRO-3 the numbers must be equal: change the batch size or the number of rows, or use ZeRO-2"
+            )
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:  # noqa: ARG002 (Lightning's)
         """Seed the random numbers of the step."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, Metric
 
+from rrg_rewards.models.loading import outside_zero_init
 from rrg_rewards.training.base import OptimizerSettings, TrainingModule
 
 _HELD_OUT = ("val", "test")
@@ -61,6 +62,8 @@ class LearnedMetricModule(TrainingModule, ABC):
         """Log the loss terms of a validation or test."""
         self.log_terms(stage, stage)
 
+    # ZeRO-3 would partition weights while they are built, which transformers cannot do. The strategy does it later.
+    @outside_zero_init()
     def configure_model(self) -> None:
         """Build the model and the metrics unless they exist. All processes draw the same new weights."""
         if self.model is not None:

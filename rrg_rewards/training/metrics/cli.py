@@ -22,6 +22,7 @@ from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.crepe import CREPE
 from rrg_rewards.metrics.er2score import ER2Score
+from rrg_rewards.training.base import is_partitioned, load_partitioned, whole_weights
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
@@ -370,11 +371,22 @@ def fit(cli: TrainCLI) -> dict[str, float | None]:
 def _resumed(cli: TrainCLI) -> str | None:
     wanted: str | None = cli.config.resume_from_checkpoint
     if wanted != "auto":
-        if wanted is not None and not Path(wanted).is_file():
-            raise FileNotFoundError(f"resume_from_checkpoint: {wanted}: no such file")
+        # A checkpoint of DeepSpeed is a folder.
+        if wanted is not None and not Path(wanted).exists():
+            raise FileNotFoundError(f"resume_from_checkpoint: {wanted}: no such file or folder")
         return wanted
     last = _last_checkpoint(cli.config.output_dir)
-    return str(last) if last.is_file() else None
+    return str(last) if last.exists() else None
+
+
+def _test_best(cli: TrainCLI) -> None:
+    """Test the best checkpoint."""
+    path: str | None = "best"
+    if is_partitioned(cli.model):
+        # Without an optimiser, DeepSpeed cannot load a checkpoint of ZeRO-3.
+        load_partitioned(cli.model, cli.trainer.checkpoint_callback.best_model_path)
+        path = None
+    cli.trainer.test(cli.model, cli.datamodule, ckpt_path=path, weights_only=True, verbose=False)
 
 
 def best_row(cli: TrainCLI) -> dict[str, float | None]:
@@ -399,11 +411,14 @@ def run(cli: TrainCLI) -> dict[str, Any] | None:
         The content of ``report.json`` in the main process, ``None`` in the other processes.
     """
     best = fit(cli)
-    cli.trainer.test(cli.model, cli.datamodule, ckpt_path="best", weights_only=True, verbose=False)
-    if not cli.trainer.is_global_zero:
-        return None
+    # Loading the best checkpoint restores the history of its epoch.
+    rows = list(history_of(cli).rows)
+    _test_best(cli)
     folder = Path(cli.config.output_dir)
-    model = cli.model.export(folder / "model")
+    with whole_weights(cli.model):
+        model = cli.model.export(folder / "model") if cli.trainer.is_global_zero else None
+    if model is None:
+        return None
     cli.datamodule.save_tokenizer(model)
     config = yaml.safe_load(cli.parser.dump(cli.config))
     write_json(config, folder / "run.json", overwrite=True)
@@ -414,7 +429,7 @@ def run(cli: TrainCLI) -> dict[str, Any] | None:
         "config": config,
         "signature": cli.task.metric(str(model)).signature,
     }
-    report = cli.task.report(folder, cli.model, cli.datamodule, history_of(cli).rows, about)
+    report = cli.task.report(folder, cli.model, cli.datamodule, rows, about)
     write_metric_card(model, report, config["model"][cli.task.pretrained])
     return report
 

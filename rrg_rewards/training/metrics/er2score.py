@@ -217,9 +217,11 @@ class ER2ScoreModule(LearnedMetricModule):
 
     def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
         """Add the frozen weights of the backbone."""
-        state = self.state_dict()
-        for name in self._frozen():
-            checkpoint["state_dict"].setdefault(name, state[name])
+        # DeepSpeed stores the weights itself.
+        if "state_dict" in checkpoint:
+            state = self.state_dict()
+            for name in self._frozen():
+                checkpoint["state_dict"].setdefault(name, state[name])
 
     def export(self, folder: str | Path) -> Path:
         """Write the model with the calibration in the biases of its head; call it in the main process only.

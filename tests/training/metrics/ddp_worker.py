@@ -1,4 +1,4 @@
-"""One of several training processes: ddp_worker.py TASK RECIPE DEVICES OUTPUT. The main process writes the report."""
+"""A training process: ddp_worker.py TASK RECIPE DEVICES OUTPUT ZERO_STAGE. The main process writes the report."""
 
 import json
 import sys
@@ -6,13 +6,18 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+# As pytest has it, by its setting `pythonpath`.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
+
 from rrg_rewards.training.metrics import cli
 
 
 def main() -> None:
     """Train, test and write the report."""
-    task, recipe, devices, output = sys.argv[1:]
+    task, recipe, devices, output, stage = sys.argv[1:]
     many = ["--trainer.strategy", "ddp"] if devices != "1" else []
+    if stage != "0":
+        many = ["--trainer.strategy", "cpu_deepspeed.CPUDeepSpeedStrategy", "--trainer.strategy.stage", stage]
     run = cli.build(task, ["--config", recipe, "--trainer.devices", devices, "--output_dir", output, *many])
     report = cli.run(run)
     world = dist.get_world_size() if dist.is_initialized() else 1

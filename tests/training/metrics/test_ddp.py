@@ -1,4 +1,4 @@
-"""Two processes train and test like one process."""
+"""Two processes train and test like one process, with DDP and with DeepSpeed."""
 
 import json
 import os
@@ -22,14 +22,15 @@ pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).with_name("ddp_worker.py")
 
 
-def run(task: str, folder: Path, devices: int) -> dict[str, Any]:
-    output = folder / f"of-{devices}"
+def run(task: str, folder: Path, devices: int, zero_stage: int = 0) -> dict[str, Any]:
+    output = folder / (f"zero-{zero_stage}" if zero_stage else f"of-{devices}")
     output.mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    command = [sys.executable, str(WORKER), task, str(folder / "recipe.yaml"), str(devices), str(output)]
+    arguments = [task, folder / "recipe.yaml", devices, output, zero_stage]
+    command = [sys.executable, str(WORKER), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads((output / "told.json").read_text())
@@ -77,6 +78,7 @@ def test_crepe_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
     write_recipe(tmp_path, model, tiny_records(203, per_reference=1), early_stopping=early, trainer={"max_epochs": 12})
     alone, together = run("crepe", tmp_path, 1), run("crepe", tmp_path, 2)
     check_alike(together, alone, "pairs")
+    check_alike(run("crepe", tmp_path, 2, zero_stage=2), alone, "pairs")
     # Not the weights: where a gradient is nothing but rounding, Adam makes whole steps of it.
     candidates, references = (
         [record[key] for record in tiny_records(20, seed=1)] for key in ("candidate", "reference")
@@ -94,10 +96,12 @@ def test_er2score_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
     write_recipe(tmp_path, model, records, trainer={"max_epochs": 2, "gradient_clip_val": 1.0})
     alone, together = run("er2score", tmp_path, 1), run("er2score", tmp_path, 2)
     check_alike(together, alone, "reports")
+    check_alike(run("er2score", tmp_path, 2, zero_stage=3), alone, "reports")
     # The reports of a reference lie on both processes, and their pairs are counted all the same.
     assert together["test"]["pairs"] == alone["test"]["pairs"] > 50
-    first, second = (ER2ScoreModel.from_pretrained(tmp_path / f"of-{devices}" / "model") for devices in (1, 2))
-    torch.testing.assert_close(first.head.weight, second.head.weight, atol=2e-3, rtol=0)
+    first, *others = (ER2ScoreModel.from_pretrained(tmp_path / name / "model") for name in ("of-1", "of-2", "zero-3"))
+    for other in others:
+        torch.testing.assert_close(first.head.weight, other.head.weight, atol=2e-3, rtol=0)
 
 
 def _flat(value: Any, name: str = "") -> dict[str, float]:

@@ -18,7 +18,9 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
 from tiny_generator import AboveAverage, PlainSteps, tiny_rows, train, weights, word_value
 from tiny_policy import tiny_model, tiny_tokenizer
 
+from rrg_rewards.rewards import make_reward
 from rrg_rewards.training import CausalLMGenerator, Completions, PolicyDataModule
+from rrg_rewards.training.base import whole_weights
 
 
 class WritesByRow(CausalLMGenerator):
@@ -49,12 +51,23 @@ class KilledBefore(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def strategy(settings: dict[str, Any], devices: int) -> Any:
+    """Return the strategy: ZeRO of a stage, DDP, or none."""
+    if "zero" not in settings:
+        return "ddp" if devices > 1 else "auto"
+    from cpu_deepspeed import CPUDeepSpeedStrategy
+
+    return CPUDeepSpeedStrategy(settings["zero"])
+
+
 def run(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """Train with the settings and return the results."""
     torch.manual_seed(0)
     kind = WritesByRow if settings.get("by_row") else CausalLMGenerator
     generator = kind(tiny_model(), tiny_tokenizer(), max_new_tokens=4)
-    reward = word_value if settings.get("by_row") else AboveAverage()
+    reward: Any = word_value if settings.get("by_row") else AboveAverage()
+    if "labeler" in settings:
+        reward = make_reward("crg", labeler=settings["labeler"], prior=0.4)
     module = PlainSteps(generator, reward, learning_rate=0.05, num_generations=4, **settings["module"])
     data = PolicyDataModule(tiny_rows(16), batch_size=settings["batch_size"], collate=generator.collate)
     checkpoints = ModelCheckpoint(folder, filename="{step}", every_n_train_steps=1, save_top_k=-1)
@@ -66,12 +79,15 @@ def run(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
         data=data,
         callbacks=[checkpoints, *killed],
         devices=devices,
-        strategy="ddp" if devices > 1 else "auto",
+        strategy=strategy(settings, devices),
         enable_checkpointing=True,
         ckpt_path=settings.get("resume"),
     )
     world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
-    return {"world": world, "rank": module.global_rank, "history": history.rows, "weights": weights(module).tolist()}
+    told = {"world": world, "rank": module.global_rank, "history": history.rows}
+    told["partitioned"] = all(parameter.numel() == 0 for parameter in module.parameters())
+    with whole_weights(module):
+        return {**told, "weights": weights(module).tolist()}
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_labeler import save_tiny_labeler
 
 pytestmark = pytest.mark.distributed
 
@@ -70,6 +71,32 @@ def test_policy_module_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_p
         (resumed,) = run(tmp_path / f"resumed-{step}", {**shared, "resume": str(checkpoint)})
         assert resumed["weights"] == whole["weights"]
         assert resumed["history"] == whole["history"][step:]
+
+
+def test_policy_module_under_zero_takes_the_steps_of_ddp_and_resumes(tmp_path: Path) -> None:
+    labeler = f"radbert:{save_tiny_labeler(tmp_path / 'labeler')}"
+    module = {"minibatches": 2, "epochs": 2, "beta": 0.05}
+    shared = {"module": module, "batch_size": 4, "devices": 2, "steps": 6, "by_row": True, "labeler": labeler}
+    zero2, zero3 = ({**shared, "zero": stage} for stage in (2, 3))
+    resumed = [
+        {**own, "resume": str(tmp_path / "runs" / str(index) / "step=5.ckpt")}
+        for index, own in ((1, zero2), (2, zero3))
+    ]
+    # The last run generates with partitioned weights.
+    sampled = {"module": {"algorithm": "ppo"}, "batch_size": 4, "devices": 2, "steps": 2, "zero": 3}
+    plain, *others, generated = run(tmp_path / "runs", shared, zero2, zero3, *resumed, sampled)
+    assert [one["partitioned"] for one in (plain, *others, generated)] == [False, False, True, False, True, True]
+    assert min(row["reward_std"] for row in plain["history"]) > 0
+    for one in others:
+        found, expected = (torch.tensor(told["weights"]) for told in (one, plain))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+        for ours, theirs in zip(one["history"], plain["history"][-len(one["history"]) :], strict=True):
+            assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+    for whole, again in zip(others[:2], others[2:], strict=True):
+        assert again["weights"] == whole["weights"]
+        assert again["history"] == whole["history"][5:]
+    assert generated["weights"] != plain["weights"]
+    assert generated["history"][-1]["completions/mean_length"] > 1
 
 
 def test_policy_module_a_checkpoint_of_two_processes_is_not_resumed_by_one(tmp_path: Path) -> None:
