@@ -111,6 +111,9 @@ def test_page_shows_the_next_rows(page):
 
 def test_page_shows_the_texts_of_a_report_with_what_became_of_each_finding(page):
     open_report(page, "study-0")
+    # The first metric that compares labels or findings is marked, until another one is chosen.
+    assert [mark.text for mark in page.find_elements("css selector", "mark")] == ["CardiomegalyP3"]
+    element(page, "#marked").send_keys("crimson")
     marks = {mark.text: mark.get_attribute("class") for mark in page.find_elements("css selector", "mark")}
     assert marks == {
         "pneumothoraxR1": "misdescribed",
