@@ -67,7 +67,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 def measure(device: torch.device, layers: int) -> dict[str, Any]:
     """Return rates, attention kernels, and the phases of a step beside their estimates."""
-    from ct_chat_cost import count
+    from ct_chat_cost import count, host_seconds
     from ct_chat_plan import reward_rates, settings
     from gpu_measures import Size, attention, phases, rates
 
@@ -84,18 +84,17 @@ def measure(device: torch.device, layers: int) -> dict[str, Any]:
         "completions": measured_run.batch * measured_run.accumulation,
         "rates": of_device,
         "attention": of_attention,
-        "phases": compare(found, estimate(run, counts, reward_rates(), size.layers)),
+        "phases": compare(found, estimate(run, counts, host_seconds(adapter), reward_rates(), size.layers)),
     }
 
 
-def estimate(run: Any, counts: Any, rewards: dict[str, float], layers: int) -> dict[str, dict[str, Any]]:
+def estimate(run: Any, counts: Any, host: float, rewards: dict[str, float], layers: int) -> dict[str, dict[str, Any]]:
     """Return the plan's seconds ``[fast, slow]`` and GB of each phase, for a part of the layers."""
     from ct_chat_cost import LLAMA, memory, seconds
 
     # Embeddings and head are counted as layers are: an approximation unless all layers are measured.
     part = layers / LLAMA["num_hidden_layers"]
-    # The cost of Python per token was measured on another machine; the device's host has its own.
-    planned = seconds(run, counts, 0.0, rewards)
+    planned = seconds(run, counts, host, rewards)
     gigabytes = memory(run, counts)
     both = [a + b for a, b in zip(planned["prefill"], planned["decoding"], strict=True)]
     times = {"generation": both, "reference": planned["reference"], "training": planned["training"]}
