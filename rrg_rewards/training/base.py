@@ -141,6 +141,12 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         """Log the engine."""
         rank_zero_info(_engine_line(self.trainer.strategy, self.trainer.world_size))
 
+    def teardown(self, stage: str) -> None:
+        """Remove the hooks of an evaluation's DeepSpeed engine, which would break the training of the next engine."""
+        engine = self.trainer.strategy.model
+        if stage != "fit" and isinstance(self.trainer.strategy, DeepSpeedStrategy) and engine is not self:
+            engine.destroy()
+
     def on_validation_epoch_start(self) -> None:
         """Check the numbers of batches."""
         self._check_equal_batches(self.trainer.num_val_batches)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 from tiny_policy import WORDS, tiny_model, tiny_tokenizer
+from torch.utils.data import DataLoader
 
 from rrg_rewards.training import CausalLMGenerator, PolicyDataModule, PolicyModule
 
@@ -86,7 +87,10 @@ class PlainSteps(PolicyModule):
 
 
 def train(module: PolicyModule, steps: int, *, data: Any = None, batch_size: int = 4, **options: Any) -> History:
-    """Train on the tiny rows unless others are given, and return the logged values."""
+    """Train on the tiny rows unless others are given, and return the logged values.
+
+    With ``validate``, a number of rows, the trainer evaluates them before and after the training, as the recipe does.
+    """
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     history = History()
     settings = {
@@ -100,9 +104,16 @@ def train(module: PolicyModule, steps: int, *, data: Any = None, batch_size: int
     }
     options["callbacks"] = [history, *options.get("callbacks", [])]
     fit = {"ckpt_path": options.pop("ckpt_path", None)}
+    evaluated = tiny_rows(options.pop("validate", 0))
     if data is None:
         data = PolicyDataModule(tiny_rows(), batch_size=batch_size, collate=module.generator.collate)
-    Trainer(max_steps=steps, **{**settings, **options}).fit(module, data, **fit)
+    trainer = Trainer(max_steps=steps, **{**settings, **options})
+    loader = DataLoader(evaluated, batch_size=batch_size, collate_fn=module.generator.collate) if evaluated else None
+    if loader:
+        trainer.validate(module, loader, verbose=False)
+    trainer.fit(module, data, **fit)
+    if loader:
+        trainer.validate(module, loader, verbose=False)
     return history
 
 

@@ -82,6 +82,7 @@ def run(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
         strategy=strategy(settings, devices),
         enable_checkpointing=True,
         ckpt_path=settings.get("resume"),
+        validate=settings.get("validate", 0),
     )
     world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
     told = {"world": world, "rank": module.global_rank, "history": history.rows}

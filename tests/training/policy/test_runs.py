@@ -82,8 +82,8 @@ def test_policy_module_under_zero_takes_the_steps_of_ddp_and_resumes(tmp_path: P
         {**own, "resume": str(tmp_path / "runs" / str(index) / "step=5.ckpt")}
         for index, own in ((1, zero2), (2, zero3))
     ]
-    # The last run generates with partitioned weights.
-    sampled = {"module": {"algorithm": "ppo"}, "batch_size": 4, "devices": 2, "steps": 2, "zero": 3}
+    # The last run generates with partitioned weights, and evaluates before and after the training.
+    sampled = {"module": {"algorithm": "ppo"}, "batch_size": 4, "devices": 2, "steps": 2, "zero": 3, "validate": 8}
     plain, *others, generated = run(tmp_path / "runs", shared, zero2, zero3, *resumed, sampled)
     assert [one["partitioned"] for one in (plain, *others, generated)] == [False, False, True, False, True, True]
     assert min(row["reward_std"] for row in plain["history"]) > 0
