@@ -213,10 +213,13 @@ def choose_overlap(rewards: Sequence[Any], share: float, uses_cpu: bool) -> Over
     return "thread" if len(others) < len(rewards) else None
 
 
+_NOTHING_CHOSEN = "no core is free for rules, a reward needs its whole batch, or a function may draw random numbers"
+
+
 def tell_share(share: float, chosen: OverlapName | Literal["auto"] | None) -> None:
     """Log the share of the rewards, and what computes them in the background from now on."""
     if chosen == "auto":
-        why = "at most 1 %" if share <= SHARE else "no core is free for rules, or a function may draw random numbers"
+        why = "at most 1 %" if share <= SHARE else _NOTHING_CHOSEN
         text = f"overlap_rewards='auto': nothing is computed in the background ({why})"
     elif chosen is not None:
         text = f"overlap_rewards='auto': they are computed in the background from now on, as with {chosen!r}"
