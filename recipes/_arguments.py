@@ -147,8 +147,12 @@ class OverlapArguments(WatchArguments):
         "core is free). Rewards stay the same.",
     )
 
+    reward_processes: int = option(1, "Number of processes of each reward by rules in the background.")
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.reward_processes < 1:
+            raise ValueError(f"reward_processes must be at least 1, got {self.reward_processes}")
         if self.overlap_rewards not in OVERLAPS:
             raise ValueError(unknown_name_message("overlap_rewards", self.overlap_rewards, OVERLAPS))
 
@@ -158,12 +162,9 @@ class RecipeArguments(OverlapArguments):
     """Arguments of GRPO and RLOO recipes."""
 
     algorithm: str = option("grpo", "grpo or rloo.")
-    reward_processes: int = option(1, "Number of processes of each reward by rules in the background.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reward_processes < 1:
-            raise ValueError(f"reward_processes must be at least 1, got {self.reward_processes}")
         if self.algorithm not in ALGORITHMS:
             raise ValueError(unknown_name_message("algorithm", self.algorithm, ALGORITHMS))
 

@@ -243,6 +243,7 @@ def run(
         weights=prepared.weights,
         reference_column=recipe.reference_column,
         overlap_rewards=overlap,
+        reward_processes=recipe.reward_processes,
         loss=None if training.loss_aggregation is None else {"aggregation": training.loss_aggregation},
         **{name: getattr(training, name) for name in _OF_THE_MODULE},
     )

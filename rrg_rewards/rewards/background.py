@@ -251,7 +251,7 @@ class BackgroundReward(AsyncReward):
         scored = {row for rows, _, _ in known for row in rows}
         remaining = [row for row in range(len(completions)) if row not in scored]
         parts = [(rows, pending) for rows, _, pending in known]
-        for rows in _divided(remaining, 1 if is_asynchronous(self.reward) else self.processes):
+        for rows in divide_rows(remaining, 1 if is_asynchronous(self.reward) else self.processes):
             chosen = {name: [column[row] for row in rows] for name, column in read.items()}
             (pending,) = self._start().submit([completions[row] for row in rows], chosen)
             parts.append((rows, pending))
@@ -280,11 +280,11 @@ def _are_in(completions: Sequence[Completion], rows: Sequence[int], known: Seque
     return all(row < len(completions) and completions[row] == one for row, one in zip(rows, known, strict=True))
 
 
-def _divided(rows: list[int], count: int) -> list[list[int]]:
+def divide_rows(rows: list[int], count: int) -> list[list[int]]:
     """Divide rows into at most ``count`` parts of nearly equal size; no part is empty.
 
     Example:
-        >>> _divided([0, 1, 2, 5, 7], 2)
+        >>> divide_rows([0, 1, 2, 5, 7], 2)
         [[0, 2, 7], [1, 5]]
     """
     return [part for start in range(count) if (part := rows[start::count])]

@@ -3,11 +3,12 @@
 import asyncio
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.judges.base import Judge
@@ -218,6 +219,38 @@ class RewardPart:
         return reward if self.clip is None else min(max(reward, self.clip[0]), self.clip[1])
 
 
+@dataclass(frozen=True, repr=False)
+class ComposedScores(Scores):
+    """Sums of a composed reward.
+
+    Args:
+        parts: The scores of each part by its name, of the same completions.
+
+    Example:
+        >>> import torch
+        >>> value = torch.tensor([0.5, 1.0])
+        >>> composed = ComposedScores(value, parts={"rouge": Scores(value)})
+        >>> composed.take(torch.tensor([1])).parts["rouge"].value
+        tensor([1.])
+    """
+
+    parts: Mapping[str, Scores] = field(default_factory=dict)
+
+    def expand(self, rows: Tensor) -> "ComposedScores":
+        """See :meth:`Scores.expand`."""
+        expanded = {name: scores.expand(rows) for name, scores in self.parts.items()}
+        return replace(super().expand(rows), parts=expanded)
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """See :meth:`Scores.joined`."""
+        joined = {name: scores.joined([other.parts[name] for other in others]) for name, scores in self.parts.items()}
+        return replace(super().joined(others), parts=joined)
+
+    def take(self, rows: Tensor) -> Self:
+        """See :meth:`Scores.take`."""
+        return replace(super().take(rows), parts={name: scores.take(rows) for name, scores in self.parts.items()})
+
+
 class ComposedReward(Reward):
     r"""A weighted sum of rewards, each normalised, clipped and gated.
 
@@ -317,13 +350,21 @@ class ComposedReward(Reward):
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Return the sums and the contributions of the parts, without updating running statistics."""
-        scored = [part.reward.rewards(part.reward.score(completions, **columns)) for part in self.parts]
-        return self._compose(scored)
+        return self._compose_scores([part.reward.score(completions, **columns) for part in self.parts])
 
     async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Do the same as :meth:`score`; the judges of all parts answer concurrently."""
         scored = await asyncio.gather(*(part.reward.score_async(completions, **columns) for part in self.parts))
-        return self._compose([part.reward.rewards(own) for part, own in zip(self.parts, scored, strict=True)])
+        return self._compose_scores(scored)
+
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the rows of all parts are independent, without running statistics, and no subclass differs."""
+        own = type(self)
+        plain = own.score is ComposedReward.score and own.finish is ComposedReward.finish
+        called = own.__call__ in (ComposedReward.__call__, AsyncComposedReward.__call__)
+        parts = all(part.reward.has_independent_rows and part.normalize is not True for part in self.parts)
+        return plain and called and parts
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -362,6 +403,25 @@ class ComposedReward(Reward):
     def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
         """Reward completions; see :meth:`Reward.__call__`."""
         return self._finish_parts([part.reward(completions, **columns) for part in self.parts], columns)
+
+    def finish(
+        self,
+        scores: Scores,
+        num_completions: int,
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+    ) -> list[float | None]:
+        """Log the scores of the parts and the sums that :meth:`score` has returned; see :meth:`Reward.finish`."""
+        for part in self.parts:
+            own = cast("ComposedScores", scores).parts[part.name]
+            part.reward.finish(own, num_completions, log_metric, log_extra)
+        return self._finish(scores, num_completions, log_metric, None)
+
+    def _compose_scores(self, scored: Sequence[Scores]) -> ComposedScores:
+        rewards = [part.reward.rewards(own) for part, own in zip(self.parts, scored, strict=True)]
+        composed = self._compose(rewards)
+        by_name = {part.name: own for part, own in zip(self.parts, scored, strict=True)}
+        return ComposedScores(composed.value, composed.details, by_name)
 
     def _finish_parts(
         self, rewards: Sequence[Sequence[float | None]], columns: Mapping[str, Any]

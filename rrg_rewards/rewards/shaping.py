@@ -115,6 +115,11 @@ class OverlongPenalty(TextReward):
         settings = {"max_length": self.max_length, "buffer": self.buffer, "unit": unit}
         return format_signature("overlong", **settings) + self.output.suffix
 
+    @property
+    def has_independent_rows(self) -> bool:
+        """Whether the length is that of the text; the tokens are known with the whole batch only."""
+        return self.unit == "words"
+
     def _values(self, texts: Sequence[str], given: Tensor, columns: Mapping[str, Any]) -> list[float]:
         if self.unit == "words":
             return [self._penalty(len(_words(text))) for text in texts]
@@ -160,6 +165,8 @@ class RepetitionPenalty(TextReward):
         [-0.6]
     """
 
+    has_independent_rows = True
+
     def __init__(self, n_gram: int = 4, *, name: str = "repetition") -> None:
         super().__init__(name)
         if n_gram < 1:
@@ -202,6 +209,8 @@ class FormatReward(TextReward):
         >>> reward(["Findings: ...\nImpression: -"])
         [0.0]
     """
+
+    has_independent_rows = True
 
     def __init__(self, sections: Sequence[str], min_words: int = 1, *, name: str = "format") -> None:
         super().__init__(name)

@@ -38,6 +38,16 @@ RULES = {
     "bleu": {},
     "chrf": {},
     "label_f1": {},
+    "repetition": {},
+    "format": {"sections": ["Findings"]},
+    "overlong": {"max_length": 9, "buffer": 4},
+    "composed": {
+        "parts": [
+            {"name": "crimson", "form": "training", "log_details": True, "clip": [-1, 1]},
+            {"name": "crg", "prior": 0.2, "normalize": [0.1, 2.0], "gate": {"on": "crimson", "at_least": 0.2}},
+            {"name": "composed", "as": "form", "parts": [{"name": "repetition"}], "weight": 0.1},
+        ]
+    },
 }
 
 
@@ -73,14 +83,18 @@ def test_join_parts_gives_the_scores_of_the_whole_batch(name):
     logged, expected = {}, {}
     assert reward.finish(joined, 23, logged.__setitem__) == reward.finish(whole, 23, expected.__setitem__)
     assert logged == expected
+    called = {}
+    assert reward(completions, reference=references, log_metric=called.__setitem__) == reward.rewards(whole)
+    assert called == expected
 
 
 @pytest.mark.parametrize(
     "reward",
     [
         make_reward("crg", prior="running"),
-        make_reward("repetition"),
-        compose([{"name": "rouge"}]),
+        make_reward("overlong", max_length=9, unit="tokens"),
+        compose([{"name": "rouge"}, {"name": "crg", "prior": "running"}]),
+        compose([{"name": "rouge", "normalize": True}]),
         make_reward("operator:eq", higher_is_better=True),
     ],
     ids=repr,

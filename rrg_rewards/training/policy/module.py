@@ -129,6 +129,8 @@ class PolicyModule(SamplingModule):
             rewards in the first rollouts, and chooses one of them if it is above 1 %, and for rules if a core is free;
             it needs ``if __name__ == "__main__":``, as ``"process"`` does. Results are the same, unless a reward
             function draws from global random generators. Default: rewards are computed after the policy's scores.
+        reward_processes: Number of processes of the rewards by rules that can be scored in parts, with
+            ``overlap_rewards="process"``.
         max_unrewarded_calls: Number of rollouts in a row in which no completion of any process has a reward, after
             which the run ends with :class:`~rrg_rewards.rewards.unrewarded.NoRewardError`; ``None`` for no limit.
         seed: Seed of sampling, minibatches and the value head.
@@ -190,12 +192,14 @@ class PolicyModule(SamplingModule):
         micro_batch_tokens: MicroBatchTokens = "auto",
         reference_column: str = "reference",
         overlap_rewards: OverlapName | Literal["auto"] | None = None,
+        reward_processes: int = 1,
         max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS,
         seed: int = 0,
     ) -> None:
         super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
         _check_generator(generator)
-        _check_at_least(1, num_generations=num_generations, minibatches=minibatches, epochs=epochs)
+        counts = {"num_generations": num_generations, "minibatches": minibatches, "epochs": epochs}
+        _check_at_least(1, **counts, reward_processes=reward_processes)
         _check_at_least(0, beta=beta, value_weight=value_weight)
         self.algorithm = get_algorithm(algorithm)
         if self.algorithm.baseline in ("group", "leave_one_out") and num_generations < 2:
@@ -204,7 +208,8 @@ class PolicyModule(SamplingModule):
         check_overlap(overlap_rewards)
         self.rewards = RewardSet(rewards, weights)
         self._unrewarded = UnrewardedCalls(max_unrewarded_calls)
-        self.overlap_rewards, self._reward_clock = overlap_rewards, RewardClock()
+        self.overlap_rewards, self.reward_processes = overlap_rewards, reward_processes
+        self._reward_clock = RewardClock()
         self.num_generations, self.minibatches, self.epochs = num_generations, minibatches, epochs
         self.beta, self.kl_estimator, self.kl_correction = beta, kl_estimator, kl_correction
         self.gamma, self.lam, self.value_weight, self.value_clip = gamma, lam, value_weight, value_clip

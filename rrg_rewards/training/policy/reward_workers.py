@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
-from rrg_rewards.rewards.background import PendingScores, RowScorer, check_picklable, join_parts
+from rrg_rewards.rewards.background import PendingScores, RowScorer, check_picklable, divide_rows, join_parts
 from rrg_rewards.rewards.base import Reward, is_asynchronous
 from rrg_rewards.rewards.overlap import PART, SHARE, has_free_core
 from rrg_rewards.training.policy.generators import Batch, num_rows
@@ -31,25 +31,29 @@ class RewardWorker:
         kind: ``"thread"``; or ``"process"`` for functions that hold Python's global lock. Asynchronous rewards with
             independent rows are computed in a thread in both cases. The process of other functions gets their states
             before a call and returns them after it.
+        processes: Number of processes of rewards with independent rows.
 
     Raises:
-        SettingError: If a reward function cannot be pickled for the process; the message names it.
+        SettingError: If a reward function cannot be pickled for the process; the message names it. If several processes
+            would have copies of a model.
     """
 
-    def __init__(self, rewards: RewardSet, kind: OverlapName) -> None:
+    def __init__(self, rewards: RewardSet, kind: OverlapName, processes: int = 1) -> None:
         self._rewards = rewards
+        self._processes = processes if kind == "process" else 1
         self._by_rows = [one for one, reward in enumerate(rewards.functions) if _has_independent_rows(reward)]
         self._whole = [one for one in range(len(rewards.functions)) if one not in self._by_rows]
         self._process = None
         if kind == "process" and self._whole:
             self._process = _RewardProcess(RewardSet([rewards.functions[one] for one in self._whole]))
         chosen = [rewards.functions[one] for one in self._by_rows]
-        self._scorer = RowScorer(chosen, int(kind == "process")) if chosen else None
+        self._scorer = RowScorer(chosen, processes if kind == "process" else 0) if chosen else None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewards")
 
     def begin(self, batch: Batch) -> "EarlyRewards":
         """Return an object that takes the completions of a batch while others are sampled."""
-        return EarlyRewards(self._scorer, [self._rewards.functions[one] for one in self._by_rows], batch)
+        rewards = [self._rewards.functions[one] for one in self._by_rows]
+        return EarlyRewards(self._scorer, rewards, batch, self._processes)
 
     def submit(self, arguments: dict[str, Any], early: "EarlyRewards") -> Callable[[], RewardTable]:
         """Start a call with :meth:`RewardSet.arguments`; return a function that waits for the result.
@@ -95,10 +99,12 @@ class EarlyRewards:
         scorer: Scores them; ``None`` without rewards.
         rewards: The rewards of the scorer.
         batch: The batch, with one row per completion.
+        processes: Number of processes of the scorer, between which completions are divided.
     """
 
-    def __init__(self, scorer: RowScorer | None, rewards: Sequence[Reward], batch: Batch) -> None:
+    def __init__(self, scorer: RowScorer | None, rewards: Sequence[Reward], batch: Batch, processes: int = 1) -> None:
         self._scorer = scorer
+        self._processes = processes
         self._rewards = rewards
         self._batch = batch
         read = {name for reward in rewards for name in reward.columns}
@@ -130,9 +136,10 @@ class EarlyRewards:
     def _start(self, rows: list[int]) -> None:
         if self._scorer is None or not rows:
             return
-        completions = [self._given[row] for row in rows]
-        columns = {name: [column[row] for row in rows] for name, column in self._columns.items()}
-        self._parts.append((rows, self._scorer.submit(completions, columns)))
+        for part in divide_rows(rows, self._processes):
+            completions = [self._given[row] for row in part]
+            columns = {name: [column[row] for row in part] for name, column in self._columns.items()}
+            self._parts.append((part, self._scorer.submit(completions, columns)))
 
     def rewards(
         self,

@@ -154,6 +154,7 @@ class SamplingModule(TrainingModule):
     reference: Any
     value_head: nn.Sequential | None
     overlap_rewards: OverlapName | Literal["auto"] | None
+    reward_processes: int
     _reward_clock: RewardClock
     _unrewarded: UnrewardedCalls
     _reward_worker: RewardWorker | None = None
@@ -282,7 +283,7 @@ class SamplingModule(TrainingModule):
             texts = list(self.generator.decode(completions))
             return completions, texts, partial(self.rewards, batch, completions, texts, self._trainer_state())
         if self._reward_worker is None:
-            self._reward_worker = RewardWorker(self.rewards, kind)
+            self._reward_worker = RewardWorker(self.rewards, kind, self.reward_processes)
         early = self._reward_worker.begin(batch)
 
         def finished(rows: Tensor, ended: Completions) -> None:

@@ -247,6 +247,7 @@ def _run_of_rules(overlap, steps=3, algorithm="grpo", judge=None, **options):
         make_reward("crimson", log_details=True),
         make_reward("ct_finebench"),
         AsyncMetricReward(CRIMSON(judge=judge or Remembers()), name="judged"),
+        make_reward("composed", parts=[{"name": "rouge"}, {"name": "repetition", "weight": 0.1}]),
         AboveAverage(),
     ]
     module = PolicyModule(
@@ -262,7 +263,7 @@ def _run_of_rules(overlap, steps=3, algorithm="grpo", judge=None, **options):
         ("thread", {}),
         ("thread", {"algorithm": "scst", "beta": 0.1}),
         ("thread", {"minibatches": 2, "epochs": 2}),
-        pytest.param("process", {}, marks=pytest.mark.slow),
+        pytest.param("process", {"reward_processes": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_policy_module_rewards_of_completions_that_end_early_change_nothing(overlap, options):
