@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal, cast, get_args
 
 from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
@@ -188,6 +189,7 @@ def _coverage(comparison: FindingComparison) -> PairCoverage | None:
     return None if ours is None or theirs is None else (ours, theirs)
 
 
+@lru_cache(maxsize=1 << 13)
 def _stated(finding: Finding) -> StatedDetails:
     """Return what a report states of a finding.
 

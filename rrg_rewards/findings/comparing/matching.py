@@ -28,6 +28,10 @@ _MOST_EXCHANGES = 8
 # Number of references whose findings are remembered, because a reinforcement learner compares each with several
 # candidates.
 _REFERENCES = 1_024
+# Number of candidates whose findings are remembered, because a reward above chance compares each with many references.
+_CANDIDATES = 16
+# Number of findings whose significance is remembered: those of some hundred references and a batch of candidates.
+_FINDINGS = 1 << 13
 # Levels of clinical significance, the least significant first.
 _LEVELS = sorted(SIGNIFICANCE_WEIGHTS, key=SIGNIFICANCE_WEIGHTS.__getitem__)
 
@@ -177,6 +181,7 @@ def _read(engine: FindingEngine, report: str) -> tuple[tuple[Finding, ...], Cove
 
 
 _read_reference = lru_cache(maxsize=_REFERENCES)(_read)
+_read_candidate = lru_cache(maxsize=_CANDIDATES)(_read)
 
 
 def _findings(
@@ -184,7 +189,7 @@ def _findings(
 ) -> tuple[tuple[Finding, ...], Coverage | None]:
     """Return the abnormal findings of a report, and how much of it was read if it is a text."""
     if isinstance(report, str):
-        read = _read_reference if name == "reference" else _read
+        read = _read_reference if name == "reference" else _read_candidate
         return read(get_engine("chest", open_findings), report)
     findings: tuple[Finding, ...] = tuple(report) if isinstance(report, Iterable) else (report,)
     if not all(isinstance(finding, Finding) for finding in findings):
@@ -350,6 +355,7 @@ def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding]) -> Iterat
                 yield i, j
 
 
+@lru_cache(maxsize=_FINDINGS)
 def _finding_significance(finding: Finding, patient: Patient) -> str:
     """Return the greatest clinical significance of a finding's concept and of its alternatives.
 
