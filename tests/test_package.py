@@ -77,7 +77,7 @@ def test_every_package_is_listed_for_the_wheel():
 
 @pytest.mark.parametrize("version", ["0.22.0", "0.31.0", "0.31.1", "0.32.0"])
 def test_the_extra_of_vllm_installs_what_trl_supports(monkeypatch, version):
-    (bounds,) = re.findall(r'"vllm([<>=][^"]*)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (bounds,) = re.findall(r'"vllm([<>=][^";]*)', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     imports = pytest.importorskip("trl.import_utils")
     monkeypatch.setattr(imports, "_is_package_available", lambda *_, **__: (True, version))
     with warnings.catch_warnings(record=True) as found:
