@@ -152,8 +152,8 @@ def generate_reports(
         log: Receives notes, warnings and progress. Default: Python warnings.
 
     Raises:
-        SettingError: If the model is an adapter, reads no volumes although there are any, or ``partial`` is of other
-            settings or rows.
+        SettingError: If the model is an adapter, has no chat template although prompts are not plain, or reads no
+            volumes although there are any, or if ``partial`` is of other settings or rows.
         TableError: If a column is missing.
         FeatureError: If a feature file is missing or torn.
         FileNotFoundError: If the folder of the model does not exist.
@@ -329,6 +329,7 @@ def _load_vllm(settings: GenerationSettings) -> _Backend:
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     from rrg_rewards.integrations.vllm.reports import VLLMReports
 
+    _load_processor(settings)
     dtype = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
     return VLLMReports(
         settings.model,
@@ -339,6 +340,28 @@ def _load_vllm(settings: GenerationSettings) -> _Backend:
     )
 
 
+def _load_processor(settings: GenerationSettings) -> tuple[Any, bool]:
+    """Load the processor of CT-CHAT or the tokenizer of another model, and return whether it is CT-CHAT.
+
+    Raises:
+        SettingError: If prompts need a chat template and there is none. The weights need not be loaded to know.
+    """
+    transformers = require("transformers", extra="models")
+    # Registers the configuration of CT-CHAT with transformers.
+    import rrg_rewards.models.ct_chat.model  # noqa: F401
+    from rrg_rewards.models.ct_chat.config import CTChatConfig
+
+    name, revision = settings.model, settings.revision
+    config = transformers.AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=False)
+    is_ct_chat = isinstance(config, CTChatConfig)
+    processor = (transformers.AutoProcessor if is_ct_chat else transformers.AutoTokenizer).from_pretrained(
+        name, revision=revision, trust_remote_code=False
+    )
+    if not settings.plain and not processor.chat_template:
+        raise SettingError("plain", f"is necessary, because the tokenizer of {name} has no chat template")
+    return processor, is_ct_chat
+
+
 class _Transformers:
     """Generates the reports of a batch together, from the seed of its first row."""
 
@@ -346,21 +369,17 @@ class _Transformers:
         import torch
 
         transformers = require("transformers", extra="models")
-        from rrg_rewards.models import CTChatForConditionalGeneration
         from rrg_rewards.training.policy.hf_generators import CausalLMGenerator, CTChatGenerator
 
         name, revision, has_images = settings.model, settings.revision, settings.image_column is not None
         device = ("cuda" if torch.cuda.is_available() else "cpu") if settings.device == "auto" else settings.device
+        processor, is_ct_chat = _load_processor(settings)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             name, dtype=settings.dtype, revision=revision, trust_remote_code=False
         )
         model = model.to(device).eval()
-        is_ct_chat = isinstance(model, CTChatForConditionalGeneration)
         if has_images and not is_ct_chat:
             raise SettingError(None, f"--image-column needs a CT-CHAT model; {name} is a {type(model).__name__}")
-        processor = (transformers.AutoProcessor if is_ct_chat else transformers.AutoTokenizer).from_pretrained(
-            name, revision=revision, trust_remote_code=False
-        )
         tokenizer = processor.tokenizer if is_ct_chat else processor
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token

@@ -7,6 +7,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser(next((argument for argument in arguments if not argument.startswith("-")), None))
     args, more = parser.parse_known_args(arguments)
     if more and not getattr(args, "takes_more", False):
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
+        command: CommandParser = args.parser
+        near = get_close_matches(more[0].partition("=")[0], command.options, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        command.error(f"unrecognized arguments: {' '.join(more)}{hint}")
     args.more = more
     return args
 

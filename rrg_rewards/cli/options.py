@@ -94,9 +94,21 @@ class CommandParser(argparse.ArgumentParser):
         for name in (None, "store"):
             self.register("action", name, _StoreOnce)
 
+    @property
+    def options(self) -> list[str]:
+        """Names of the options, with their dashes."""
+        return [name for action in self._actions for name in action.option_strings]
+
     def error(self, message: str) -> NoReturn:
-        """Show the usage and a message, and exit with code 2."""
-        super().error(printable(message))
+        """Show a message and after it the arguments that are required, and exit with code 2."""
+        groups = [group for group in self._mutually_exclusive_groups if group.required]
+        of_groups = [action for group in groups for action in group._group_actions]
+        needed = [one for one in self._actions if one.required or not one.option_strings or one in of_groups]
+        usage = self._get_formatter()
+        usage.add_usage(None, needed, groups)
+        options = "" if self._subparsers else " [OPTIONS]"
+        text = f"{self.prog}: error: {printable(message)}\n{usage.format_help().strip()}{options}\n"
+        self.exit(2, f"{text}{self.prog} --help explains all arguments\n")
 
 
 def add_settings(parser: Any, settings: type, *names: str, **changes: Mapping[str, Any]) -> None:

@@ -188,3 +188,16 @@ def test_help_teaches(run: Any) -> None:
     text = run("generate", "--help").out
     for word in ("--image-column", "partial", "--temperature", "rrg-rewards score"):
         assert word in text
+
+
+def test_a_tokenizer_without_a_chat_template_needs_plain_prompts(
+    run: Any, table: Path, policy: Path, tmp_path: Path
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(policy)
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(policy)
+    (policy / "chat_template.jinja").unlink(missing_ok=True)
+    result = run(*command(table, policy, tmp_path / "out.jsonl"))
+    assert result.code == 2
+    assert f"argument --plain: is necessary, because the tokenizer of {policy} has no chat template" in result.err
+    assert run(*command(table, policy, tmp_path / "out.jsonl", "--plain", "--limit", 1)).code == 0

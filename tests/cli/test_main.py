@@ -1,6 +1,7 @@
 """The command line as a whole: help, exit codes, imports and pipes."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,16 +59,32 @@ def test_version(run):
         (["label", "a.csv", "--text-column", "t", "--batch-size", "0"], "must be a positive integer, got '0'"),
         (["score", "a.csv"], "required: --metrics"),
         (["score", "a.csv", "--metrics", "crg", "--bootstrap", "-1"], "--bootstrap"),
+        (["score", "a.csv", "--metrics", "crg", "--metric", "rouge"], "--metric rouge; did you mean --metrics?"),
         (["recipes"], "required: ACTION"),
     ],
     ids=str,
 )
-def test_a_wrong_command_line_ends_with_2_and_shows_the_usage(run, arguments, message):
+def test_a_wrong_command_line_ends_with_2_and_shows_the_message_and_then_a_short_usage(run, arguments, message):
     result = run(*arguments)
     assert result.code == 2
     assert result.out == ""
-    assert "usage: rrg-rewards" in result.err
-    assert message in result.err
+    error, usage, explained = result.err.splitlines()
+    assert re.match("rrg-rewards[a-z -]*: error: ", error)
+    assert message in error
+    assert usage.startswith("usage: rrg-rewards")
+    assert explained.endswith(" --help explains all arguments")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage"),
+    [
+        (["label"], "label --text-column NAME REPORTS [OPTIONS]"),
+        (["serve"], "serve (--reward NAME | --config FILE) [OPTIONS]"),
+        (["recipes"], "recipes ACTION ..."),
+    ],
+)
+def test_the_usage_of_an_error_has_what_is_required(run, arguments, usage):
+    assert f"usage: rrg-rewards {usage}\n" in run(*arguments).err
 
 
 @pytest.mark.parametrize(
