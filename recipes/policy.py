@@ -49,6 +49,7 @@ class PolicyTraining:
     batch_size: int = option(4, "Number of prompts of a rollout, in each process.")
     num_generations: int = option(8, "Number of completions for each prompt.")
     minibatches: int = option(1, "Number of minibatches, and so of steps, of each pass over a rollout.")
+    micro_batch_tokens: int = option(0, "Greatest number of tokens whose activations are kept; 0 for automatic.")
     epochs: int = option(1, "Number of passes over a rollout.")
     beta: float = option(0.0, "Weight of the divergence from the initial policy.")
     max_new_tokens: int = option(256, "Maximum length of a completion in tokens.")
@@ -244,6 +245,7 @@ def run(
         reference_column=recipe.reference_column,
         overlap_rewards=overlap,
         reward_processes=recipe.reward_processes,
+        micro_batch_tokens=training.micro_batch_tokens or "auto",
         loss=None if training.loss_aggregation is None else {"aggregation": training.loss_aggregation},
         **{name: getattr(training, name) for name in _OF_THE_MODULE},
     )
