@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.models.ct_chat.system_prompt import read_system_prompt
+from rrg_rewards.rewards.deadline import REWARD_TIMEOUT, check_reward_timeout
 from rrg_rewards.rewards.registry import RewardSetting, parse_reward
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.names import unknown_name_message
@@ -138,13 +139,18 @@ class WatchArguments(RewardArguments):
 
 @dataclass
 class OverlapArguments(WatchArguments):
-    """Arguments that say whether rewards are computed in the background."""
+    """Arguments that say whether rewards are computed in the background, and how long they may take."""
 
     overlap_rewards: str = option(
         "auto",
         "Compute rewards in the background while the policy generates: thread (judges on a server), process (judges, "
         "and rules in a process), none, or auto (if they take more than 1 % of the first steps, and rules only if a "
         "core is free). Rewards stay the same.",
+    )
+    reward_timeout: float | None = option(
+        REWARD_TIMEOUT,
+        "Seconds after which a run ends with an error if the rewards of a step are missing in a process; null for no "
+        "limit.",
     )
 
     reward_processes: int = option(1, "Number of processes of each reward by rules in the background.")
@@ -153,6 +159,7 @@ class OverlapArguments(WatchArguments):
         super().__post_init__()
         if self.reward_processes < 1:
             raise ValueError(f"reward_processes must be at least 1, got {self.reward_processes}")
+        check_reward_timeout(self.reward_timeout)
         if self.overlap_rewards not in OVERLAPS:
             raise ValueError(unknown_name_message("overlap_rewards", self.overlap_rewards, OVERLAPS))
 

@@ -1,6 +1,5 @@
 """Steps that all training scripts share: process checks, loading, training, resuming and finishing."""
 
-import json
 import logging
 import os
 import signal
@@ -12,7 +11,7 @@ from typing import Any, NoReturn
 from weakref import ref
 
 import torch
-from accelerate.utils import broadcast_object_list, is_peft_model
+from accelerate.utils import is_peft_model
 from transformers import AutoProcessor, PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import get_peft_config, get_quantization_config
@@ -21,7 +20,9 @@ from trl.trainer.utils import RepeatSampler, create_model_from_path
 import rrg_rewards.models.ct_chat.model  # noqa: F401  (makes CT-CHAT known to the automatic classes)
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
+from rrg_rewards.recipes._checkpoints import finished_checkpoints
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
+from rrg_rewards.utilities.checkpoints import CheckpointError
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process, engine_line
@@ -113,57 +114,6 @@ def check_processes(training: Any) -> None:
         # accelerate numbers the CPUs of several processes, and a resumed trainer loads its optimizer to this device,
         # but torch.load accepts no number.
         training.distributed_state.device = vars(training)["_setup_devices"] = torch.device("cpu")
-
-
-def checkpoint_to_resume(training: Any) -> str | None:
-    """Return the checkpoint to resume from, or ``None`` to start a new run.
-
-    ``resume_from_checkpoint`` is a path, or ``auto`` or ``true`` for the last complete checkpoint in ``output_dir``.
-
-    Raises:
-        ValueError: If the complete checkpoints were written by a different number of processes.
-    """
-    wanted = training.resume_from_checkpoint
-    if str(wanted).lower() in ("none", "false", ""):
-        return None
-    if str(wanted).lower() not in ("auto", "true"):
-        return str(wanted)
-    # Only the main process searches, because processes may see different files on a shared file system.
-    complete: list[Any] = [_whole_checkpoints(Path(training.output_dir))] if training.process_index == 0 else [None]
-    broadcast_object_list(complete)
-    usable = [path for path, processes in complete[0] if processes == training.world_size]
-    if complete[0] and not usable:
-        path, processes = complete[0][0]
-        raise ValueError(
-            f"{path} was written by {processes} processes and cannot be resumed with {training.world_size}; launch "
-            f"{processes} processes, or set another output_dir"
-        )
-    logger.info("resuming from %s", usable[0] if usable else "nothing: there is no complete checkpoint yet")
-    return usable[0] if usable else None
-
-
-def _whole_checkpoints(folder: Path) -> list[tuple[str, int]]:
-    """Return the path and number of processes of each complete checkpoint, most recent first.
-
-    A checkpoint is incomplete if the run was killed while writing it.
-    """
-    checkpoints = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
-    whole = []
-    for path in sorted(checkpoints, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True):
-        processes = len(list(path.glob("rng_state*.pth")))
-        # The main process writes trainer_state.json last.
-        if processes and _is_json(path / "trainer_state.json"):
-            whole.append((str(path), processes))
-        else:
-            logger.warning("%s is incomplete; looking for an earlier one", path)
-    return whole
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
-    except (OSError, ValueError):
-        return False
 
 
 def _load_policy(training: Any, model: Any) -> dict[str, Any]:
@@ -317,12 +267,13 @@ def train_and_save(trainer: Any, checkpoint: str | None) -> None:
 
     Args:
         trainer: A ``transformers.Trainer``.
-        checkpoint: The checkpoint to resume from, as :func:`checkpoint_to_resume` returns it.
+        checkpoint: The checkpoint to resume from, as ``checkpoint_to_resume`` returns it.
 
     Raises:
+        CheckpointError: If a checkpoint cannot be written, or ``checkpoint`` does not belong to the run.
         SystemExit: With code 143 after SIGTERM, and 129 after SIGHUP.
     """
-    with saved_on_termination(trainer):
+    with finished_checkpoints(trainer), saved_on_termination(trainer):
         trainer.train(resume_from_checkpoint=checkpoint)
     with kept_card(trainer.args.output_dir):
         trainer.save_model(trainer.args.output_dir)
@@ -376,7 +327,7 @@ def start(parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., An
     warn_of_slow_bfloat16(*parsed[1:])
     try:
         return run(*parsed)
-    except (FileNotFoundError, TableError) as error:
+    except (FileNotFoundError, TableError, CheckpointError) as error:
         _exit(error, 1)
 
 

@@ -33,13 +33,13 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 from rrg_rewards.callbacks.background_rewards import BackgroundRewardsCallback, in_background
 from rrg_rewards.callbacks.trainers import LogSamplingDifference, ResetVLLMEncoderCache, TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import RecipeArguments
+from rrg_rewards.recipes._checkpoints import WholeCheckpoints, checkpoint_to_resume
 from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, make_watch
 from rrg_rewards.recipes._training import (
     ResumableSampling,
     check_processes,
-    checkpoint_to_resume,
     finish,
     launch,
     make_trainer,
@@ -47,16 +47,36 @@ from rrg_rewards.recipes._training import (
     train_and_save,
 )
 from rrg_rewards.rewards import BackgroundReward
+from rrg_rewards.rewards.deadline import RewardDeadline
 from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
 
-class _ResumableGRPOTrainer(ResumableSampling, GRPOTrainer):  # type: ignore[misc]
+class _TimedRewards:
+    """Mixin for TRL's online trainers that limits the time of the rewards of a step, in each process by itself."""
+
+    reward_timeout: float | None = None
+
+    def _calculate_rewards(self: Any, *args: Any, **options: Any) -> Any:
+        functions, names = self.reward_funcs, self.reward_func_names
+        with RewardDeadline(self.reward_timeout, names) as deadline:
+            self.reward_funcs = deadline.watched(functions)
+            try:
+                return super()._calculate_rewards(*args, **options)
+            finally:
+                self.reward_funcs = functions
+
+
+class _OnlineTrainer(_TimedRewards, ResumableSampling, WholeCheckpoints):
     pass
 
 
-class _ResumableRLOOTrainer(ResumableSampling, RLOOTrainer):  # type: ignore[misc]
+class _ResumableGRPOTrainer(_OnlineTrainer, GRPOTrainer):  # type: ignore[misc]
+    pass
+
+
+class _ResumableRLOOTrainer(_OnlineTrainer, RLOOTrainer):  # type: ignore[misc]
     pass
 
 
@@ -111,6 +131,7 @@ def run(
     rewards = chosen if watch is None else watch.record(chosen)
     data, trainer_class = prepared.data, _ALGORITHMS[recipe.algorithm][1]
     trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(rewards))
+    trainer.reward_timeout = recipe.reward_timeout
     further = [TrainerRewardStateCallback(prepared.rewards), *([] if watch is None else [watch])]
     if any(isinstance(reward, BackgroundReward) for reward in chosen):
         further.append(BackgroundRewardsCallback(trainer, chosen, automatic=recipe.overlap_rewards == "auto"))

@@ -32,6 +32,8 @@ from rrg_rewards.recipes._reinforcement import ReinforcementRun, make_watch
 from rrg_rewards.recipes._training import load_pretrained, start, train_in_float32
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
 from rrg_rewards.training.base import whole_weights
+from rrg_rewards.training.checkpoints import is_complete
+from rrg_rewards.utilities.files import abandoned_files
 from rrg_rewards.utilities.processes import gather_objects, num_processes, process_index
 
 logger = logging.getLogger(__name__)
@@ -89,9 +91,20 @@ def _checkpoints_of(training: PolicyTraining) -> ModelCheckpoint:
 
 
 def last_checkpoint(training: PolicyTraining) -> Path | None:
-    """Return the checkpoint with the most steps, or ``None`` if there is none or the run must not be resumed."""
-    found = (Path(training.output_dir) / _CHECKPOINTS).glob("step=*.ckpt") if training.resume else ()
-    return max(found, key=lambda path: int(path.stem.partition("=")[2].partition("-")[0]), default=None)
+    """Return the complete checkpoint with the most steps; ``None`` if there is none or the run must not be resumed."""
+    written = list((Path(training.output_dir) / _CHECKPOINTS).glob("step=*.ckpt")) if training.resume else []
+    for path in sorted(written, key=lambda path: int(path.stem.partition("=")[2].partition("-")[0]), reverse=True):
+        if is_complete(path):
+            logger.info("resuming from %s", path)
+            return path
+        logger.warning("%s is incomplete; looking for an earlier one", path)
+    return None
+
+
+def _name_abandoned_files(training: PolicyTraining) -> None:
+    """Log the temporary files of checkpoints that killed runs have left."""
+    for path in abandoned_files(Path(training.output_dir) / _CHECKPOINTS):
+        logger.warning("%s was left by a run that was killed while it wrote a checkpoint; you can delete it", path)
 
 
 class _History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
@@ -246,6 +259,7 @@ def run(
         overlap_rewards=overlap,
         reward_processes=recipe.reward_processes,
         micro_batch_tokens=training.micro_batch_tokens or "auto",
+        reward_timeout=recipe.reward_timeout,
         loss=None if training.loss_aggregation is None else {"aggregation": training.loss_aggregation},
         **{name: getattr(training, name) for name in _OF_THE_MODULE},
     )
@@ -253,6 +267,8 @@ def run(
     watch = make_watch(recipe, prepared.watch_metrics, training.output_dir, RewardWatchCallback)
     trainer = _make_trainer(training, [history, reports, *([] if watch is None else [watch])], progress)
     checkpoint, collate = last_checkpoint(training), module.generator.collate
+    if process_index() == 0:
+        _name_abandoned_files(training)
 
     def train() -> list[dict[str, float]]:
         rows = list(prepared.data.train)

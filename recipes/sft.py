@@ -19,12 +19,12 @@ from typing import Any
 from trl import SFTConfig, SFTTrainer
 
 from rrg_rewards.recipes._arguments import SupervisedArguments
+from rrg_rewards.recipes._checkpoints import WholeCheckpoints, checkpoint_to_resume
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._outputs import describe, write_card_and_page, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._training import (
     check_processes,
-    checkpoint_to_resume,
     finish,
     launch,
     make_trainer,
@@ -36,6 +36,10 @@ __all__ = ["fine_tune", "finish", "main", "parse", "run", "validate"]
 
 _PARSER = RecipeParser(SupervisedArguments, lambda _: SFTConfig, __doc__)
 parse, validate = _PARSER.parse, _PARSER.validate
+
+
+class _Trainer(WholeCheckpoints, SFTTrainer):  # type: ignore[misc]
+    pass
 
 
 def run(
@@ -79,7 +83,7 @@ def fine_tune(
         The trainer, after training.
     """
     described = describe(recipe, training, model, data)
-    trainer = make_trainer(SFTTrainer, training, model, data.train, data.heldout)
+    trainer = make_trainer(_Trainer, training, model, data.train, data.heldout)
     show_progress(trainer, progress)
     train_and_save(trainer, checkpoint_to_resume(trainer.args))
     write_run_file(training.output_dir, "run.json", described)

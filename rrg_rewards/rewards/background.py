@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
@@ -15,6 +15,7 @@ from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import AsyncReward, Completion, Reward, is_asynchronous
 from rrg_rewards.rewards.overlap import RewardClock
+from rrg_rewards.utilities.concurrency import BackgroundThread
 from rrg_rewards.utilities.worker_pool import WorkerPool, pickled
 
 _Batch = tuple[Sequence[Completion], Sequence[Mapping[str, Any]]]
@@ -49,12 +50,12 @@ class RowScorer:
         self._loop = _LoopThread() if any(map(is_asynchronous, rewards)) else None
         self._others = [reward for reward in rewards if not is_asynchronous(reward)]
         self._pool: WorkerPool[_Batch, list[Scores]] | None = None
-        self._executor: ThreadPoolExecutor | None = None
+        self._thread: BackgroundThread | None = None
         if self._others and processes:
             check_picklable(self._others)
             self._pool = WorkerPool(partial(_score_all, self._others), processes)
         elif self._others:
-            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewards")
+            self._thread = BackgroundThread("rewards")
 
     def submit(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> list["PendingScores"]:
         """Start to score completions with all rewards, and return their scores, in the order of the rewards.
@@ -73,8 +74,8 @@ class RowScorer:
         if self._pool is not None:
             result = self._pool.submit(together)
             others = PendingScores(result.future, result)
-        elif self._executor is not None:
-            future = self._executor.submit(_score_all, self._others, together)
+        elif self._thread is not None:
+            future = self._thread.submit(_score_all, self._others, together)
             others = PendingScores(future, future.result)
         pending = []
         for reward, own in zip(self._rewards, read, strict=True):
@@ -90,10 +91,11 @@ class RowScorer:
         """End the processes and threads. Calls that have not begun are cancelled."""
         if self._loop is not None:
             self._loop.close()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._thread is not None:
+            self._thread.close()
         if self._pool is not None:
-            self._pool.close()
+            # A reward that does not return must not keep the run from its end.
+            self._pool.close(at_once=True)
 
 
 class PendingScores(NamedTuple):

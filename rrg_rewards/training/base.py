@@ -1,6 +1,9 @@
 """Base classes of modules and data modules: optimiser, schedule, reproducible steps, and resumable loaders."""
 
+import logging
 import math
+import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,16 +11,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.strategies import DeepSpeedStrategy, Strategy
+from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 
+from rrg_rewards.training.checkpoints import WholeFileCheckpointIO, different_weights
+from rrg_rewards.utilities.checkpoints import CheckpointError, check_optimizer_state
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import engine_line, gather_objects
+
+_log = logging.getLogger(__name__)
 
 ScheduleName = Literal["linear", "cosine", "constant"]
 
@@ -122,6 +131,33 @@ def _engine_line(strategy: Strategy, num_processes: int) -> str:
     return engine_line(type(strategy).__name__, stage, num_processes, strategy.root_device)
 
 
+class NameEndedProcesses(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
+    """Names the processes that Lightning has started and that have ended, if the training ends with an error.
+
+    Without it, the error of the remaining process says only that a connection was closed. ``torchrun`` names the
+    processes that it has started.
+    """
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:  # noqa: ARG002
+        """Log the ranks of the processes that have ended with an error."""
+        processes = getattr(trainer.strategy.launcher, "procs", [])
+        if not isinstance(exception, Exception) or not processes:
+            return
+        # The connection may be closed before the process has ended.
+        time.sleep(0.5)
+        for number, process in enumerate(processes, start=1):
+            code = process.poll()
+            if code:
+                _log.error(
+                    "the process of rank %d has ended %s at step %d or later; the error of rank %d follows from that. "
+                    "Its own error, if any, is above; a signal of the kernel is often one of too little memory",
+                    trainer.global_rank + number,
+                    f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}",
+                    trainer.global_step,
+                    trainer.global_rank,
+                )
+
+
 class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an optional dependency
     """Base class of modules that are trained by AdamW with a learning rate schedule.
 
@@ -134,11 +170,46 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
 
     def __init__(self, optimizer: OptimizerSettings) -> None:
         super().__init__()
+        self._saved_optimizers: list[Mapping[str, Any]] = []
         # Lightning's learning rate finder sets the attribute learning_rate.
         self.__dict__.update(vars(optimizer))
 
+    def configure_callbacks(self) -> list[Callback]:
+        """Return a callback that names the processes whose end is the cause of an error."""
+        return [NameEndedProcesses()]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Check that a checkpoint to resume from belongs to the module.
+
+        Raises:
+            CheckpointError: If its weights are those of another module.
+        """
+        # DeepSpeed and FSDP load weights and optimisers themselves, later.
+        if not self._is_resumed or self.trainer.strategy.restore_checkpoint_after_setup:
+            return
+        self._saved_optimizers = list(checkpoint.get("optimizer_states", []))
+        if different := different_weights(self.state_dict(), checkpoint["state_dict"], self.strict_loading):
+            raise CheckpointError(
+                f"the checkpoint does not belong to this model: {different}. Resume from one of the same model "
+                "and adapter, or set another folder to start again"
+            )
+
+    @property
+    def _is_resumed(self) -> bool:
+        """Whether checkpoints are loaded to continue a training."""
+        return self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
+
     def on_fit_start(self) -> None:
-        """Log the engine."""
+        """Log the engine, let checkpoints be written completely or not at all, and check the resumed optimiser.
+
+        Raises:
+            CheckpointError: If the checkpoint has the state of an optimiser of another module.
+        """
+        if type(self.trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            self.trainer.strategy.checkpoint_io = WholeFileCheckpointIO()
+        for saved, optimizer in zip(self._saved_optimizers, self.trainer.optimizers, strict=False):
+            check_optimizer_state(saved, optimizer.param_groups, "the state of the optimiser in the checkpoint")
+        self._saved_optimizers = []
         rank_zero_info(_engine_line(self.trainer.strategy, self.trainer.world_size))
 
     def teardown(self, stage: str) -> None:

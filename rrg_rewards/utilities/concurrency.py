@@ -1,7 +1,10 @@
-"""Concurrent work in an event loop, with limits of tasks and time."""
+"""Concurrent work in an event loop, with limits of tasks and time, and in a thread that no exit waits for."""
 
 import asyncio
+import queue
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -72,3 +75,53 @@ async def _cancel(tasks: Sequence["asyncio.Task[Any]"]) -> None:
         task.cancel()
     if unfinished:
         await asyncio.gather(*unfinished, return_exceptions=True)
+
+
+class BackgroundThread:
+    """Makes calls one after the other in a thread that does not keep the process alive.
+
+    The interpreter waits at its exit for the threads of ``ThreadPoolExecutor``, and so forever for a call that does not
+    return.
+
+    Args:
+        name: Name of the thread.
+
+    Example:
+        >>> thread = BackgroundThread("sums")
+        >>> thread.submit(sum, [1, 2]).result()
+        3
+        >>> thread.close()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=_make_calls, args=(self._calls,), name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[..., T], *args: Any) -> "Future[T]":
+        """Return a future of the result of a call."""
+        future: Future[T] = Future()
+        self._calls.put((future, lambda: function(*args)))
+        return future
+
+    def close(self) -> None:
+        """Cancel the calls that have not begun, and end the thread after the current one, without waiting for it."""
+        while not self._calls.empty():
+            call = self._calls.get()
+            if call is not None:
+                call[0].cancel()
+        self._calls.put(None)
+
+
+def _make_calls(calls: "queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]") -> None:
+    while (call := calls.get()) is not None:
+        future, function = call
+        if future.set_running_or_notify_cancel():
+            try:
+                result = function()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        # The results and their arguments are not kept until the next call.
+        del call, future, function

@@ -1,7 +1,10 @@
 """Recipes of Lightning's PolicyModule end to end, with a policy of random weights."""
 
+import errno
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 pytest.importorskip("lightning.pytorch")
 
+import rrg_rewards.training.checkpoints as training_checkpoints
 from rrg_rewards.recipes.policy import PolicyTraining, last_checkpoint, main, parse, run, validate
+from rrg_rewards.utilities.checkpoints import CheckpointError
+from rrg_rewards.utilities.files import whole_file
 
 LABELER = "keywords:edema effusion nodule"
 
@@ -114,12 +120,88 @@ def test_policy_recipe_an_adapter_is_trained_and_saved(policy_recipe: Callable[.
 def test_last_checkpoint_the_last_checkpoint_is_that_with_the_most_steps(tmp_path: Path) -> None:
     training = PolicyTraining(output_dir=str(tmp_path))
     assert last_checkpoint(training) is None
+    (tmp_path / "checkpoints").mkdir()
     for name in ("step=9.ckpt", "step=100.ckpt", "step=20-v1.ckpt", "other.ckpt"):
-        (tmp_path / "checkpoints").mkdir(exist_ok=True)
-        (tmp_path / "checkpoints" / name).touch()
+        torch.save({}, tmp_path / "checkpoints" / name)
     assert last_checkpoint(training) == tmp_path / "checkpoints" / "step=100.ckpt"
     training.resume = False
     assert last_checkpoint(training) is None
+
+
+def test_last_checkpoint_what_was_not_written_to_its_end_is_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for step in (2, 4):
+        torch.save({"weights": torch.ones(1000)}, folder / f"step={step}.ckpt")
+    os.truncate(folder / "step=4.ckpt", 2000)
+    # DeepSpeed's checkpoint is a folder, in which it writes the file latest last.
+    (folder / "step=6.ckpt" / "checkpoint").mkdir(parents=True)
+    training = PolicyTraining(output_dir=str(tmp_path))
+    assert last_checkpoint(training) == folder / "step=2.ckpt"
+    assert [record.getMessage().partition(" is incomplete")[0] for record in caplog.records] == [
+        str(folder / f"step={step}.ckpt") for step in (6, 4)
+    ]
+    (folder / "step=6.ckpt" / "latest").write_text("checkpoint")
+    assert last_checkpoint(training) == folder / "step=6.ckpt"
+
+
+def test_policy_recipe_a_full_disk_leaves_the_last_checkpoint(
+    policy_recipe: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path = policy_recipe(max_steps=4, heldout_rows=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(training_checkpoints, "whole_file", full_at("step=4.ckpt"))
+        with pytest.raises(CheckpointError, match=r"step=4\.ckpt could not be written .*No space left .* GB of free"):
+            run(*parse(["--config", str(path)]))
+    assert [file.name for file in (tmp_path / "run" / "checkpoints").iterdir()] == ["step=2.ckpt"]
+    caplog.set_level("INFO")
+    run(*parse(["--config", str(path)]))
+    assert "resuming from" in caplog.text
+    assert read(tmp_path / "run", "history.json")[-1]["step"] == 4
+
+
+def full_at(name: str) -> Any:
+    """Return whole_file on a disk that is full when a file of this name is written."""
+
+    @contextmanager
+    def write(path: Path) -> Iterator[Any]:
+        with whole_file(path) as file:
+            yield file
+            if path.name == name:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    return write
+
+
+@pytest.mark.parametrize("change", ["model", "optimizer", "module"])
+def test_policy_recipe_a_foreign_checkpoint_is_refused(
+    policy_recipe: Callable[..., Path], tmp_path: Path, change: str
+) -> None:
+    path = policy_recipe(max_steps=2, heldout_rows=0)
+    run(*parse(["--config", str(path)]))
+    file = tmp_path / "run" / "checkpoints" / "step=2.ckpt"
+    checkpoint = torch.load(file, weights_only=False)
+    if change == "model":
+        name = next(iter(checkpoint["state_dict"]))
+        checkpoint["state_dict"][name] = torch.ones(3)
+    elif change == "optimizer":
+        checkpoint["optimizer_states"][0]["state"][0]["exp_avg"] = torch.ones(1)
+    else:
+        del checkpoint["policy"]
+    torch.save(checkpoint, file)
+    message = {
+        "model": r"does not belong to this model: 1 has another shape \('generator.*: \(3,\) and not",
+        "optimizer": r"belongs to another run: exp_avg of weight 0 has the shape \(1,\), and not",
+        "module": "the checkpoint is none of a PolicyModule",
+    }
+    with pytest.raises(CheckpointError, match=message[change]):
+        run(*parse(["--config", str(path), "--max_steps", "4"]))
+    assert file.exists()
 
 
 def test_policy_recipe_an_unknown_key_is_refused(policy_recipe: Callable[..., Path]) -> None:

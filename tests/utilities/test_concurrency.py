@@ -1,10 +1,11 @@
 """Concurrent work in an event loop: no task is running any more when it ends, for whatever reason."""
 
 import asyncio
+import threading
 
 import pytest
 
-from rrg_rewards.utilities.concurrency import for_each, within
+from rrg_rewards.utilities.concurrency import BackgroundThread, for_each, within
 
 GUARD = 120
 
@@ -114,3 +115,33 @@ def test_within_does_not_ignore_a_cancellation():
         assert went_on == []
 
     run(cancelled())
+
+
+def test_background_thread_returns_results_and_errors_in_order():
+    thread = BackgroundThread("calls")
+    results = [thread.submit(divmod, 7, number) for number in (2, 0, 3)]
+    assert results[0].result(GUARD) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        results[1].result(GUARD)
+    assert results[2].result(GUARD) == (2, 1)
+    thread.close()
+
+
+def test_background_thread_close_cancels_what_waits_and_does_not_wait_for_a_call():
+    thread, begun, may_end = BackgroundThread("slow"), threading.Event(), threading.Event()
+
+    def slow():
+        begun.set()
+        return may_end.wait(GUARD)
+
+    running, waiting = thread.submit(slow), thread.submit(slow)
+    assert begun.wait(GUARD)
+    thread.close()
+    assert waiting.cancelled()
+    assert not running.done()
+    (slow_thread,) = [one for one in threading.enumerate() if one.name == "slow"]
+    assert slow_thread.daemon
+    may_end.set()
+    assert running.result(GUARD)
+    slow_thread.join(GUARD)
+    assert not slow_thread.is_alive()

@@ -1,6 +1,5 @@
 """Training of ER²Score, which learns a reward for each criterion from pairs of accepted and rejected reports."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -215,13 +214,14 @@ class ER2ScoreModule(LearnedMetricModule):
         for name in self._frozen():
             checkpoint["state_dict"].pop(name, None)
 
-    def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
-        """Add the frozen weights of the backbone."""
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the frozen weights of the backbone, and check the others."""
         # DeepSpeed stores the weights itself.
         if "state_dict" in checkpoint:
             state = self.state_dict()
             for name in self._frozen():
                 checkpoint["state_dict"].setdefault(name, state[name])
+        super().on_load_checkpoint(checkpoint)
 
     def export(self, folder: str | Path) -> Path:
         """Write the model with the calibration in the biases of its head; call it in the main process only.

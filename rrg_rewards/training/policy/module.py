@@ -7,13 +7,13 @@ from typing import Any, Literal, get_args
 
 import torch
 from lightning.pytorch import Callback
-from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 
 from rrg_rewards.functional import kl_estimate, policy_loss, value_loss
 from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.functional.log_probs import KLEstimator
 from rrg_rewards.functional.policy_losses import ImportanceMode, importance_weights
+from rrg_rewards.rewards.deadline import REWARD_TIMEOUT, check_reward_timeout
 from rrg_rewards.rewards.overlap import RewardClock
 from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName
@@ -29,6 +29,7 @@ from rrg_rewards.training.policy.reward_workers import CloseRewards, OverlapName
 from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.training.policy.rollouts import Rollout
 from rrg_rewards.training.policy.sampling import SamplingModule, get_algorithm
+from rrg_rewards.utilities.checkpoints import CheckpointError
 from rrg_rewards.utilities.processes import gather_objects
 
 ReferenceName = Literal["auto", "copy", "adapter_off"]
@@ -133,6 +134,9 @@ class PolicyModule(SamplingModule):
             ``overlap_rewards="process"``.
         max_unrewarded_calls: Number of rollouts in a row in which no completion of any process has a reward, after
             which the run ends with :class:`~rrg_rewards.rewards.unrewarded.NoRewardError`; ``None`` for no limit.
+        reward_timeout: Seconds after which a run ends with :class:`~rrg_rewards.rewards.deadline.RewardTimeoutError` if
+            the rewards of a rollout are missing in a process; ``None`` for no limit. Only in the main thread, and not
+            on Windows.
         seed: Seed of sampling, minibatches and the value head.
 
     Raises:
@@ -194,6 +198,7 @@ class PolicyModule(SamplingModule):
         overlap_rewards: OverlapName | Literal["auto"] | None = None,
         reward_processes: int = 1,
         max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS,
+        reward_timeout: float | None = REWARD_TIMEOUT,
         seed: int = 0,
     ) -> None:
         super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
@@ -206,6 +211,8 @@ class PolicyModule(SamplingModule):
             raise ValueError(f"num_generations must be at least 2 for {algorithm}, got {num_generations}")
         self.generator = generator
         check_overlap(overlap_rewards)
+        check_reward_timeout(reward_timeout)
+        self.reward_timeout = reward_timeout
         self.rewards = RewardSet(rewards, weights)
         self._unrewarded = UnrewardedCalls(max_unrewarded_calls)
         self.overlap_rewards, self.reward_processes = overlap_rewards, reward_processes
@@ -224,8 +231,8 @@ class PolicyModule(SamplingModule):
         self.rollout: Rollout | None = None
 
     def configure_callbacks(self) -> list[Callback]:
-        """Return a callback that ends the worker of the rewards, if there is one."""
-        return [CloseRewards()] if self.overlap_rewards else []
+        """Return the callbacks of the base class, and one that ends the worker of the rewards, if there is one."""
+        return [*super().configure_callbacks(), *([CloseRewards()] if self.overlap_rewards else [])]
 
     def on_train_start(self) -> None:
         """Set the mode of the generator, update its engine, and move a resumed rollout to the device."""
@@ -350,9 +357,20 @@ class PolicyModule(SamplingModule):
         checkpoint["policy"] = gather_objects({**own, "rewards": self.rewards.state_dict()})
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the rollout and the states of the rewards of this process."""
-        if self.trainer.state.fn != TrainerFn.FITTING:
+        """Restore the rollout and the states of the rewards of this process.
+
+        Raises:
+            CheckpointError: If the checkpoint belongs to another module or model.
+            ValueError: If it belongs to another number of processes, or to other rewards.
+        """
+        if not self._is_resumed:
             return
+        if "policy" not in checkpoint:
+            raise CheckpointError(
+                "the checkpoint is none of a PolicyModule and cannot be resumed; to begin with its weights, load them "
+                "into the generator"
+            )
+        super().on_load_checkpoint(checkpoint)
         states = checkpoint["policy"]
         if len(states) != self.trainer.world_size:
             raise ValueError(

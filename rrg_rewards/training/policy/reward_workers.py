@@ -1,7 +1,6 @@
 """Rewards in the background: a thread or a process that scores completions while the policy computes."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from rrg_rewards.rewards.base import Reward, is_asynchronous
 from rrg_rewards.rewards.overlap import PART, SHARE, has_free_core
 from rrg_rewards.training.policy.generators import Batch, num_rows
 from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, as_completions, columns_of
+from rrg_rewards.utilities.concurrency import BackgroundThread
 from rrg_rewards.utilities.worker_pool import WorkerPool
 
 OverlapName = Literal["thread", "process"]
@@ -48,7 +48,7 @@ class RewardWorker:
             self._process = _RewardProcess(RewardSet([rewards.functions[one] for one in self._whole]))
         chosen = [rewards.functions[one] for one in self._by_rows]
         self._scorer = RowScorer(chosen, processes if kind == "process" else 0) if chosen else None
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rewards")
+        self._thread = BackgroundThread("rewards")
 
     def begin(self, batch: Batch) -> "EarlyRewards":
         """Return an object that takes the completions of a batch while others are sampled."""
@@ -68,11 +68,11 @@ class RewardWorker:
             ValueError: If a completion differs from the one that was given early.
         """
         early.complete(arguments["completions"])
-        return self._executor.submit(self._call, arguments, early).result
+        return self._thread.submit(self._call, arguments, early).result
 
     def close(self) -> None:
         """End the processes, and the threads after their current calls."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._thread.close()
         if self._process is not None:
             self._process.close()
         if self._scorer is not None:

@@ -21,6 +21,7 @@ from rrg_rewards.functional import (
     leave_one_out_advantages,
 )
 from rrg_rewards.functional.advantages import RewardScale
+from rrg_rewards.rewards.deadline import RewardDeadline
 from rrg_rewards.rewards.overlap import SHARE, RewardClock
 from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.base import TrainingModule
@@ -156,6 +157,7 @@ class SamplingModule(TrainingModule):
     overlap_rewards: OverlapName | Literal["auto"] | None
     reward_processes: int
     _reward_clock: RewardClock
+    reward_timeout: float | None
     _unrewarded: UnrewardedCalls
     _reward_worker: RewardWorker | None = None
     _finish: Callable[[], None] | None = None
@@ -235,7 +237,7 @@ class SamplingModule(TrainingModule):
 
     @torch.no_grad()
     def _add_rewards(self, rollout: Rollout, rewarded: Sequence[Callable[[], RewardTable]]) -> None:
-        with self._reward_clock.timed():
+        with self._reward_clock.timed(), RewardDeadline(self.reward_timeout, self.rewards.names):
             table, *greedy = [wait() for wait in rewarded]
         rollout.rewards, rollout.total, rollout.extras = table.values, table.total, table.extras
         self._set_advantages(rollout, greedy[0].total if greedy else None)

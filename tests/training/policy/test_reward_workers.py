@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import threading
+import time
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.judges import Judge
 from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.rewards import AsyncMetricReward, make_reward, overlap
+from rrg_rewards.rewards.deadline import RewardTimeoutError
 from rrg_rewards.rewards.overlap import PART
 from rrg_rewards.training import CausalLMGenerator, Completions, PolicyModule
 from rrg_rewards.training.policy import reward_workers, sampling
@@ -42,6 +44,11 @@ class Fails:
 
     def __call__(self, completions, **columns):
         raise ValueError(f"no score for {len(completions)} reports")
+
+
+class Hangs(Fails):
+    def __call__(self, completions, **columns):
+        time.sleep(600)
 
 
 class UnpicklableError(Exception):
@@ -330,3 +337,14 @@ def test_policy_module_completions_given_early_must_be_those_returned():
     )
     with pytest.raises(ValueError, match="another completion of row 3 than it returned"):
         train(module, 1)
+
+
+@pytest.mark.parametrize("overlap_rewards", [None, "thread"])
+def test_policy_module_a_reward_that_does_not_return_ends_the_run(overlap_rewards):
+    module = PolicyModule(
+        tiny_generator(), Hangs(), num_generations=2, overlap_rewards=overlap_rewards, reward_timeout=0.3
+    )
+    with pytest.raises(RewardTimeoutError, match=r"rank 0 of 1 .* the reward fails has not returned after"):
+        train(module, 1)
+    # The interpreter would wait for other threads at its exit.
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("rewards"))
