@@ -27,7 +27,6 @@ OWN_FILES = {
     "rrg_rewards.judges.tasks.crimson_compact": "one form of CRIMSON's answers",
     "rrg_rewards.metrics.coco_java": "programs in Java, which know no metrics",
     "rrg_rewards.models.ct_chat.llava": "checkpoints of another code",
-    "rrg_rewards.training.policy.micro_batches": "gradients of a loss in parts, which know no algorithms",
 }
 
 
