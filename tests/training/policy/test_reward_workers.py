@@ -4,7 +4,6 @@ import asyncio
 import multiprocessing
 import os
 import threading
-import time
 
 import pytest
 import torch
@@ -47,8 +46,12 @@ class Fails:
 
 
 class Hangs(Fails):
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+
     def __call__(self, completions, **columns):
-        time.sleep(600)
+        self.may_end.wait(600)
+        return [0.0 for _ in completions]
 
 
 class UnpicklableError(Exception):
@@ -341,10 +344,15 @@ def test_policy_module_completions_given_early_must_be_those_returned():
 
 @pytest.mark.parametrize("overlap_rewards", [None, "thread"])
 def test_policy_module_a_reward_that_does_not_return_ends_the_run(overlap_rewards):
+    reward = Hangs()
     module = PolicyModule(
-        tiny_generator(), Hangs(), num_generations=2, overlap_rewards=overlap_rewards, reward_timeout=0.3
+        tiny_generator(), reward, num_generations=2, overlap_rewards=overlap_rewards, reward_timeout=0.3
     )
     with pytest.raises(RewardTimeoutError, match=r"rank 0 of 1 .* the reward fails has not returned after"):
         train(module, 1)
     # The interpreter would wait for other threads at its exit.
-    assert all(thread.daemon for thread in threading.enumerate() if thread.name.startswith("rewards"))
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("rewards")]
+    assert all(thread.daemon for thread in threads)
+    reward.may_end.set()
+    for thread in threads:
+        thread.join(60)
