@@ -461,7 +461,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             self._warned_of_loggers = True
             rank_zero_warn(
                 f"log_tables=True, but {', '.join(without_tables)} takes no tables; set table_dir for CSV files, or "
-                "use a logger for Weights & Biases, MLflow or TensorBoard"
+                "use a logger for Weights & Biases, MLflow or TensorBoard, or one with a method log_table"
             )
 
 
