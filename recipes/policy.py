@@ -30,7 +30,7 @@ from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, make_watch
 from rrg_rewards.recipes._training import load_pretrained, start, train_in_float32
-from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
+from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, EditSettings, PolicyDataModule, PolicyModule
 from rrg_rewards.training.base import whole_weights
 from rrg_rewards.training.checkpoints import is_complete
 from rrg_rewards.utilities.files import abandoned_files
@@ -51,6 +51,10 @@ class PolicyTraining:
     batch_size: int = option(4, "Number of prompts of a rollout, in each process.")
     num_generations: int = option(8, "Number of completions for each prompt.")
     minibatches: int = option(1, "Number of minibatches, and so of steps, of each pass over a rollout.")
+    edit_share: float = option(
+        0.0, "Share of the completions of a group that edited ones replace (EditGRPO), at most 0.5; 0 for none."
+    )
+    edits_per_report: int = option(1, "Greatest number of edits of a completion; 0 for all that are possible.")
     micro_batch_tokens: int = option(0, "Greatest number of tokens whose activations are kept; 0 for automatic.")
     epochs: int = option(1, "Number of passes over a rollout.")
     beta: float = option(0.0, "Weight of the divergence from the initial policy.")
@@ -260,6 +264,7 @@ def run(
         reward_processes=recipe.reward_processes,
         micro_batch_tokens=training.micro_batch_tokens or "auto",
         reward_timeout=recipe.reward_timeout,
+        edits=EditSettings(training.edit_share, training.edits_per_report or None) if training.edit_share else None,
         loss=None if training.loss_aggregation is None else {"aggregation": training.loss_aggregation},
         **{name: getattr(training, name) for name in _OF_THE_MODULE},
     )

@@ -164,7 +164,9 @@ class ReportGenerator(Protocol):
     ``hidden_size``, the width of :attr:`TokenScores.hidden`. A generator whose samples come from a copy of the weights
     has the method ``update_engine()``, which the trainer calls before sampling if weights have changed. If ``sample``
     has an argument ``on_finished``, the trainer passes a function to which the generator gives completions that have
-    ended, with the numbers of their rows, while it samples others; their rewards are then computed meanwhile.
+    ended, with the numbers of their rows, while it samples others; their rewards are then computed meanwhile. Edits of
+    completions require ``max_new_tokens`` and a method ``encode(texts)``, which returns the token ids of each text as a
+    completion, with its end-of-sequence token.
     """
 
     def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:

@@ -78,6 +78,13 @@ class _Generator(nn.Module):
         texts: list[str] = self.tokenizer.batch_decode(completions.token_lists(), skip_special_tokens=True)
         return texts
 
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the tokens of completions with given texts, each with the end-of-sequence token of the tokenizer."""
+        end = self.tokenizer.eos_token_id
+        ends = [end if end in self.end_token_ids else self.end_token_ids[0]]
+        encoded: list[list[int]] = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        return [[*tokens, *ends] for tokens in encoded]
+
     def _generate(self, inputs: Mapping[str, Any], start: int, greedy: bool) -> Completions:
         sampling = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
         config = GenerationConfig(

@@ -18,6 +18,7 @@ from rrg_rewards.rewards.overlap import RewardClock
 from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.policy.adapters import has_adapters
+from rrg_rewards.training.policy.edits import EditSettings, check_edits
 from rrg_rewards.training.policy.micro_batches import (
     MicroBatchTokens,
     checked_setting,
@@ -122,7 +123,10 @@ class PolicyModule(SamplingModule):
             to rounding. Parts consist of whole groups. ``"auto"`` is 4,096 on the CPU, where this takes no more time,
             and ``None``, the whole minibatch, on other devices, and with FSDP, DeepSpeed, ``train_mode`` and a gradient
             scaler, with which steps cannot be divided.
-        reference_column: Column of the reference reports, which validation returns.
+        reference_column: Column of the reference reports, which validation returns and edits use.
+        edits: Completions of each group that are replaced by edited ones of the same group
+            (:class:`~rrg_rewards.training.policy.edits.EditSettings`; EditGRPO), for GRPO, Dr. GRPO and RLOO. The
+            references of the batch say what is invented and what is missing. Default: none.
         overlap_rewards: Compute rewards in the background as soon as completions are sampled, while the policy samples
             the others, the greedy completions of ``scst``, log-probabilities, values, and, with one minibatch, the
             forward pass of the first step. ``"thread"`` is for judges and functions that release Python's global lock,
@@ -195,6 +199,7 @@ class PolicyModule(SamplingModule):
         train_mode: bool = False,
         micro_batch_tokens: MicroBatchTokens = "auto",
         reference_column: str = "reference",
+        edits: EditSettings | None = None,
         overlap_rewards: OverlapName | Literal["auto"] | None = None,
         reward_processes: int = 1,
         max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS,
@@ -209,6 +214,8 @@ class PolicyModule(SamplingModule):
         self.algorithm = get_algorithm(algorithm)
         if self.algorithm.baseline in ("group", "leave_one_out") and num_generations < 2:
             raise ValueError(f"num_generations must be at least 2 for {algorithm}, got {num_generations}")
+        check_edits(edits, generator, self.algorithm.baseline, algorithm)
+        self.edits = edits
         self.generator = generator
         check_overlap(overlap_rewards)
         check_reward_timeout(reward_timeout)

@@ -26,6 +26,13 @@ from rrg_rewards.rewards.overlap import SHARE, RewardClock
 from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.base import TrainingModule
 from rrg_rewards.training.policy.adapters import adapters_off
+from rrg_rewards.training.policy.edits import (
+    Edited,
+    EditSettings,
+    edit_statistics,
+    references_of,
+    replace_by_edited,
+)
 from rrg_rewards.training.policy.generators import (
     Batch,
     Completions,
@@ -156,6 +163,9 @@ class SamplingModule(TrainingModule):
     value_head: nn.Sequential | None
     overlap_rewards: OverlapName | Literal["auto"] | None
     reward_processes: int
+    edits: EditSettings | None
+    reference_column: str
+    _edited: Edited | None = None
     _reward_clock: RewardClock
     reward_timeout: float | None
     _unrewarded: UnrewardedCalls
@@ -247,6 +257,8 @@ class SamplingModule(TrainingModule):
         self._unrewarded.add(any(any_rewards))
         rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
         rollout.statistics = rollout_statistics(table, rollout.completions, self.rewards.names, self.num_generations)
+        if self._edited is not None:
+            rollout.statistics |= edit_statistics(self._edited, table.total)
 
     def _set_advantages(self, rollout: Rollout, greedy_total: Tensor | None) -> None:
         baseline = self.algorithm.baseline
@@ -282,7 +294,7 @@ class SamplingModule(TrainingModule):
         kind = self.overlap_rewards
         if kind is None or kind == "auto":
             completions = self.generator.sample(batch, greedy=greedy)
-            texts = list(self.generator.decode(completions))
+            completions, texts = self._edit(batch, completions)
             return completions, texts, partial(self.rewards, batch, completions, texts, self._trainer_state())
         if self._reward_worker is None:
             self._reward_worker = RewardWorker(self.rewards, kind, self.reward_processes)
@@ -291,11 +303,31 @@ class SamplingModule(TrainingModule):
         def finished(rows: Tensor, ended: Completions) -> None:
             early.add(rows.tolist(), list(self.generator.decode(ended)))
 
-        told = {"on_finished": finished} if "on_finished" in signature(self.generator.sample).parameters else {}
+        # Which completions are replaced is known when all have ended.
+        told = {}
+        if self.edits is None and "on_finished" in signature(self.generator.sample).parameters:
+            told = {"on_finished": finished}
         completions = self.generator.sample(batch, greedy=greedy, **told)
-        texts = list(self.generator.decode(completions))
+        completions, texts = self._edit(batch, completions)
         arguments = self.rewards.arguments(batch, completions, texts, self._trainer_state())
         return completions, texts, self._reward_worker.submit(arguments, early)
+
+    def _edit(self, batch: Batch, completions: Completions) -> tuple[Completions, list[str]]:
+        """Return completions with their texts, some of them replaced by edited ones if the module has edits."""
+        texts = list(self.generator.decode(completions))
+        if self.edits is None:
+            return completions, texts
+        self._edited = replace_by_edited(
+            completions,
+            texts,
+            references_of(batch, self.reference_column),
+            self.generator,
+            self.edits,
+            self.num_generations,
+            hash((self.seed, self.current_epoch, self.global_step, self.global_rank)) % 2**63,
+        )
+        completions = self._edited.completions
+        return completions, list(self.generator.decode(completions)) if self._edited.targets else texts
 
     def _trainer_state(self) -> TrainerState:
         trainer = self.trainer

@@ -1,0 +1,151 @@
+"""Edit a candidate report towards its reference: invented findings are removed, and missing ones added."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rrg_rewards.findings.comparing.matching import FindingComparison, compare_findings
+from rrg_rewards.findings.editing.text_edits import (
+    Replacement,
+    Sentence,
+    apply,
+    drop_sentence,
+    read_sentences,
+    without_item,
+)
+from rrg_rewards.findings.reading.engine import extract_findings
+from rrg_rewards.findings.reading.finding import Finding
+from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
+
+
+class ReferenceEdit(NamedTuple):
+    """An edit of a candidate report towards its reference.
+
+    Args:
+        removed: Invented finding that was removed, in the words of the candidate; empty if none was.
+        added: Sentence of the reference that was added, or took the place of the removed one; empty if none was.
+    """
+
+    removed: str
+    added: str
+
+
+def edit_towards_reference(
+    candidate: str, reference: str, most: int | None = 1
+) -> tuple[str, tuple[ReferenceEdit, ...]]:
+    """Correct false and missing findings of a candidate report with sentences of its reference.
+
+    An edit is the first of these that leaves fewer false and missing findings, as
+    :func:`rrg_rewards.findings.compare_findings` reads them, the most significant findings first:
+
+    1. The sentence of a false finding is replaced by the reference's sentence of a missing finding in the same organ.
+    2. A false finding is removed: its sentence, or it alone from a list.
+    3. The reference's sentence of a missing finding is added at the end.
+
+    Sentences that also state a finding of the reference are not removed. Wrong details of a finding that both reports
+    contain are not corrected.
+
+    Source: Zhang et al., "EditGRPO", 2025 (arXiv 2509.22812), which compares entities of RaTEScore, not findings.
+
+    Args:
+        candidate: Candidate report.
+        reference: Reference report.
+        most: Greatest number of edits; ``None`` for as many as are possible.
+
+    Returns:
+        The edited report, and the edits; the same report without edits if there is nothing to correct.
+
+    Raises:
+        ValueError: If ``most`` is negative.
+
+    Example:
+        >>> reference = "Small left effusion. Hiatal hernia."
+        >>> text, edits = edit_towards_reference("Small left effusion. Emphysema.", reference, most=None)
+        >>> text, edits[0]
+        ('Small left effusion. Hiatal hernia.', ReferenceEdit(removed='Emphysema', added=''))
+    """
+    if most is not None and most < 0:
+        raise ValueError(f"most must be at least 0 or None, got {most}")
+    edits: list[ReferenceEdit] = []
+    while most is None or len(edits) < most:
+        before = compare_findings(reference, candidate)
+        for text, edit in _proposals(candidate, reference, before):
+            if _num_wrong(compare_findings(reference, text)) < _num_wrong(before):
+                candidate = text
+                edits.append(edit)
+                break
+        else:
+            break
+    return candidate, tuple(edits)
+
+
+def _num_wrong(comparison: FindingComparison) -> int:
+    return len(comparison.false) + len(comparison.missing)
+
+
+def _proposals(candidate: str, reference: str, comparison: FindingComparison) -> Iterator[tuple[str, ReferenceEdit]]:
+    """Yield edited texts with their edits, the best kind first; they may leave as much wrong as before."""
+    ours = read_sentences(candidate, extract_findings(candidate))
+    theirs = read_sentences(reference, extract_findings(reference))
+    false = _by_significance(comparison.candidate, comparison.candidate_significance, comparison.false)
+    missing = _by_significance(comparison.reference, comparison.reference_significance, comparison.missing)
+    wrong = [(comparison.candidate[i].start, comparison.candidate[i].end) for i in comparison.false]
+    for finding in false:
+        sentence = _sentence_of(finding, ours)
+        if sentence is None or not _states_only(sentence, wrong):
+            continue
+        for absent in missing:
+            source = _sentence_of(absent, theirs)
+            if source is not None and finding.organ == absent.organ:
+                edited = apply(candidate, [Replacement(sentence.start, sentence.stop, source.text)])
+                yield edited, ReferenceEdit(finding.text, source.text)
+    for finding in false:
+        sentence = _sentence_of(finding, ours)
+        if sentence is not None:
+            for replacements in _removals(finding, sentence, ours, wrong):
+                yield apply(candidate, replacements).strip(), ReferenceEdit(finding.text, "")
+    for absent in missing:
+        source = _sentence_of(absent, theirs)
+        if source is not None:
+            yield _with_sentence(candidate, source.text), ReferenceEdit("", source.text)
+
+
+def _by_significance(findings: Sequence[Finding], levels: Sequence[str], chosen: Sequence[int]) -> list[Finding]:
+    order = sorted(chosen, key=lambda i: -SIGNIFICANCE_WEIGHTS[levels[i]])
+    return [findings[i] for i in order]
+
+
+def _sentence_of(finding: Finding, sentences: Sequence[Sentence]) -> Sentence | None:
+    """Return the sentence of a finding, unless it only makes sense after the one before it."""
+    found = next((one for one in sentences if one.start <= finding.start and finding.end <= one.end), None)
+    return None if found is None or found.goes_on else found
+
+
+def _states_only(sentence: Sentence, spans: Sequence[tuple[int, int]]) -> bool:
+    return all((mention.start, mention.end) in spans for mention in sentence.abnormal)
+
+
+def _removals(
+    finding: Finding, sentence: Sentence, sentences: Sequence[Sentence], wrong: Sequence[tuple[int, int]]
+) -> Iterator[list[Replacement]]:
+    if _states_only(sentence, wrong) and (dropped := drop_sentence(sentences, sentences.index(sentence))):
+        yield dropped
+    mentions = [one for one in sentence.mentions if (one.start, one.end) == (finding.start, finding.end)]
+    if mentions and (item := without_item(sentence, mentions)) is not None:
+        yield [item]
+
+
+def _with_sentence(report: str, sentence: str) -> str:
+    r"""Return a report with a sentence at its end, on a line of its own if the report is a list of lines.
+
+    Example:
+        >>> _with_sentence("Cardiomegaly.", "Hiatal hernia")
+        'Cardiomegaly. Hiatal hernia.'
+        >>> _with_sentence("Cardiomegaly\nScoliosis", "Hiatal hernia")
+        'Cardiomegaly\nScoliosis\nHiatal hernia'
+    """
+    given = report.strip()
+    if "\n" in given:
+        return f"{given}\n{sentence}{'.' if given.endswith('.') else ''}"
+    if given and given[-1] not in ".!?":
+        given += "."
+    return f"{given} {sentence}.".strip()
