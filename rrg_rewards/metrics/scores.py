@@ -171,7 +171,7 @@ class Scores:
             [self.aggregate(*(column.repeat_interleave(row, 0) for column in sufficient_statistics)) for row in times]
         )
 
-    def expand(self, rows: Tensor) -> "Scores":
+    def expand(self, rows: Tensor) -> Self:
         """Return scores of ``N`` pairs: these scores in the rows where ``rows`` (bool, ``(N,)``) is true, else NaN."""
         return replace(
             self,

@@ -236,7 +236,7 @@ class ComposedScores(Scores):
 
     parts: Mapping[str, Scores] = field(default_factory=dict)
 
-    def expand(self, rows: Tensor) -> "ComposedScores":
+    def expand(self, rows: Tensor) -> Self:
         """See :meth:`Scores.expand`."""
         expanded = {name: scores.expand(rows) for name, scores in self.parts.items()}
         return replace(super().expand(rows), parts=expanded)
