@@ -1,5 +1,6 @@
-"""The documentation site: languages of code blocks, and types in signatures."""
+"""The documentation site: languages of code blocks, formulas, pages of the API, and types in signatures."""
 
+import importlib
 import runpy
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-BLOCKS = runpy.run_path(str(ROOT / "docs" / "_site" / "code_blocks.py"))
+SITE = ROOT / "docs" / "_site"
+BLOCKS = runpy.run_path(str(SITE / "code_blocks.py"))
 
 SAMPLE = '''
 from dataclasses import dataclass, field
@@ -29,8 +31,43 @@ def _setting(default):
 def score(texts: _Texts, name: str = _FIRST, **options: Unpack[_Options]) -> dict[str, _Texts]:
     """Score."""
 
+async def ask(one, /, two: float = 1.0, *, three: int) -> None:
+    """Ask.
+
+    Args:
+        two: A number_with_underscores.
+            Its second line.
+
+    Raises:
+        ValueError: If it is :math:`x < 0`.
+
+    Examples:
+        >>> 1 + 1
+        2
+    """
+
+def unreadable(one):
+    """Read.
+
+    Args:
+        one without a colon
+    """
+
 class Table(_Base):
     """A table."""
+
+    def __init__(self, rows: list["Settings"]) -> None:
+        """Keep the rows of :class:`Settings`."""
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+
+    def undescribed(self): ...
+
+    @classmethod
+    def read(cls, path: str) -> "Table":
+        """Read a table."""
 
 @dataclass
 class Settings:
@@ -75,7 +112,7 @@ def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     griffe = pytest.importorskip("griffe", reason="the extra docs is not installed")
     (tmp_path / "sampled_api.py").write_text(SAMPLE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    extension = runpy.run_path(str(ROOT / "docs" / "_site" / "public_types.py"))["PublicTypes"]
+    extension = runpy.run_path(str(SITE / "public_types.py"))["PublicTypes"]
     extensions = griffe.load_extensions(extension())
     return griffe.load("sampled_api", search_paths=[str(tmp_path)], extensions=extensions)
 
@@ -89,3 +126,75 @@ def test_signatures_show_public_types_and_values_of_defaults(sample: Any) -> Non
     fields = [(one.name, str(one.annotation), str(one.value)) for one in sample["Settings"].attributes.values()]
     assert fields == [("rows", "int", "3"), ("columns", "list[str] | None", "[]")]
     assert [str(one.default) for one in list(sample["Settings"].parameters)[1:]] == ["3", "[]"]
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Any:
+    pytest.importorskip("griffe", reason="the extra docs is not installed")
+    monkeypatch.syspath_prepend(str(SITE))
+    return importlib.import_module("api_pages")
+
+
+def test_page_of_a_function_has_signature_and_sections(sample: Any, api: Any) -> None:
+    renderer = api.Renderer(sample.modules_collection, {})
+    signature, *_ = [api.signature(sample[name]) for name in ("ask", "score")]
+    assert signature == "async def ask(one, /, two: float = 1.0, *, three: int) -> None"
+    assert list(renderer.described(sample["ask"], "sampled_api.ask", 2)) == [
+        "## `ask` {#sampled_api.ask}",
+        f"```python\n{signature}\n```",
+        "Ask.",
+        "**Parameters:**",
+        "- **`two`** (<code>float</code>, default: <code>1.0</code>): A number_with_underscores.\n    Its second line.",
+        "**Raises:**",
+        "- <code>ValueError</code>: If it is :math:`x < 0`.",
+        "**Examples:**",
+        "```pycon\n>>> 1 + 1\n2\n```",
+    ]
+
+
+def test_page_of_a_class_has_constructor_and_documented_members(sample: Any, api: Any) -> None:
+    renderer = api.Renderer(sample.modules_collection, {})
+    renderer.links = {"sampled_api.Settings": "data.md#Settings"}
+    shown = list(renderer.described(sample["Table"], "sampled_api.Table", 2))
+    assert shown[1] == "```python\nclass Table(rows: list[Settings])\n```"
+    assert shown[2:5] == ["Bases: <code>dict</code>", "A table.", "Keep the rows of :class:`Settings`."]
+    assert shown[5:] == [
+        "### `size` {#sampled_api.Table.size}",
+        "```python\nproperty size: int\n```",
+        "Number of rows.",
+        "### `read` {#sampled_api.Table.read}",
+        "```python\n@classmethod\ndef read(path: str) -> Table\n```",
+        "Read a table.",
+    ]
+    annotation = sample["Table"].members["__init__"].parameters["rows"].annotation
+    assert renderer.type_html(annotation) == "<code>list&#91;[Settings](data.md#Settings)&#93;</code>"
+
+
+def test_docstring_that_cannot_be_read_is_an_error(sample: Any, api: Any) -> None:
+    renderer = api.Renderer(sample.modules_collection, {})
+    with pytest.raises(ValueError, match=r"sampled_api\.py:\d+"), api.checked_docstrings():
+        list(renderer.docstring(sample["unreadable"]))
+
+
+def test_docstring_links_public_names_and_keeps_formulas(api: Any) -> None:
+    docstrings = importlib.import_module("docstrings")
+    links = {"rrg_rewards.data.Row": "data.md#Row", "Row": "data.md#Row"}
+    text = (
+        "Of :class:`~rrg_rewards.data.Row`, :meth:`Row.read`, :class:`Other`.\n\n.. math::\n    x^2\n\nEnd :math:`y`."
+    )
+    assert docstrings.docstring_markdown(text, links).split("\n\n") == [
+        "Of [`Row`](data.md#Row), [`Row.read`](data.md#Row), `Other`.",
+        "\n$$x^2$$",
+        "End $y$.",
+    ]
+
+
+def test_formulas_become_mathml_outside_code() -> None:
+    pytest.importorskip("latex2mathml", reason="the extra docs is not installed")
+    with_mathml = runpy.run_path(str(SITE / "formulas.py"))["with_mathml"]
+    code = "`$x$`, $5 or \\$\n\n```\n$ echo $HOME$\n```\n"
+    assert with_mathml(code) == code
+    shown = with_mathml("With $a_1 * |b|$ and\n\n$$\nx\n$$\n")
+    assert shown.count("<math") == 2
+    assert 'display="block"' in shown
+    assert not set("*|_$") & set(shown)

@@ -26,28 +26,28 @@ def identifier(package: str, name: str) -> str:
     return f"{module.__name__}.{name}"
 
 
-def public_names() -> dict[str, str]:
-    """Return the path of each public name, by its full and by its short name."""
-    names: dict[str, str] = {}
+def public_links() -> dict[str, str]:
+    """Return the link to each public name, by its full and by its short name, from a page of the API reference."""
+    links: dict[str, str] = {}
     for package in PACKAGES:
         for name in importlib.import_module(f"rrg_rewards.{package}").__all__:
-            names[f"rrg_rewards.{package}.{name}"] = path = identifier(package, name)
-            names.setdefault(name, path)
-    return names
+            links[f"rrg_rewards.{package}.{name}"] = link = f"{package}.md#{identifier(package, name)}"
+            links.setdefault(name, link)
+    return links
 
 
-def role_markdown(target: str, names: dict[str, str]) -> str:
+def role_markdown(target: str, links: dict[str, str]) -> str:
     """Return the Markdown of a role's target: a link to a public name or to the class of a method, else code."""
     shown = target.lstrip("~")
     short = shown.rpartition(".")[2] if target.startswith("~") else shown
     owner, _, member = shown.rpartition(".")
-    full = names.get(shown) or names.get(owner)
-    if full is None and shown.startswith("rrg_rewards."):
-        full = names.get(member)
-    return f"[`{short}`][{full}]" if full else f"`{short}`"
+    link = links.get(shown) or links.get(owner)
+    if link is None and shown.startswith("rrg_rewards."):
+        link = links.get(member)
+    return f"[`{short}`]({link})" if link else f"`{short}`"
 
 
-def docstring_markdown(text: str, names: dict[str, str]) -> str:
+def docstring_markdown(text: str, links: dict[str, str]) -> str:
     """Turn the reStructuredText of a docstring into Markdown.
 
     Formulas of ``.. math::`` become paragraphs in ``$$``. ``Example:`` becomes ``Examples:``, the section that griffe
@@ -69,17 +69,17 @@ def docstring_markdown(text: str, names: dict[str, str]) -> str:
         lines += ["", f"{indent}$${' '.join(filter(None, formula))}$$", "", following]
     text = "\n".join(lines)
     text = re.sub(r":math:`([^`]*)`", r"$\1$", text)
-    return re.sub(r":\w+:`([^`]*)`", lambda found: role_markdown(" ".join(found[1].split()), names), text)
+    return re.sub(r":\w+:`([^`]*)`", lambda found: role_markdown(" ".join(found[1].split()), links), text)
 
 
 class Docstrings(griffe.Extension):
     """Rewrites every docstring when it is collected."""
 
-    def __init__(self) -> None:
-        """Read the public names."""
-        self.names = public_names()
+    def __init__(self, links: dict[str, str]) -> None:
+        """Keep the links to public names."""
+        self.links = links
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of an object."""
         if obj.docstring is not None:
-            obj.docstring.value = docstring_markdown(obj.docstring.value, self.names)
+            obj.docstring.value = docstring_markdown(obj.docstring.value, self.links)
