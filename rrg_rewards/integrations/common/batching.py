@@ -184,9 +184,19 @@ class _Lane(Generic[Item, Result]):
             batch = [entry for entry, _ in zip(self.waiting, range(self._limits.max_batch), strict=False)]
             for entry in batch:
                 del self.waiting[entry]
-            task = asyncio.get_running_loop().create_task(self._run(batch))
-            self._batches.add(task)
-            task.add_done_callback(self._batches.discard)
+            if self.waiting:
+                self._keep(asyncio.get_running_loop().create_task(self._run(batch)))
+                continue
+            # The last batch needs no task of its own. Items that arrive meanwhile get another collector.
+            assert self._collector is not None
+            self._keep(self._collector)
+            self._collector = None
+            await self._run(batch)
+            return
+
+    def _keep(self, task: "asyncio.Task[None]") -> None:
+        self._batches.add(task)
+        task.add_done_callback(self._batches.discard)
 
     async def _until_full(self) -> None:
         """Wait until there are enough items for a batch, or the first has waited long enough."""

@@ -66,13 +66,14 @@ def make_app(options: ServerOptions) -> Starlette:
     """
     server = _Server(options)
     routes = [
-        Route("/health", server.health),
-        Route("/info", server.endpoint("/info", server.info)),
-        Route("/metrics", server.endpoint("/metrics", server.metrics)),
+        # First, because routes are tried in this order.
         *(
             Route(dialect.path, server.endpoint(dialect.path, server.scores(dialect)), methods=["POST"])
             for dialect in DIALECTS
         ),
+        Route("/health", server.health),
+        Route("/info", server.endpoint("/info", server.info)),
+        Route("/metrics", server.endpoint("/metrics", server.metrics)),
     ]
     refusals = dict.fromkeys((404, 405), _no_such_endpoint)
     return Starlette(routes=routes, lifespan=server.lifespan, exception_handlers=refusals)
@@ -103,6 +104,7 @@ class _Server:
         self, path: str, answer: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
         """Check where the request is from, count it, and reply to errors without repeating text."""
+        seconds = self._metrics.seconds.labels(path)
 
         async def reply(request: Request) -> Response:
             began = time.perf_counter()
@@ -117,7 +119,7 @@ class _Server:
                 _log.error("%s: %s", path, error_place(error))
                 response = _error_reply(RequestError(500, f"error of the server: {error_place(error)}"))
             self._metrics.requests.labels(path, response.status_code).inc()
-            self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
+            seconds.observe(time.perf_counter() - began)
             return response
 
         return reply
@@ -172,18 +174,28 @@ async def _unless_client_leaves(request: Request, scoring: Coroutine[Any, Any, T
     Raises:
         starlette.requests.ClientDisconnect: If the client disconnects.
     """
-    work = asyncio.ensure_future(scoring)
+    task = asyncio.current_task()
+    assert task is not None
+    has_left = has_ended = False
+
+    def leave(_: Any) -> None:
+        nonlocal has_left
+        if not has_ended:
+            has_left = True
+            task.cancel()
+
     # The body is complete, so the next message is the end of the connection.
     gone = asyncio.ensure_future(request.receive())
+    gone.add_done_callback(leave)
     try:
-        await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            raise ClientDisconnect
-        return work.result()
+        return await scoring
+    except asyncio.CancelledError:
+        if has_left:
+            raise ClientDisconnect from None
+        raise
     finally:
-        work.cancel()
+        has_ended = True
         gone.cancel()
-        await asyncio.gather(work, gone, return_exceptions=True)
 
 
 class _ServerMetrics:

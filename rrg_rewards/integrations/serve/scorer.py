@@ -19,6 +19,8 @@ from rrg_rewards.integrations.serve.requests import (
     scoring_error,
 )
 from rrg_rewards.integrations.serve.settings import ServerOptions
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.utilities.concurrency import BackgroundThread
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +42,9 @@ class Scorer:
         self._reward = options.reward
         self._timeout = options.timeout
         self._on_batch = on_batch
-        self._thread = _LoopThread()
+        # An event loop in the thread would only delay a reward that blocks it anyway.
+        blocks = type(options.reward).score_async is Reward.score_async
+        self._thread: _LoopThread | _BlockingThread = _BlockingThread() if blocks else _LoopThread()
         self._queue: BatchQueue[Sample, ScoredSample] = BatchQueue(self._process, options.batch_limits)
         # Batches that have taken longer than the limit.
         self._overdue: set[object] = set()
@@ -173,3 +177,28 @@ class _LoopThread:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+class _BlockingThread:
+    """A thread for coroutines that never wait, one at a time."""
+
+    is_alive = True
+
+    def __init__(self) -> None:
+        self._thread = BackgroundThread("rrg-rewards-scoring")
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        return self._thread.submit(_result_at_once, coroutine)
+
+    def close(self) -> None:
+        self._thread.close()
+
+
+def _result_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise RuntimeError("scoring waits, although the reward has no asynchronous scoring of its own")

@@ -1,6 +1,7 @@
 """Batches of a reward server."""
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -112,6 +113,33 @@ def test_scorer_says_that_a_reward_does_not_return(caplog):
         served.reward.gate.set()
         until(lambda: served.get("/health")[0] == 200)
         assert served.post("/rewards", ONE)[1]["rewards"] == [1.0]
+
+
+def runs_loop():
+    try:
+        return asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_scorer_has_an_event_loop_in_its_thread_only_for_a_reward_that_waits(waits):
+    """The loop would wake twice for a batch."""
+    loops = []
+
+    class Noting(LengthReward):
+        def score(self, completions, **columns):
+            loops.append((threading.current_thread().name, runs_loop()))
+            return super().score(completions, **columns)
+
+    class Waiting(Noting):
+        async def score_async(self, completions, **columns):
+            await asyncio.sleep(0)
+            return self.score(completions, **columns)
+
+    with Served(Waiting() if waits else Noting()) as served:
+        assert served.post("/rewards", ONE)[1]["rewards"] == [1.0]
+    assert set(loops) == {("rrg-rewards-scoring", waits)}
 
 
 def test_scorer_says_that_its_thread_has_ended(caplog):
