@@ -8,6 +8,7 @@ from rrg_rewards.findings.editing.text_edits import (
     Replacement,
     Sentence,
     apply,
+    conflicting,
     drop_sentence,
     read_sentences,
     without_item,
@@ -88,10 +89,16 @@ def _proposals(candidate: str, reference: str, comparison: FindingComparison) ->
     theirs = read_sentences(reference, extract_findings(reference))
     false = _by_significance(comparison.candidate, comparison.candidate_significance, comparison.false)
     missing = _by_significance(comparison.reference, comparison.reference_significance, comparison.missing)
-    wrong = [(comparison.candidate[i].start, comparison.candidate[i].end) for i in comparison.false]
+    right = [finding for i, finding in enumerate(comparison.candidate) if i not in comparison.false]
+    mentions = [mention for sentence in ours for mention in sentence.abnormal]
+    kept = [mention for mention in mentions if _is_of(mention, right, false)]
+    mentions_of = {
+        finding: [mention for mention in mentions if mention not in kept and _is_of(mention, [finding])]
+        for finding in false
+    }
     for finding in false:
         sentence = _sentence_of(finding, ours)
-        if sentence is None or not _states_only(sentence, wrong):
+        if sentence is None or any(mention in kept for mention in sentence.mentions):
             continue
         for absent in missing:
             source = _sentence_of(absent, theirs)
@@ -101,7 +108,8 @@ def _proposals(candidate: str, reference: str, comparison: FindingComparison) ->
     for finding in false:
         sentence = _sentence_of(finding, ours)
         if sentence is not None:
-            for replacements in _removals(finding, sentence, ours, wrong):
+            replacements = _removal(mentions_of[finding], ours, kept)
+            if replacements and not conflicting(replacements):
                 yield apply(candidate, replacements).strip(), ReferenceEdit(finding.text, "")
     for absent in missing:
         source = _sentence_of(absent, theirs)
@@ -120,18 +128,30 @@ def _sentence_of(finding: Finding, sentences: Sequence[Sentence]) -> Sentence | 
     return None if found is None or found.goes_on else found
 
 
-def _states_only(sentence: Sentence, spans: Sequence[tuple[int, int]]) -> bool:
-    return all((mention.start, mention.end) in spans for mention in sentence.abnormal)
+def _is_of(mention: Finding, findings: Sequence[Finding], others: Sequence[Finding] = ()) -> bool:
+    """Whether a mention states one of some findings: in its words, or, outside the words of others, by its concept."""
+    if any(finding.start <= mention.start and mention.end <= finding.end for finding in findings):
+        return True
+    if any(finding.start <= mention.start and mention.end <= finding.end for finding in others):
+        return False
+    return any(mention.concept in (finding.concept, *finding.alternatives) for finding in findings)
 
 
-def _removals(
-    finding: Finding, sentence: Sentence, sentences: Sequence[Sentence], wrong: Sequence[tuple[int, int]]
-) -> Iterator[list[Replacement]]:
-    if _states_only(sentence, wrong) and (dropped := drop_sentence(sentences, sentences.index(sentence))):
-        yield dropped
-    mentions = [one for one in sentence.mentions if (one.start, one.end) == (finding.start, finding.end)]
-    if mentions and (item := without_item(sentence, mentions)) is not None:
-        yield [item]
+def _removal(targets: Sequence[Finding], sentences: Sequence[Sentence], kept: Sequence[Finding]) -> list[Replacement]:
+    """Return what removes mentions from all their sentences; nothing if a sentence with a kept mention is no list."""
+    removal: list[Replacement] = []
+    for place, sentence in enumerate(sentences):
+        own = [mention for mention in sentence.mentions if mention in targets]
+        if not own:
+            continue
+        states_kept = any(mention in kept for mention in sentence.mentions)
+        changes = [] if states_kept else drop_sentence(sentences, place)
+        if not changes and (item := without_item(sentence, own)) is not None:
+            changes = [item]
+        if not changes:
+            return []
+        removal += changes
+    return removal
 
 
 def _with_sentence(report: str, sentence: str) -> str:

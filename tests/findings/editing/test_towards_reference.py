@@ -1,9 +1,11 @@
 """Edits towards the reference: what is invented goes, what is missing comes, and nothing that is right is lost."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
+from rrg_rewards.data import phantom_studies
 from rrg_rewards.findings import compare_findings, edit_towards_reference
 
 SENTENCES = [
@@ -56,11 +58,27 @@ def test_edit_towards_reference_each_edit_leaves_less_wrong_until_nothing_is(see
         ("", "Nodule in the left lung.", "Nodule in the left lung."),
         ("Cardiomegaly", "Cardiomegaly. Hiatal hernia.", "Cardiomegaly. Hiatal hernia."),
         ("Hiatal hernia.", "", ""),
+        # One finding of two mentions, one that is repeated, and one with its interpretation.
+        ("Cardiomegaly. Fibrotic sequelae in both upper lobes.", "Cardiomegaly.", "Cardiomegaly."),
+        ("Emphysema is seen. Cardiomegaly. Emphysema.", "Cardiomegaly.", "Cardiomegaly."),
+        ("A hypodense liver lesion, possibly a cyst. Cardiomegaly.", "Cardiomegaly.", "Cardiomegaly."),
         ("Lungs are clear.", "No abnormality.", "Lungs are clear."),
     ],
 )
 def test_edit_towards_reference_of_one_edit(candidate, reference, edited):
     assert edit_towards_reference(candidate, reference)[0] == edited
+
+
+@pytest.mark.parametrize(("style", "most_wrong"), [("compact", 0), ("full", 1)])
+def test_edit_towards_reference_whole_reports_agree_in_nearly_all_findings(style, most_wrong):
+    reports = [study.report for study in phantom_studies(13, seed=3, style=style)]
+    left = 0
+    for candidate, reference in pairwise(reports):
+        text, _ = edit_towards_reference(candidate, reference, most=None)
+        left += wrong(reference, text)
+        assert edit_towards_reference(text, reference, most=None) == (text, ())
+    assert left <= most_wrong
+    assert sum(wrong(reference, candidate) for candidate, reference in pairwise(reports)) > 50
 
 
 def test_edit_towards_reference_keeps_a_sentence_that_also_states_what_is_right():

@@ -10,6 +10,8 @@ from rrg_rewards.functional import group_advantages, policy_loss
 from rrg_rewards.training import Completions, EditSettings, PolicyModule
 from rrg_rewards.training.policy.edits import Edited, edit_statistics, replace_by_edited
 
+CLIP, RATE = 0.2, 0.5
+
 
 @dataclass(frozen=True)
 class SaysReference(EditSettings):
@@ -155,3 +157,74 @@ def test_policy_module_refuses_edits_that_it_cannot_make():
     generator.encode = None
     with pytest.raises(TypeError, match="edits need a generator with the method encode"):
         PolicyModule(generator, word_value, edits=EditSettings())
+
+
+class KeepsRollout(PlainSteps):
+    """Keeps the rollout, and the rows of each step."""
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx == 0:
+            self.kept, self.edited, self.rows = self.rollout, self._edited, []
+        return super().training_step(batch, batch_idx)
+
+    def _minibatch(self, *given):
+        self.rows.append(super()._minibatch(*given))
+        return self.rows[-1]
+
+
+def _log_probs(model, tokenizer, prompt, tokens):
+    """Log-probabilities of the tokens after a prompt: one row, no padding, no cache."""
+    start = tokenizer(prompt)["input_ids"]
+    logits = model(torch.tensor([[*start, *tokens]])).logits[0, len(start) - 1 : -1]
+    return logits.log_softmax(-1)[range(len(tokens)), tokens]
+
+
+def _advantages(rewards, algorithm):
+    found = []
+    for first in range(0, len(rewards), 4):
+        group = rewards[first : first + 4]
+        mean = sum(group) / 4
+        deviation = (sum((reward - mean) ** 2 for reward in group) / 3) ** 0.5
+        scale = {"grpo": 1 / (deviation + 1e-4), "dr_grpo": 1.0, "rloo": 4 / 3}[algorithm]
+        found += [(reward - mean) * scale for reward in group]
+    return found
+
+
+def _row_loss(algorithm, now, old, advantage, limit):
+    ratio = (now - old).exp() if algorithm != "rloo" else (now - old).sum().exp()
+    terms = torch.min(ratio * advantage, ratio.clamp(1 - CLIP, 1 + CLIP) * advantage)
+    # RLOO has one ratio of a sequence, so its loss is one term.
+    return -terms.sum() / limit if algorithm == "dr_grpo" else -terms.mean()
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dr_grpo", "rloo"])
+def test_policy_module_steps_on_edited_completions_are_those_of_the_formula(algorithm):
+    options = {"algorithm": algorithm, "num_generations": 4, "minibatches": 2, "epochs": 2, "learning_rate": RATE}
+    module = KeepsRollout(tiny_generator(), word_value, edits=SaysReference(), **options)
+    train(module, 4, batch_size=2)
+    rollout, rows = module.kept, module.rows
+    assert module.edited.targets
+    generator = tiny_generator()
+    model, tokenizer = generator.model, generator.tokenizer
+    start = weights(generator)
+    tokens = rollout.completions.token_lists()
+    for target in module.edited.targets:
+        words = tokenizer.convert_tokens_to_ids(["heart", rollout.batch["reference"][target]])
+        assert tokens[target] == [*words, tokenizer.eos_token_id]
+    advantages = _advantages(word_value(rollout.texts), algorithm)
+    prompts = rollout.batch["prompt"]
+    with torch.no_grad():
+        old = [_log_probs(model, tokenizer, *pair) for pair in zip(prompts, tokens, strict=True)]
+    for step in rows:
+        model.zero_grad()
+        losses = [
+            _row_loss(algorithm, _log_probs(model, tokenizer, prompts[row], tokens[row]), old[row], advantages[row], 4)
+            for row in step.tolist()
+        ]
+        (sum(losses) / len(losses)).backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= RATE * parameter.grad
+    expected = weights(generator)
+    assert (expected - start).abs().max() > 1e-2
+    torch.testing.assert_close(weights(module.generator), expected, rtol=0, atol=1e-5)
