@@ -187,7 +187,8 @@ class ER2ScoreModel(_PrefixSharing, PreTrainedModel):  # type: ignore[misc]
         self.register_buffer("criterion_weights", weights, persistent=False)
         taken = inspect.signature(self.backbone.forward).parameters
         # Without a complete cache, a suffix would be read without its prefix.
-        if "past_key_values" not in taken or config.backbone_config.model_type in _OTHER_CACHES:
+        # transformers 5.24 names it `cache`, and takes the other name until 5.40.
+        if not {"past_key_values", "cache"} & taken.keys() or config.backbone_config.model_type in _OTHER_CACHES:
             raise ValueError(
                 f"a backbone of type {config.backbone_config.model_type} does not keep its whole state in "
                 "past_key_values, so prompts cannot share a prefix; use another one"

@@ -141,7 +141,10 @@ _ARGUMENTS = ("position_ids", "logits_to_keep", "past_key_values")
 def accepted_arguments(model: Any) -> frozenset[str]:
     """Return which optional arguments of causal language models the model accepts."""
     forward = getattr(model, "get_base_model", lambda: model)().forward
-    return frozenset(_ARGUMENTS) & inspect.signature(forward).parameters.keys()
+    taken = {*inspect.signature(forward).parameters}
+    # transformers 5.24 renamed it, and takes the other name until 5.40.
+    taken |= {"past_key_values"} if "cache" in taken else set()
+    return frozenset(_ARGUMENTS) & taken
 
 
 def new_cache(model: Any) -> DynamicCache | None:
