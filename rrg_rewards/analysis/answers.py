@@ -334,8 +334,33 @@ class AnswerRun(ABC, Generic[Item, Result]):
             self._warn_of_others(log)
             if self.missing:
                 _note_destination(self.judge, self._sent(), log)
+            judge = self.judge
             with log.progress(self.activity) as progress:
-                self._evaluate(self.judge, lines, progress)
+                progress(0, len(self.missing))
+
+                def keep(item: Item, result: Result) -> None:
+                    lines.append(self._record(item, result, judge.signature))
+                    self._count(item, result)
+                    self.written += 1
+                    progress(1, 0)
+
+                self._evaluate(judge, self.missing, keep)
+
+    def answers(self) -> dict[Item, Mapping[str, Any]]:
+        """Request all items without the file, and return the line of each answer.
+
+        Raises:
+            SettingError: If the run has no judge.
+        """
+        if self.judge is None:
+            raise SettingError("judge", "is required")
+        signature, lines = self.judge.signature, {}
+
+        def keep(item: Item, result: Result) -> None:
+            lines[item] = self._record(item, result, signature)
+
+        self._evaluate(self.judge, self.items, keep)
+        return lines
 
     def complete(self, log: RunLog | None) -> Self:
         """Request the answers that the file lacks, log the outcome, and return this run."""
@@ -355,20 +380,12 @@ class AnswerRun(ABC, Generic[Item, Result]):
         """Return what is sent, in words."""
         return f"{len(self.missing)} {self.noun}"
 
-    def _evaluate(self, judge: Judge, lines: AppendedLines, progress: Progress) -> None:
-        """Evaluate the missing items. An immediate judge, which has no answers, evaluates in batches."""
-        progress(0, len(self.missing))
-
-        def keep(item: Item, result: Result) -> None:
-            lines.append(self._record(item, result, judge.signature))
-            self._count(item, result)
-            self.written += 1
-            progress(1, 0)
-
+    def _evaluate(self, judge: Judge, items: Sequence[Item], keep: Callable[[Item, Result], None]) -> None:
+        """Evaluate items. An immediate judge, which has no answers, evaluates in batches."""
         keeper = _Keeper(self.task, keep)
-        size = _BATCH if judge.is_immediate else max(1, len(self.missing))
-        for start in range(0, len(self.missing), size):
-            batch = self.missing[start : start + size]
+        size = _BATCH if judge.is_immediate else max(1, len(items))
+        for start in range(0, len(items), size):
+            batch = items[start : start + size]
             results: list[Result | JudgeFailure] = [STOPPED] * len(batch)
             if not judge.is_stopped:
                 results = keeper.ask(judge, batch)

@@ -163,7 +163,7 @@ class TableLabelling:
             self._left_out["without_chest"] = counts.without_chest
             log.note(str(counts))
             self._batches = [table]
-        self._labeler = _labeler(settings)
+        self._labeler = choose_table_labeler(settings)
         judge = labeler_judge(self._labeler)
         self._usage = RunUsage({"labels": {} if judge is None else {"judge": judge}})
         self._first_failure = ""
@@ -334,7 +334,12 @@ class TableLabelling:
         )
 
 
-def _labeler(settings: LabelSettings) -> Labeler:
+def choose_table_labeler(settings: LabelSettings) -> Labeler:
+    """Return the labeler of the settings.
+
+    Raises:
+        SettingError: As :func:`label_table`.
+    """
     name, schema = settings.labeler, settings.schema
     setting = f"{name}:{schema or 'ct_rate'}" if name in ("rules", "judge") else name
     if settings.judge is not None and not needs_judge(setting):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -376,18 +376,24 @@ class MetricTotals:
         self._labels: LabelCounts | None = None
         self.counts = PairCounts()
 
-    def add(self, scores: Scores) -> None:
-        """Add the scores of a batch."""
+    def add(self, scores: Scores, template: Scores | None = None) -> None:
+        """Add the scores of a batch.
+
+        Args:
+            scores: The scores; those that were stored (:mod:`~rrg_rewards.analysis.stored_scores`) need a template.
+            template: Scores of the metric with the names of its labels and its formula; default: ``scores``.
+        """
+        template = scores if template is None else template
         self.counts.add(scores)
         for name, values in scores.details.items():
             total, count = self._means.get(name, (0.0, 0))
             self._means[name] = total + float(values.double().nansum()), count + int((~values.isnan()).sum())
-        if isinstance(scores, LabelScores):
-            batch = scores.counts(dim=0)
+        if isinstance(template, LabelScores):
+            batch = cast(LabelScores, scores).counts(dim=0)
             self._labels = batch if self._labels is None else LabelCounts(*map(torch.add, self._labels, batch))
         self._statistics.add(scores)
         # For the names of labels and for `aggregate`; the texts in explanations are not needed.
-        self._last = scores
+        self._last = template
 
     @property
     def statistics(self) -> tuple[Tensor, ...]:

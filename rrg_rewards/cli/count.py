@@ -4,6 +4,14 @@ import argparse
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.judge_settings import CountingSettings, JudgeLimits
+from rrg_rewards.cli.engines import (
+    FOLDER_HELP,
+    Engine,
+    add_engine_options,
+    run_judge,
+    summary_outputs,
+    table_files,
+)
 from rrg_rewards.cli.options import (
     OVERWRITE_SUMMARY,
     Outputs,
@@ -25,7 +33,8 @@ if TYPE_CHECKING:
 
     from rrg_rewards.analysis.counting import CountingRun
 
-_DESCRIPTION = """\
+_DESCRIPTION = (
+    """\
 Let a language model count the errors of existing candidate reports, as in the paper of CREPE: for each pair of a
 reference and a candidate, the number of errors of six categories, and how many of them are clinically significant. Each
 error has quotes, which must be in the reports. `train crepe` learns from these counts.
@@ -39,6 +48,10 @@ second Ctrl-C stops immediately. Repeat the same command to request the pairs th
 
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
+"""
+    + FOLDER_HELP.format(folder="counts/", files="JSON lines")
+    + """
+
 examples:
   rrg-rewards count pairs.csv --output counts.jsonl --dry-run --price-in 2.5 --price-out 10
   rrg-rewards count pairs.csv --output counts.jsonl --max-pairs 20 \\
@@ -48,6 +61,7 @@ examples:
 
 exit codes: 0 success, 1 counts were requested but none was written, 2 wrong command line, 130 interrupted
 """
+)
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -59,12 +73,16 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, CountingSettings, "max_pairs", "source")
     add_model_options(parser)
     add_shared_options(parser, "json", "format", overwrite=OVERWRITE_SUMMARY)
+    add_engine_options(parser, workers=True)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.answers import stop_at_interrupt
     from rrg_rewards.analysis.counting import CountingRun, read_pairs
 
+    engine = settings_from(args, Engine)
+    if engine.check_folder(args.output):
+        return _on_ray(args, engine, terminal)
     outputs = settings_from(args, Outputs, is_appended=True)
     outputs.check()
     limits, settings = settings_from(args, JudgeLimits), settings_from(args, CountingSettings)
@@ -80,6 +98,17 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.show(_grid(run), stderr=outputs.json == "-")
     run.log_outcome(terminal)
     return run.exit_code
+
+
+def _on_ray(args: argparse.Namespace, engine: Engine, terminal: Terminal) -> int:
+    """Let workers read the table, ask the judge and write the answers."""
+    from rrg_rewards.integrations.ray_works import CountingWork
+
+    outputs = summary_outputs(args)
+    judge = model_from(args, settings_from(args, JudgeLimits), "counts no errors")
+    assert judge is not None
+    work = CountingWork(judge=judge, settings=settings_from(args, CountingSettings))
+    return run_judge(work, engine, table_files(args), outputs, terminal)
 
 
 def _grid(run: "CountingRun") -> "Grid":

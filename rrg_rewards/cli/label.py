@@ -5,6 +5,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.settings import LabelSettings
+from rrg_rewards.cli.engines import (
+    FOLDER_HELP,
+    Engine,
+    add_engine_options,
+    summary_outputs,
+    table_files,
+)
 from rrg_rewards.cli.options import (
     Outputs,
     add_command_parser,
@@ -20,7 +27,8 @@ from rrg_rewards.utilities.worker_pool import LABELER_MODULES, prepare_workers
 if TYPE_CHECKING:
     from rrg_rewards.analysis.labelling import TableLabelling
 
-_DESCRIPTION = """\
+_DESCRIPTION = (
+    """\
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
 
 The label cells of a missing or blank report are empty, not 0. So are those of a report on which a judge fails, if a
@@ -32,6 +40,10 @@ succeeds.
 The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
 written, so that the counts of --json are those of scans. Such a table is held in memory.
 
+"""
+    + FOLDER_HELP.format(folder="labels/", files="Parquet files")
+    + """
+
 --dry-run labels nothing and sends nothing: for a language model it estimates requests, tokens, cost and time, without
 what the cache of the judge may hold.
 
@@ -40,6 +52,7 @@ examples:
   rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
   cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
   rrg-rewards label reports.csv --text-column report_text --workers 8 --output labels.csv
+  rrg-rewards label reports/ --text-column report_text --engine ray --address auto --workers 64 --output labels/
   rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
   rrg-rewards label validation_reports.csv --text-column Findings_EN --key VolumeName \\
       --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
@@ -50,6 +63,7 @@ examples:
 exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if it failed on all
 of them (the outputs are written before); 2 wrong command line, 130 interrupted
 """
+)
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -61,13 +75,17 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, LabelSettings, "prefix")
     add_shared_options(parser, "overwrite", "spreadsheet_safe")
     add_settings(parser, LabelSettings, "batch_size", "workers")
+    add_engine_options(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="send nothing; estimate the requests to a language model"
     )
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    settings, outputs = settings_from(args, LabelSettings), settings_from(args, Outputs)
+    settings, engine = settings_from(args, LabelSettings), settings_from(args, Engine)
+    if engine.check_folder(args.output):
+        return _label_files(args, settings, engine, terminal)
+    outputs = settings_from(args, Outputs)
     outputs.check()
     if settings.workers != 1:
         prepare_workers(LABELER_MODULES)
@@ -90,6 +108,17 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                 summary = labelling.summary()
                 outputs.write_summary(summary.to_dict())
                 terminal.note(f"labelled {summary.labelled} of {summary.rows} reports with {summary.labeler}")
+    return terminal.exit_code(summary.errors)
+
+
+def _label_files(args: argparse.Namespace, settings: LabelSettings, engine: Engine, terminal: Terminal) -> int:
+    """Let workers read, label and write the table."""
+    from rrg_rewards.integrations.ray_works import LabelWork, label_files
+
+    outputs = summary_outputs(args)
+    summary = label_files(LabelWork(settings=settings), table_files(args), args.output, engine.cluster(), log=terminal)
+    outputs.write_summary(summary.to_dict())
+    terminal.note(f"labelled {summary.labelled} of {summary.rows} reports with {summary.labeler}")
     return terminal.exit_code(summary.errors)
 
 

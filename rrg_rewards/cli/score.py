@@ -1,13 +1,19 @@
 """``rrg-rewards score``: score report pairs, per pair and over the corpus."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings, VLM3DSettings
+from rrg_rewards.cli.engines import (
+    FOLDER_HELP,
+    Engine,
+    add_engine_options,
+    summary_outputs,
+    table_files,
+)
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
@@ -20,20 +26,17 @@ from rrg_rewards.cli.options import (
     show_estimate,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.settings import SettingError, setting
+from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
-    from rrg_rewards.analysis.batch_scoring import ScoredBatches, Scorer
-    from rrg_rewards.analysis.outcomes import RunUsage
     from rrg_rewards.analysis.pairs import PairBatch, PairReader
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
     from rrg_rewards.pages.score_page import ScoreRows
-    from rrg_rewards.utilities.run_log import Progress
 
-_DESCRIPTION = """\
+_DESCRIPTION = (
+    """\
 Score predicted reports against reference reports, and print the corpus value of each metric with a bootstrap 95 %
 interval. --output writes the input columns and, for each pair, its score, the parts of the score and explanations. The
 crg score of a pair is its contribution; if the mean contribution is m, the corpus CRG is 1/(2 - m).
@@ -71,6 +74,11 @@ of both reports, and asks JUDGE about the others: a name, a YAML file or setting
 must read all words. budget_pairs, budget_tokens and budget_cost limit what JUDGE gets; the column crimson_judge of
 --output names the judge of each pair.
 
+"""
+    + FOLDER_HELP.format(folder="scores/", files="Parquet files")
+    + """ Metrics whose scores depend on all
+pairs, such as crg without a prior, need a file as --output, and so do --html, --references and --constant-text.
+
 --dry-run scores nothing and sends nothing: for crimson and ct_finebench with a language model, and for labels by one
 (--labeler judge:SCHEMA), it estimates requests, tokens, cost and time, of all runs, without what the cache of the judge
 may hold. The judges of ct_finebench depend on
@@ -97,6 +105,8 @@ examples:
   rrg-rewards score pairs.csv --metrics crimson --judge "{name: cascade, second: my_judge.yaml, budget_pairs: 500}"
   rrg-rewards score pairs.csv --metrics crg --labeler judge:ct_rate --judge local:my-model
   rrg-rewards score pairs.csv --metrics crg,crimson --workers 8 --output scores.csv
+  rrg-rewards score pairs/ --metrics crg,rouge --set crg.prior=0.2 --engine ray --address auto --output scores/ \\
+      --json summary.json
   rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
 
 --list shows the metrics and their options.
@@ -104,6 +114,7 @@ examples:
 exit codes: 0 success, also if a judge failed on some pairs, which a warning counts; 1 error, also if a metric has no
 score of any pair because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
 """
+)
 
 
 class _ListAction(argparse.Action):
@@ -138,56 +149,6 @@ def _description(name: str) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class _Engine:
-    """Where to score."""
-
-    engine: Literal["local", "ray"] = setting("local", "where to score (default: local, this process)")
-    address: str | None = setting(
-        None, "Ray cluster, for example auto (default: a new one on this machine)", metavar="ADDRESS"
-    )
-    workers: int | None = setting(
-        None,
-        "processes that score at the same time, on one core each, with the same results as one; 0 for one for each "
-        "core (default: 1; on Ray, one for each CPU). Not for models and language models, except on Ray",
-        metavar="N",
-        minimum=0,
-    )
-    gpus_per_worker: float | None = setting(None, "GPUs of each process on Ray (default: 0)", metavar="X")
-
-    def __post_init__(self) -> None:
-        for option in ("address", "gpus_per_worker"):
-            if self.engine == "local" and getattr(self, option) is not None:
-                raise SettingError(option, "requires --engine ray")
-
-        if self.engine == "ray":
-            require("ray", extra="ray")
-
-    def scorer(self, usage: "RunUsage") -> "Scorer":
-        """Return the function that scores batches; ``usage`` gets what judges on other machines use."""
-        from rrg_rewards.analysis.batch_scoring import score_batches
-
-        if self.engine == "local":
-            return partial(score_batches, workers=1 if self.workers is None else self.workers)
-        return partial(self._score_on_ray, usage)
-
-    def _score_on_ray(
-        self,
-        usage: "RunUsage",
-        metrics: "Mapping[str, ReportMetric]",
-        batches: "Iterable[PairBatch]",
-        progress: "Progress",
-        best: bool | None,
-    ) -> "ScoredBatches":
-        from rrg_rewards.integrations.ray import RayScorers
-
-        gpus = self.gpus_per_worker or 0
-        with RayScorers(metrics, self.workers or None, self.address, gpus, best, usage) as scorers:
-            for batch, scores in scorers.scored(batches):
-                progress(len(batch.table) * len(metrics), 0)
-                yield batch, scores
-
-
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``score`` to the command line."""
     parser = add_command_parser(commands, "score", _run, summary, _DESCRIPTION)
@@ -213,9 +174,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     challenge.add_argument("--layout", choices=("vlm3d",), help="evaluate a file of predictions as its challenge does")
     tables = {"label_table": {"required": False, "default": None}}
     add_settings(challenge, VLM3DSettings, "label_table", "prediction_label_table", "no_meteor", **tables)
-    add_settings(parser, _Engine, "workers")
-    remote = parser.add_argument_group("scoring on several machines (extra ray)")
-    add_settings(remote, _Engine, "engine", "address", "gpus_per_worker")
+    add_settings(parser, Engine, "workers")
+    add_engine_options(parser)
 
 
 def add_metric_options(parser: argparse.ArgumentParser) -> None:
@@ -234,7 +194,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     for option in ("label_table", "prediction_label_table", "no_meteor"):
         if getattr(args, option):
             raise SettingError(option, "requires --layout vlm3d")
-    engine = settings_from(args, _Engine)
+    engine = settings_from(args, Engine)
+    if engine.writes_folder(args.output):
+        return _score_files(args, engine, terminal)
     if engine.engine == "local" and engine.workers not in (None, 1):
         prepare_workers()
     from rrg_rewards.analysis.metric_choice import make_metrics
@@ -278,6 +240,22 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                         rows.rescale(name, rescale)
                     page.write(score_page(summary, rows), outputs.overwrite)
     return terminal.exit_code(scoring.errors())
+
+
+def _score_files(args: argparse.Namespace, engine: Engine, terminal: Terminal) -> int:
+    """Let workers read, score and write the table."""
+    from rrg_rewards.analysis.metric_choice import make_metrics
+    from rrg_rewards.analysis.tables import score_grids
+    from rrg_rewards.integrations.ray_works import ScoreWork, score_files
+
+    outputs = summary_outputs(args)
+    settings = settings_from(args, ScoreSettings, workers=1)
+    columns, metrics = settings_from(args, PairColumns), make_metrics(settings_from(args, MetricChoice))
+    work = ScoreWork(metrics=metrics, columns=columns, prefix=settings.prefix)
+    summary, errors = score_files(work, table_files(args), args.output, engine.cluster(), settings, log=terminal)
+    terminal.show(*score_grids(summary), stderr=outputs.hides_results)
+    outputs.write_summary(summary)
+    return terminal.exit_code(errors)
 
 
 def _page_rows(with_text: bool, pairs: int) -> "ScoreRows":

@@ -1,8 +1,6 @@
 """Scoring on several machines: functions of batches for Ray Data and ``datasets.map``, and actors that keep order."""
 
 import math
-import os
-import sys
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ import torch
 
 from rrg_rewards.analysis.outcomes import RunUsage
 from rrg_rewards.analysis.pairs import PairBatch
+from rrg_rewards.integrations.ray_tables import EXTRA, local_options
 from rrg_rewards.judges.server.usage import Usage
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch
@@ -21,7 +20,6 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 
-_EXTRA = "ray"
 # Batches that wait for each worker, so that no worker is idle while the driver waits for the first of them.
 _WAITING = 4
 # Fractions of a GPU such as 1/3 must fill a whole one in spite of rounding.
@@ -199,9 +197,9 @@ def score_dataset(
     Warns:
         RuntimeWarning: If other work has reserved CPUs or GPUs that the actors need, so that they wait for it.
     """
-    _refuse_budgets(_by_name(metrics))
-    data: Any = require("ray.data", extra=_EXTRA)
-    cluster: Any = require("ray", extra=_EXTRA)
+    refuse_budgets(_by_name(metrics))
+    data: Any = require("ray.data", extra=EXTRA)
+    cluster: Any = require("ray", extra=EXTRA)
     each = {"CPU": num_cpus, "GPU": num_gpus}
     _checked_workers(workers, each, cluster.cluster_resources(), cluster.available_resources())
     sums = dataset.map_batches(
@@ -286,13 +284,13 @@ class RayScorers:
         best: bool | None = None,
         usage: RunUsage | None = None,
     ) -> None:
-        self._ray: Any = require("ray", extra=_EXTRA)
-        _refuse_budgets(metrics)
+        self._ray: Any = require("ray", extra=EXTRA)
+        refuse_budgets(metrics)
         self._actors: list[Any] = []
         self._usage = usage
         self._owns_connection = not self._ray.is_initialized()
         if self._owns_connection:
-            options = _local_options(workers) if address is None else {"address": address}
+            options = local_options(workers) if address is None else {"address": address}
             self._ray.init(log_to_driver=False, **options)
         try:
             workers = self._worker_count(workers, address, num_gpus)
@@ -354,12 +352,6 @@ class RayScorers:
             self._ray.shutdown()
 
 
-def _local_options(workers: int | None) -> dict[str, Any]:
-    """Return the options of a cluster on this machine, whose processes import modules from the same folders."""
-    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return {"num_cpus": workers, "include_dashboard": False, "runtime_env": {"env_vars": paths}}
-
-
 class _Actor:
     """Scores batches in a process of its own."""
 
@@ -382,7 +374,7 @@ class _Actor:
         return scores, self._usage.take()
 
 
-def _refuse_budgets(metrics: Mapping[str, ReportMetric]) -> None:
+def refuse_budgets(metrics: Mapping[str, ReportMetric]) -> None:
     """Raise a ValueError if a judge counts a budget, of which each actor would have one of its own."""
     for name, metric in metrics.items():
         if any(judge.has_budget for judge in metric.judges().values()):

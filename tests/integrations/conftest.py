@@ -1,7 +1,9 @@
 """Settings and reports that the tests of all trainers share, and the rewards that are expected."""
 
 import json
-from collections.abc import Callable, Mapping
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,17 @@ def _fresh_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each test rewards of its own, without the settings of the environment."""
     monkeypatch.delenv(CONFIG_VARIABLE, raising=False)
     monkeypatch.setattr(scoring, "_REWARDS", {})
+
+
+@pytest.fixture(scope="session")
+def ray() -> Iterator[Any]:
+    """Start a cluster of two workers on this machine."""
+    module = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
+    pytest.importorskip("ray.data")
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    module.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": paths})
+    yield module
+    module.shutdown()
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 import csv
 import json
-import os
 import pickle
 import random
-import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -164,17 +162,6 @@ def write(path: Path, columns: Mapping[str, Any]) -> Path:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([list(columns), *zip(*columns.values(), strict=True)])
     return path
-
-
-@pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    """Start a cluster of two workers on this machine."""
-    module = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
-    pytest.importorskip("ray.data")
-    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    module.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": paths})
-    yield module
-    module.shutdown()
 
 
 @pytest.mark.ray

@@ -186,6 +186,25 @@ def arrow_types(table: Table, known: Mapping[str, Any]) -> dict[str, Any]:
     return types
 
 
+def arrow_table(table: Table, types: Mapping[str, Any]) -> Any:
+    """Return a table for Arrow.
+
+    Args:
+        table: The table.
+        types: Types of its columns, as :func:`arrow_types` returns them.
+
+    Raises:
+        TableError: If a column has cells of another type.
+        ModuleNotFoundError: Without pyarrow. The message gives the pip command.
+
+    Example:
+        >>> arrow_table(Table({"id": ["a", None]}), {"id": "string"}).to_pydict()
+        {'id': ['a', None]}
+    """
+    arrow = require("pyarrow", extra="parquet")
+    return arrow.table({name: _array(table, name, types.get(name)) for name in table.names})
+
+
 def finite(value: Any) -> Any:
     """Replace NaN and infinity by ``None``, also in nested values.
 
