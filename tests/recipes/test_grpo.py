@@ -21,8 +21,9 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text())
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("conversational", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize(
+    ("algorithm", "conversational"), [("grpo", False), pytest.param("rloo", True, marks=pytest.mark.slow)]
+)
 def test_grpo_two_rewards_train_and_log_under_two_names(
     recipe: Callable[..., Path], tmp_path: Path, algorithm: str, conversational: bool
 ) -> None:
