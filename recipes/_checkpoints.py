@@ -34,13 +34,13 @@ class WholeCheckpoints:
             (folder / _UNFINISHED).touch()
         limit, self.args.save_total_limit = self.args.save_total_limit, None
         try:
-            super()._save_checkpoint(model, trial)
+            super()._save_checkpoint(model, trial)  # type: ignore[misc]
         finally:
             self.args.save_total_limit = limit
 
     def _load_from_checkpoint(self: Any, resume_from_checkpoint: Any, model: Any = None) -> None:
         try:
-            super()._load_from_checkpoint(resume_from_checkpoint, model)
+            super()._load_from_checkpoint(resume_from_checkpoint, model)  # type: ignore[misc]
         except RuntimeError as error:
             raise CheckpointError(
                 f"the weights of {resume_from_checkpoint} do not fit the model: {_few_lines(error)}. Resume from a "
@@ -56,7 +56,7 @@ class WholeCheckpoints:
             except (RuntimeError, OSError, ValueError) as error:
                 raise CheckpointError(f"{file} cannot be read: {_few_lines(error)}") from error
             check_optimizer_state(saved, self.optimizer.param_groups, str(file))
-        super()._load_optimizer_and_scheduler(checkpoint)
+        super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
 
 
 def _folder(trainer: Any) -> Path:

@@ -63,7 +63,7 @@ class _TimedRewards:
         with RewardDeadline(self.reward_timeout, names) as deadline:
             self.reward_funcs = deadline.watched(functions)
             try:
-                return super()._calculate_rewards(*args, **options)
+                return super()._calculate_rewards(*args, **options)  # type: ignore[misc]
             finally:
                 self.reward_funcs = functions
 
