@@ -20,7 +20,7 @@ import pyarrow as arrow
 import pyarrow.parquet as parquet
 
 from rrg_rewards.analysis import ScoreSettings
-from rrg_rewards.data.phantom import phantom_studies
+from rrg_rewards.data.phantom.studies import phantom_studies
 from rrg_rewards.integrations.ray import ReportScorer
 from rrg_rewards.integrations.ray_tables import Cluster, TableFiles
 from rrg_rewards.integrations.ray_works import ScoreWork, score_files
