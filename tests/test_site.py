@@ -1,6 +1,7 @@
-"""The documentation site: languages of code blocks, formulas, pages of the API, and types in signatures."""
+"""The documentation site: code blocks, formulas, pages of the API, types in signatures, links and versions."""
 
 import importlib
+import json
 import runpy
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,47 @@ def test_formulas_become_mathml_outside_code() -> None:
     assert shown.count("<math") == 2
     assert 'display="block"' in shown
     assert not set("*|_$") & set(shown)
+
+
+def _write_site(folder: Path) -> None:
+    nav = '<nav><a href="index.html">Home</a><a href="crg.html#definition">CRG</a></nav>'
+    (folder / "assets").mkdir(parents=True)
+    (folder / "assets" / "main.css").write_text("")
+    head = '<link rel="stylesheet" href="assets/main.css"><link rel="canonical" href="https://example.org/">'
+    (folder / "index.html").write_text(f'{head}{nav}<h1 id="home">Home</h1><a href="https://example.org">Source</a>')
+    (folder / "crg.html").write_text(
+        f'{head}{nav}<h2 id="definition">Definition</h2><a href="index.html#home">Home</a>'
+    )
+
+
+def test_check_of_the_built_site_names_each_problem(tmp_path: Path) -> None:
+    problems = runpy.run_path(str(SITE / "check_site.py"))["problems"]
+    assert len(list(problems(tmp_path / "none"))) == 1
+    _write_site(tmp_path)
+    assert list(problems(tmp_path)) == []
+    (tmp_path / "trl.html").write_text(
+        '<a href="crg.html#none">1</a><a href="no.html">2</a><img src="no.png"><script src="https://cdn.org/a.js"></script>'
+    )
+    assert list(problems(tmp_path)) == [
+        "trl.html: crg.html#none has no such anchor",
+        "trl.html: https://cdn.org/a.js is loaded from the network",
+        "trl.html: no.html does not exist",
+        "trl.html: no.png does not exist",
+        "trl.html: the navigation in mkdocs.yml does not contain this page",
+    ]
+
+
+def test_versions_are_listed_newest_first(tmp_path: Path) -> None:
+    add_version = runpy.run_path(str(SITE / "add_version.py"))["add_version"]
+    site, folder = tmp_path / "site", tmp_path / "versions"
+    with pytest.raises(FileNotFoundError, match="build it first"):
+        add_version(site, folder, "0.9")
+    _write_site(site)
+    for version in ("0.10", "0.9", "0.10"):
+        add_version(site, folder, version)
+    entries = json.loads((folder / "versions.json").read_text())
+    assert [(entry["version"], entry["aliases"]) for entry in entries] == [("0.10", ["latest"]), ("0.9", [])]
+    assert "url=0.10/" in (folder / "index.html").read_text()
+    assert (folder / "0.9" / "crg.html").is_file()
+    with pytest.raises(ValueError, match=r"1\.2\.3"):
+        add_version(site, folder, "../x")
