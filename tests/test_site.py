@@ -199,6 +199,11 @@ def test_formulas_become_mathml_outside_code() -> None:
     assert shown.count("<math") == 2
     assert 'display="block"' in shown
     assert not set("*|_$") & set(shown)
+    aligned = with_mathml(r"$$a &= \arg b \\ c &= d$$")
+    assert aligned.count("<mtr>") == 2
+    assert "<mo>arg</mo>" in aligned
+    with pytest.raises(ValueError, match=r"nosuch cannot be shown in the formula x"):
+        with_mathml(r"$x + \nosuch$")
 
 
 def _write_site(folder: Path) -> None:
