@@ -29,7 +29,8 @@ _FILE_ROWS = 2**40
 # No module with torch is imported here, because the processes that read and write need none.
 # Rows that are read together.
 _BLOCK_ROWS = 1024
-# CPUs of a cluster on this machine for the tasks that read and write, beside those of the workers.
+_WORKER_CPUS = 0.5
+# CPUs of a cluster for the tasks that read and write, beside those of the workers.
 _SPARE_CPUS = 2
 # What tasks that read and write reserve: little, because Ray waits forever if workers have reserved all CPUs.
 _LIGHT = {"num_cpus": 0.25}
@@ -272,6 +273,23 @@ class Cluster:
     address: str | None = None
     num_gpus: float = 0
 
+    @staticmethod
+    def _check_cpus(cpus: float, workers: int) -> None:
+        """Raise if the cluster cannot run the workers and the tasks beside them, because Ray would wait forever.
+
+        Example:
+            >>> Cluster._check_cpus(2, 1)
+            Traceback (most recent call last):
+            ...
+            rrg_rewards.utilities.settings.SettingError: workers: 1 and the tasks that read and write need 2.5 CPUs, ...
+        """
+        needed = _WORKER_CPUS * workers + _SPARE_CPUS
+        if cpus < needed:
+            raise SettingError(
+                "workers",
+                f"{workers} and the tasks that read and write need {needed:g} CPUs, and the Ray cluster has {cpus:g}",
+            )
+
     @contextmanager
     def connected(self) -> Iterator[tuple[Any, int]]:
         """Connect to the cluster, or start one, and yield Ray and the number of workers."""
@@ -286,6 +304,7 @@ class Cluster:
         try:
             if owns and self.address is not None:
                 count = self.workers or max(1, int(ray.cluster_resources()["CPU"]) - _SPARE_CPUS)
+            self._check_cpus(ray.cluster_resources().get("CPU", 0), count)
             yield ray, count
         finally:
             if owns:
@@ -386,7 +405,7 @@ def _execute(
             batch_format="pyarrow",
             batch_size=batch_size,
             compute=data.ActorPoolStrategy(size=workers),
-            num_cpus=0.5,
+            num_cpus=_WORKER_CPUS,
             num_gpus=num_gpus,
         )
         if work.writes_lines:

@@ -22,13 +22,14 @@ def _fresh_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "_REWARDS", {})
 
 
-@pytest.fixture(scope="session")
-def ray() -> Iterator[Any]:
-    """Start a cluster of two workers on this machine."""
+@pytest.fixture(scope="module")
+def ray(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Start a cluster on this machine, with as many CPUs as the module says; default: 2."""
     module = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
     pytest.importorskip("ray.data")
     paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    module.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": paths})
+    cpus = getattr(request.module, "NUM_CPUS", 2)
+    module.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": paths})
     yield module
     module.shutdown()
 

@@ -27,6 +27,10 @@ arrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 
+# Of the cluster: one worker, and the tasks that read and write.
+NUM_CPUS = 4
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lengths(TableWork):
     """The length of a text; fails once at the text ``end``."""

@@ -22,6 +22,8 @@ from rrg_rewards.utilities.settings import SettingError
 
 pytest.importorskip("pyarrow")
 
+# Of the cluster: one worker, and the tasks that read and write.
+NUM_CPUS = 4
 SENTENCES = ["Cardiomegaly.", "Hiatal hernia.", "No nodule.", "Small left pleural effusion.", "Normal lungs.", ""]
 
 
