@@ -1,4 +1,4 @@
-"""A training process: ddp_worker.py TASK RECIPE DEVICES OUTPUT ZERO_STAGE. The main process writes the report."""
+"""A training process: ddp_worker.py TASK RECIPE DEVICES OUTPUT ZERO_STAGE ROLE. The main process writes the report."""
 
 import json
 import sys
@@ -9,16 +9,27 @@ import torch.distributed as dist
 # As pytest has it, by its setting `pythonpath`.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
 
+from training_runs import interrupted_in_second_epoch
+
+from rrg_rewards.training import CrepeModule, ER2ScoreModule
 from rrg_rewards.training.metrics import cli
+
+MODULES = {"crepe": CrepeModule, "er2score": ER2ScoreModule}
 
 
 def main() -> None:
     """Train, test and write the report."""
-    task, recipe, devices, output, stage = sys.argv[1:]
+    task, recipe, devices, output, stage, role = sys.argv[1:]
     many = ["--trainer.strategy", "ddp"] if devices != "1" else []
     if stage != "0":
         many = ["--trainer.strategy", "cpu_deepspeed.CPUDeepSpeedStrategy", "--trainer.strategy.stage", stage]
+    if role == "resumed":
+        many += ["--resume_from_checkpoint", "auto"]
     run = cli.build(task, ["--config", recipe, "--trainer.devices", devices, "--output_dir", output, *many])
+    if role == "stopped":
+        with interrupted_in_second_epoch(MODULES[task]):
+            cli.run(run)
+        return
     report = cli.run(run)
     world = dist.get_world_size() if dist.is_initialized() else 1
     if report is not None:

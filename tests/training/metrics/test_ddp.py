@@ -22,17 +22,20 @@ pytestmark = pytest.mark.distributed
 WORKER = Path(__file__).with_name("ddp_worker.py")
 
 
-def run(task: str, folder: Path, devices: int, zero_stage: int = 0) -> dict[str, Any]:
-    output = folder / (f"zero-{zero_stage}" if zero_stage else f"of-{devices}")
-    output.mkdir()
+def run(task: str, folder: Path, devices: int, zero_stage: int = 0, role: str = "whole") -> dict[str, Any]:
+    name = f"zero-{zero_stage}" if zero_stage else f"of-{devices}"
+    output = folder / (name if role == "whole" else f"{name}-again")
+    output.mkdir(exist_ok=role == "resumed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    arguments = [task, folder / "recipe.yaml", devices, output, zero_stage]
+    arguments = [task, folder / "recipe.yaml", devices, output, zero_stage, role]
     command = [sys.executable, str(WORKER), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
+    if role == "stopped":
+        return {}
     told: dict[str, Any] = json.loads((output / "told.json").read_text())
     assert told["world"] == devices
     return told["report"]
@@ -97,6 +100,8 @@ def test_er2score_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
     alone, together = run("er2score", tmp_path, 1), run("er2score", tmp_path, 2)
     check_alike(together, alone, "reports")
     check_alike(run("er2score", tmp_path, 2, zero_stage=3), alone, "reports")
+    run("er2score", tmp_path, 2, zero_stage=3, role="stopped")
+    check_alike(run("er2score", tmp_path, 2, zero_stage=3, role="resumed"), alone, "reports")
     # The reports of a reference lie on both processes, and their pairs are counted all the same.
     assert together["test"]["pairs"] == alone["test"]["pairs"] > 50
     first, *others = (ER2ScoreModel.from_pretrained(tmp_path / name / "model") for name in ("of-1", "of-2", "zero-3"))
