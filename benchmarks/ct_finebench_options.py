@@ -56,7 +56,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=SHARED, help="folder of the data sets")
     parser.add_argument("--pairs", type=int, default=200, help="number of pairs of CT-RATE")
     parser.add_argument("--constants", action="store_true", help="compare rewards on texts that are always the same")
-    parser.add_argument("--budget", type=int, default=20_000, help="calls of the reward in an attack")
+    parser.add_argument("--budget", type=int, default=40_000, help="calls of the reward in an attack")
     parser.add_argument("--output", type=Path, help="JSON file (default: a file in benchmarks/results)")
     arguments = parser.parse_args()
     name = "ct_finebench_constants.json" if arguments.constants else "ct_finebench_options.json"

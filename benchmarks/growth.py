@@ -67,7 +67,7 @@ COMMANDS = {
     "{output}",
     "compare_scores": "compare {table} --prediction-column a --prediction-column b --scores {{column}}_score",
     "agreement": "agreement {table} --scores a_score,b_score --human rating",
-    "attack": "attack {table} --reward crg --honest-column prediction --budget 20000 --json {summary}",
+    "attack": "attack {table} --reward crg --honest-column prediction --budget 40000 --json {summary}",
 }
 
 Cell = dict[str, Any]
