@@ -19,8 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:crg. the judge failed")
 ROWS = 24
 # Number of rows of each process.
 SHARES = {
-    2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
-    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
+    2: {"uneven": (19, 5), "first empty": (0, 24)},
+    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "last empty": (12, 12, 0), "two empty": (0, 24, 0)},
 }
 KINDS = ("pooled", "per label", "levels", "text", "macro", "macro levels", "macro text", "levels of text", "judge text")
 REPORTS = ["Effusion.", "A nodule and a hernia.", "Normal.", "", "Nodule, effusion.", "Hernia."]

@@ -27,7 +27,8 @@ def steps(trainer: Any) -> list[dict[str, Any]]:
     return [entry for entry in trainer.state.log_history if "reward" in entry]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", pytest.param("rloo", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["grpo", "rloo"])
 def test_grpo_with_crimson_at_once_and_awaited_give_the_same_beside_crg(
     recipe: Callable[..., Path], algorithm: str
 ) -> None:
@@ -45,6 +46,7 @@ def test_grpo_with_crimson_at_once_and_awaited_give_the_same_beside_crg(
     assert len({entry["rewards/awaited/mean"] for entry in steps(trainer)}) > 1
 
 
+@pytest.mark.slow
 def test_grpo_with_crimson_the_evaluation_and_the_run_say_what_was_rewarded(
     recipe: Callable[..., Path], table: Path, tmp_path: Path
 ) -> None:

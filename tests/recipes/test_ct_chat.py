@@ -237,7 +237,7 @@ def test_prepare_ct_rate_tables(tmp_path: Path) -> None:
     "name",
     [
         "report_sft",
-        "report_grpo_crg",
+        pytest.param("report_grpo_crg", marks=pytest.mark.slow),
         pytest.param("report_grpo_crg_zero3", marks=pytest.mark.slow),
         pytest.param("report_grpo_crg_vllm", marks=pytest.mark.vllm),
     ],

@@ -145,6 +145,7 @@ def test_grpo_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_
     assert steps == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_grpo_a_resumed_run_keeps_its_reports_before_training(recipe: Callable[..., Path], tmp_path: Path) -> None:
     options = {"save_steps": 2, "resume_from_checkpoint": "auto"}
     main(["--config", str(recipe(max_steps=2, **options))])

@@ -36,6 +36,7 @@ def test_abridged_impressions_keep_whole_statements() -> None:
     assert abridge(IMPRESSION, 0.0, rng) == IMPRESSION
 
 
+@pytest.mark.slow
 def test_warm_start_writes_a_corpus_and_a_policy(tmp_path: Path) -> None:
     main(["--output", str(tmp_path), "--train-rows", "64", "--heldout-rows", "8", "--steps", "2", "--seed", "3"])
     train, heldout = (

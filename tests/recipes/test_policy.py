@@ -89,6 +89,7 @@ def test_policy_recipe_a_resumed_run_ends_like_an_uninterrupted_one(
         assert torch.equal(one, other)
 
 
+@pytest.mark.slow
 def test_policy_recipe_a_resumed_run_keeps_its_reports_before_training(
     policy_recipe: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -95,7 +95,8 @@ def test_grpo_with_watch_a_bleu_reward_is_hacked_by_a_normal_template(
     assert (tmp_path / "run" / "reward_watch_scores.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("waits", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("waits", [False, True])
 def test_grpo_with_watch_a_crimson_reward_is_hacked_by_talking_to_its_judge(
     recipe: Callable[..., Path], reports: Callable[[str], str], tmp_path: Path, waits: bool
 ) -> None:
@@ -143,6 +144,7 @@ def test_grpo_with_watch_a_healthy_run_is_silent(
     assert "metrics/rouge" in found["blocks"][0]["sums"]
 
 
+@pytest.mark.slow
 def test_grpo_with_watch_a_watched_run_is_the_run_it_would_be(recipe: Callable[..., Path], table: Path) -> None:
     options = {"heldout_rows": 0, "max_steps": 3, "eval_strategy": "steps", "eval_steps": 1, "learning_rate": 1e-3}
     options |= {"per_device_eval_batch_size": 4}

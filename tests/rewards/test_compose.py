@@ -251,6 +251,7 @@ def share(rank: int, world_size: int) -> tuple[list[tuple[int, float, float]], s
     return seen, ""
 
 
+@pytest.mark.distributed
 def test_running_moments_are_equal_in_all_processes():
     (first, error), (second, _) = run_distributed(share, 2)
     # Bit-equal, and without values that are not shared.

@@ -79,7 +79,12 @@ PASSING = {
 }
 
 
-@pytest.mark.parametrize("name", PASSING)
+def with_slow(names):
+    """Mark those that wait as slow."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in ("hangs", "drips") else name for name in names]
+
+
+@pytest.mark.parametrize("name", with_slow(PASSING))
 def test_openai_judge_retries_after_a_passing_failure(name, tmp_path):
     fault = PASSING[name]
     slow = name in ("hangs", "drips")
@@ -123,7 +128,7 @@ LASTING = {
 }
 
 
-@pytest.mark.parametrize("name", LASTING)
+@pytest.mark.parametrize("name", with_slow(LASTING))
 def test_openai_judge_fails_only_the_item_of_a_lasting_failure(name, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     fault, kind, reason, attempts = LASTING[name]
@@ -212,7 +217,17 @@ def test_openai_judge_pauses_all_calls_for_retry_after():
     assert len(early) <= 1
 
 
-@pytest.mark.parametrize("otherwise", [silent(), drip(0.02), status(500), status(429, Retry_After="3600"), reset()])
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        silent(),
+        status(500),
+        *(
+            pytest.param(fault, marks=pytest.mark.slow)
+            for fault in (drip(0.02), status(429, Retry_After="3600"), reset())
+        ),
+    ],
+)
 def test_openai_judge_ends_at_the_batch_deadline(otherwise, tmp_path):
     items = ["x" * length for length in range(1, 40)]
     with FaultServer({"x": [says()]}, otherwise) as server:
@@ -375,6 +390,7 @@ def test_openai_judge_in_a_running_loop_and_in_threads(tmp_path):
     assert len(cached_answers(tmp_path)) == 28
 
 
+@pytest.mark.slow
 def test_openai_judges_of_two_processes_share_a_cache(tmp_path):
     work = """
 import sys

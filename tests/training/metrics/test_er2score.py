@@ -89,11 +89,8 @@ def rewards_of(model: ER2ScoreModel, tokenizer: Any, records: list[dict[str, Any
         return model.eval()(**batch).rewards
 
 
-@pytest.mark.parametrize(
-    "lora",
-    [None, pytest.param({"r": 16, "target_modules": "all-linear"}, marks=pytest.mark.slow)],
-    ids=["full", "lora"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [None, {"r": 16, "target_modules": "all-linear"}], ids=["full", "lora"])
 def test_er2score_training_16_pairs_are_learned_to_zero_loss_and_kept(
     recipe: Callable[..., Path], tmp_path: Path, lora: dict[str, Any] | None
 ) -> None:
