@@ -35,6 +35,7 @@ REWARDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "crg_macro": ("crg", {"average": "macro"}, "honest"),
     "ct_finebench_f1": ("ct_finebench", {"mode": "f1"}, "honest"),
     "ct_finebench_recall": ("ct_finebench", {"mode": "recall"}, "honest"),
+    "ct_finebench_chance": ("ct_finebench", {"chance": "dataset"}, "honest"),
     "rouge": ("rouge", {}, "honest"),
     "bleu": ("bleu", {}, "honest"),
     "repetition": ("repetition", {}, "honest"),
@@ -80,8 +81,8 @@ def main() -> None:
             budget=arguments.budget,
             seed=arguments.seed,
         )
-        told = {"corpus": arguments.corpus, **result.to_dict(quotes=False)}
-        write_json(told, RESULTS / f"{arguments.corpus}_{name}.json", overwrite=True)
+        record = {"corpus": arguments.corpus, **result.to_dict(quotes=False)}
+        write_json(record, RESULTS / f"{arguments.corpus}_{name}.json", overwrite=True)
         (RESULTS / f"{arguments.corpus}_{name}.png").write_bytes(draw_attack(result))
         best = result.best
         line = {key: getattr(result, key) for key in ("blank", "honest", "reference", "calls")}

@@ -181,8 +181,8 @@ def _with_prompts_of_training(settings: GenerationSettings, log: RunLog) -> Gene
     config["plain"] = not config.pop("conversational", True)
     taken = {name: value for name, value in config.items() if value and not getattr(settings, name)}
     if taken:
-        told = ", ".join(f"{name} {value!r}" for name, value in taken.items())
-        log.note(f"the prompts are those of the training ({path}): {told}")
+        settings_text = ", ".join(f"{name} {value!r}" for name, value in taken.items())
+        log.note(f"the prompts are those of the training ({path}): {settings_text}")
     settings = replace(settings, **taken)
     return replace(
         settings,
@@ -253,8 +253,8 @@ class _Run:
         self._rows = rows
         self._partial = partial
         # The device changes no report.
-        told = [{**asdict(settings), "device": None}, rows]
-        self._digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        run = [{**asdict(settings), "device": None}, rows]
+        self._digest = hashlib.sha256(json.dumps(run, sort_keys=True, default=str).encode()).hexdigest()[:16]
         self.done = self._read()
 
     def complete(self, log: RunLog) -> None:

@@ -301,7 +301,9 @@ class TableScoring:
         self, tables: Iterator[Table], output: str, format_: str | None, overwrite: bool, spreadsheet_safe: bool
     ) -> None:
         writer: TableEncoder | None = None
-        opened = open_table(output, format_, overwrite, self._pairs.types, True, spreadsheet_safe)
+        opened = open_table(
+            output, format_, overwrite, self._pairs.types, keep_partial=True, spreadsheet_safe=spreadsheet_safe
+        )
         try:
             with opened as writer:
                 for table in tables:

@@ -173,8 +173,8 @@ class CRGReward(MetricReward):
     def signature(self) -> str:
         """Labeler, prior and sign of the reward."""
         prior = self.prior
-        told = "running" if self.prior_mode == "running" else None if prior is None else prior_text(prior)
-        own = format_signature("crg", **self.metric.settings, prior=told, sign=f"{self.sign:+d}")
+        prior_setting = "running" if self.prior_mode == "running" else None if prior is None else prior_text(prior)
+        own = format_signature("crg", **self.metric.settings, prior=prior_setting, sign=f"{self.sign:+d}")
         return own + self.output.suffix
 
     @property

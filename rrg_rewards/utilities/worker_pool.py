@@ -296,7 +296,8 @@ _functions: list[Callable[[Any], Any]] = []
 def _start(function: bytes, threads: int) -> None:
     # An interrupt from the keyboard reaches all processes. The main process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_main_process, name="rrg-rewards-main-process", daemon=True).start()
+    # This process has reports in memory.
+    when_parent_ends(lambda: os._exit(1))
     # A collection would write to all inherited objects, and copy their memory.
     gc.freeze()
     import torch
@@ -305,14 +306,6 @@ def _start(function: bytes, threads: int) -> None:
     if threads:
         torch.set_num_threads(threads)
     _functions.append(pickle.loads(function))
-
-
-def _end_with_main_process() -> None:
-    """End this process, which has reports in memory, when the one that started it has ended or was killed."""
-    main_process = parent_process()
-    assert main_process is not None
-    main_process.join()
-    os._exit(1)
 
 
 def _ready() -> None:
@@ -339,6 +332,18 @@ def _sendable(error: Exception) -> Exception:
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
+
+
+def when_parent_ends(action: Callable[[], object]) -> None:
+    """Call a function, in a thread of this worker, when the process that started it has ended or was killed."""
+    parent = parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        action()
+
+    threading.Thread(target=wait, name="rrg-rewards-parent-process", daemon=True).start()
 
 
 @contextmanager

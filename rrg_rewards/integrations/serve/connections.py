@@ -119,8 +119,8 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc]
         self._all.set_waiting(self, is_waiting=False)
         if self.cycle is None or not self.cycle.response_started:
             body = json.dumps({"error": message}).encode()
-            told = {**headers, "Content-Type": "application/json", "Content-Length": len(body), "Connection": "close"}
-            head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+            fields = {**headers, "Content-Type": "application/json", "Content-Length": len(body), "Connection": "close"}
+            head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
             self.transport.write(f"HTTP/1.1 {status} \r\n{head}\r\n".encode() + body)
         self.transport.close()
 

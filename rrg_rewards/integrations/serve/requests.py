@@ -84,9 +84,9 @@ def scoring_error(row: int, error: Exception) -> RequestError:
     A ``ValueError`` or ``TypeError`` means that the reward refuses the input, such as an age that is no number.
     """
     refused = isinstance(error, ValueError | TypeError)
-    told = "the reward refuses the values of" if refused else "the reward failed on"
+    failure = "the reward refuses the values of" if refused else "the reward failed on"
     raised = error.__cause__ if isinstance(error, ExitError) and error.__cause__ else error
-    return RequestError(422 if refused else 500, f"{told} completion {row}: {error_place(raised)}")
+    return RequestError(422 if refused else 500, f"{failure} completion {row}: {error_place(raised)}")
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,10 @@
 import gc
 import ipaddress
 import logging
-import multiprocessing
 import os
 import signal
 import socket
 import tempfile
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -24,6 +22,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess
 from rrg_rewards.integrations.serve.app import SHARED_FOLDER, make_app
 from rrg_rewards.integrations.serve.connections import Connections, LimitedConnection
 from rrg_rewards.integrations.serve.settings import ServerOptions
+from rrg_rewards.utilities.worker_pool import when_parent_ends
 
 S = TypeVar("S", bound=socket.socket)
 
@@ -145,7 +144,7 @@ class _Supervisor(Multiprocess):  # type: ignore[misc]
 
 def _make_app(options: ServerOptions) -> Starlette:
     if options.workers > 1:
-        threading.Thread(target=_end_with_supervisor, name="rrg-rewards-supervisor", daemon=True).start()
+        when_parent_ends(_end)
         torch.set_num_threads(max(1, torch.get_num_threads() // options.workers))
     try:
         app = make_app(options)
@@ -159,11 +158,8 @@ def _make_app(options: ServerOptions) -> Starlette:
     return app
 
 
-def _end_with_supervisor() -> None:
-    """End this worker, after its running requests, when the process that supervises it has ended or was killed."""
-    supervisor = multiprocessing.parent_process()
-    assert supervisor is not None
-    supervisor.join()
+def _end() -> None:
+    """End this worker, whose supervisor has ended, after its running requests."""
     _log.error("the supervisor of the workers has ended; this worker ends")
     os.kill(os.getpid(), signal.SIGTERM)
 

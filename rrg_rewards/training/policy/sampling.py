@@ -304,10 +304,10 @@ class SamplingModule(TrainingModule):
             early.add(rows.tolist(), list(self.generator.decode(ended)))
 
         # Which completions are replaced is known when all have ended.
-        told = {}
+        options = {}
         if self.edits is None and "on_finished" in signature(self.generator.sample).parameters:
-            told = {"on_finished": finished}
-        completions = self.generator.sample(batch, greedy=greedy, **told)
+            options = {"on_finished": finished}
+        completions = self.generator.sample(batch, greedy=greedy, **options)
         completions, texts = self._edit(batch, completions)
         arguments = self.rewards.arguments(batch, completions, texts, self._trainer_state())
         return completions, texts, self._reward_worker.submit(arguments, early)
