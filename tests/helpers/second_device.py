@@ -393,6 +393,8 @@ def second_device() -> Iterator[torch.device]:
     """
     if not IS_EMULATED:
         raise RuntimeError("with a GPU there is no emulated device; set CUDA_VISIBLE_DEVICES= to hide the GPU")
+    # torch.load leaves its map_location behind if it refuses a file, as the tests of untrusted weights make it do.
+    torch.serialization._serialization_tls.map_location = None
     before = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)
     _BACKEND.available = True
