@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,12 @@ import pytest
 
 from rrg_rewards.cli.main import main
 from rrg_rewards.data import phantom_studies
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported_metrics() -> None:
+    """Fork workers from a new process, because earlier tests may have started one that imports no metrics."""
+    forkserver._forkserver._stop()
 
 
 @pytest.fixture
