@@ -232,7 +232,8 @@ class TableLabelling:
         tables = self.tables()
         try:
             if output is not None:
-                with open_table(output, format, overwrite, self._types, spreadsheet_safe=spreadsheet_safe) as writer:
+                types, report = self._types, self._report_partial
+                with open_table(output, format, overwrite, types, report, spreadsheet_safe) as writer:
                     for table in tables:
                         writer.write(table)
         except BrokenPipeError:
@@ -242,6 +243,9 @@ class TableLabelling:
             deque(tables, maxlen=0)
             raise
         deque(tables, maxlen=0)
+
+    def _report_partial(self, name: str, rows: int) -> None:
+        self._log.warn(f"{name} contains the labels of the first {rows} of {self._rows} rows")
 
     def tables(self) -> Iterator[Table]:
         """Yield the rows with the columns of the labels, while others are labelled."""

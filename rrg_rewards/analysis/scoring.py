@@ -29,8 +29,8 @@ from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn
 from rrg_rewards.analysis.pairs import PairBatch, PairReader, join_references
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.readers import BatchedTable
-from rrg_rewards.data.tables.table import STANDARD, Table, table_format
-from rrg_rewards.data.tables.writers import TableEncoder, open_table, partial_path
+from rrg_rewards.data.tables.table import Table, table_format
+from rrg_rewards.data.tables.writers import open_table
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crg import crg_label_weights, label_table, macro_youden_j, prevalences
 from rrg_rewards.functional.label_counts import LabelCounts, label_statistics, macro_statistics
@@ -300,21 +300,12 @@ class TableScoring:
     def _write(
         self, tables: Iterator[Table], output: str, format_: str | None, overwrite: bool, spreadsheet_safe: bool
     ) -> None:
-        writer: TableEncoder | None = None
-        opened = open_table(
-            output, format_, overwrite, self._pairs.types, keep_partial=True, spreadsheet_safe=spreadsheet_safe
-        )
-        try:
-            with opened as writer:
-                for table in tables:
-                    writer.write(table)
-        except BrokenPipeError:
-            raise
-        except BaseException:
-            kept = "standard output" if output == STANDARD else partial_path(output)
-            if writer is not None and writer.rows and (output == STANDARD or partial_path(output).exists()):
-                self._log.warn(f"{kept} contains the scores of the first {writer.rows} of {self._pairs.rows} rows")
-            raise
+        def report_partial(name: str, rows: int) -> None:
+            self._log.warn(f"{name} contains the scores of the first {rows} of {self._pairs.rows} rows")
+
+        with open_table(output, format_, overwrite, self._pairs.types, report_partial, spreadsheet_safe) as writer:
+            for table in tables:
+                writer.write(table)
 
 
 def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:

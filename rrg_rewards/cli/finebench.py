@@ -110,7 +110,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
     build = _add_task(tasks, "build", _build, "make question items from reports", _BUILD)
     add_settings(build, QuestionSettings, *_ITEM_SETTINGS, labels=_LABELS)
-    add_shared_options(build, "output", "batch_size")
+    add_shared_options(build, "output", "spreadsheet_safe", "batch_size")
 
     mine = _add_task(tasks, "mine", _mine, "count the attributes of findings in reports", _MINE)
     labels = {
@@ -119,7 +119,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         "of another table FILE, which needs --key",
     }
     add_settings(mine, MiningSettings, "min_count", *_ITEM_SETTINGS[1:], labels=labels)
-    add_shared_options(mine, "output", "batch_size")
+    add_shared_options(mine, "output", "spreadsheet_safe", "batch_size")
 
     schema = add_command_parser(tasks, "schema", _schema, "convert a released table of attributes", _SCHEMA)
     add_table_argument(schema, "ATTRIBUTES", "attributes")
@@ -130,7 +130,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     questions = add_command_parser(tasks, "questions", _questions, "convert a released file of questions", _QUESTIONS)
     questions.add_argument("questions", metavar="QUESTIONS", help="file of questions (.json)")
     add_settings(questions, ReleasedQuestionSettings)
-    add_shared_options(questions, "output", "format", "overwrite")
+    add_shared_options(questions, "output", "format", "overwrite", "spreadsheet_safe")
 
     sense = _add_task(
         tasks, "sensitivity", _sensitivity, "score paraphrased reports and reports with wrong details", _SENSITIVITY
@@ -162,7 +162,7 @@ def _build(args: argparse.Namespace, terminal: Terminal) -> int:
     settings = settings_from(args, QuestionSettings)
     reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
     items = build_question_items(reports, settings, terminal)
-    write_question_items(items.rows, args.output, args.format, args.overwrite)
+    write_question_items(items.rows, args.output, args.format, args.overwrite, args.spreadsheet_safe)
     terminal.note(
         f"{items.num_items} items on {len(items.rows)} reports, of which {items.num_empty} have no item on a finding "
         f"of {args.schema}"
@@ -183,7 +183,7 @@ def _mine(args: argparse.Namespace, terminal: Terminal) -> int:
     settings = settings_from(args, MiningSettings)
     reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
     mined = mine_attributes(reports, settings, terminal)
-    write_table(mined.to_table(), args.output, args.format, args.overwrite)
+    write_table(mined.to_table(), args.output, args.format, args.overwrite, args.spreadsheet_safe)
     terminal.note(
         f"{len(mined.counts)} values of {mined.num_kept} pairs that occur {args.min_count} times or more in "
         f"{len(reports.texts)} reports; {len(mined.pairs) - mined.num_kept} rarer pairs are left out"
@@ -209,7 +209,7 @@ def _questions(args: argparse.Namespace, terminal: Terminal) -> int:
 
     settings_from(args, Outputs).check()
     found = convert_questions(args.questions, settings_from(args, ReleasedQuestionSettings), terminal)
-    write_question_items(found.reports, args.output, args.format, args.overwrite)
+    write_question_items(found.reports, args.output, args.format, args.overwrite, args.spreadsheet_safe)
     return 0
 
 

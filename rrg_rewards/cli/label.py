@@ -35,7 +35,7 @@ The label cells of a missing or blank report are empty, not 0. So are those of a
 language model labels the reports (--labeler judge:SCHEMA). The file name ending determines the format: CSV, JSON
 lines or Parquet. The table is read twice, in batches: first to check all rows, then to label them. Rows are written
 while others are labelled, so that memory does not grow with the table. The output file appears only if the run
-succeeds.
+succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
 
 The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
 written, so that the counts of --json are those of scans. Such a table is held in memory.

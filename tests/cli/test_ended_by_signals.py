@@ -51,16 +51,21 @@ def test_score_keeps_the_rows_before_a_signal(pairs, run, words, tmp_path, metri
 
 
 @ENDED
-def test_label_leaves_no_temporary_file_after_a_signal(words, run, write_csv, tmp_path, monkeypatch, sent, code):
-    path = write_csv("in.csv", ["report"], ["a"], ["b"])
+def test_label_keeps_the_rows_before_a_signal(words, run, write_csv, tmp_path, monkeypatch, sent, code):
+    path = write_csv("in.csv", ["report"], ["Cardiomegaly"], ["b"], ["c"])
+    label = words.__call__
 
     def end(self, reports):
-        assert [file.name for file in tmp_path.glob(".*")]
-        os.kill(os.getpid(), sent)
+        if "c" in reports:
+            assert [file.name for file in tmp_path.glob(".*")]
+            os.kill(os.getpid(), sent)
+        return label(self, reports)
 
     monkeypatch.setattr(words, "__call__", end)
-    result = run("label", path, "--text-column", "report", "--output", tmp_path / "out.csv")
-    assert (result.code, list(tmp_path.iterdir())) == (code, [path])
+    result = run("label", path, "--text-column", "report", "--batch-size", 1, "--output", tmp_path / "out.csv")
+    assert (result.code, sorted(tmp_path.iterdir())) == (code, [path, tmp_path / "out.partial.csv"])
+    assert f"{tmp_path / 'out.partial.csv'} contains the labels of the first 2 of 3 rows" in result.err
+    assert read_table(tmp_path / "out.partial.csv").columns["Cardiomegaly"] == ["1", "0"]
     assert f"ended by {sent.name}" in result.err
 
 

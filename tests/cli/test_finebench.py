@@ -102,6 +102,23 @@ def test_mined_triples_are_counted_by_pair(run, write_csv):
     assert rows_of(run("finebench", "mine", path, "--text-column", "text").out) == []
 
 
+def test_texts_of_tables_are_marked_for_spreadsheets(run, write_csv, tmp_path):
+    path = write_csv("reports.csv", ["text", "id"], ["Left effusion.", "=1+1"])
+    for task, options in (("build", ["--id-column", "id"]), ("mine", ["--min-count", 1])):
+        output = tmp_path / f"{task}.csv"
+        result = run(
+            "finebench", task, path, "--text-column", "text", *options, "--spreadsheet-safe", "--output", output
+        )
+        assert result.code == 0, result.err
+    assert rows_of((tmp_path / "build.csv").read_text())[0]["report_id"] == "'=1+1"
+    assert (
+        "argument --spreadsheet-safe: needs an --output of CSV"
+        in run(
+            "finebench", "mine", path, "--text-column", "text", "--spreadsheet-safe", "--output", tmp_path / "m.jsonl"
+        ).err
+    )
+
+
 @pytest.fixture
 def writer(monkeypatch):
     monkeypatch.setitem(judges._JUDGES, "writing", ("writing_judge", "WritingJudge"))

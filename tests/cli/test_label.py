@@ -114,7 +114,9 @@ def test_what_is_wrong_is_told_before_any_work(words, run, write_csv, tmp_path, 
 
 
 @pytest.mark.parametrize("error", [RuntimeError("out of memory"), KeyboardInterrupt()], ids=repr)
-def test_a_failure_midway_leaves_nothing_half_written(words, run, write_csv, tmp_path, monkeypatch, error):
+def test_a_failure_midway_changes_no_output_and_keeps_the_rows_before(
+    words, run, write_csv, tmp_path, monkeypatch, error
+):
     path = write_csv("in.csv", ["report"], ["a"], ["b"])
     (tmp_path / "out.csv").write_text("old")
 
@@ -130,7 +132,8 @@ def test_a_failure_midway_leaves_nothing_half_written(words, run, write_csv, tmp
     assert result.code == (130 if isinstance(error, KeyboardInterrupt) else 1)
     assert words.calls == [1]
     assert (tmp_path / "out.csv").read_text() == "old"
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.csv", "out.csv"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.csv", "out.csv", "out.partial.csv"]
+    assert read_table(tmp_path / "out.partial.csv").columns["report"] == ["a"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")

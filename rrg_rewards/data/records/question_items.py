@@ -126,6 +126,7 @@ def write_question_items(
     path: str | Path,
     table_format_name: str | None = None,
     overwrite: bool = False,
+    spreadsheet_safe: bool = False,
 ) -> None:
     """Write question items for :func:`read_question_items`, one row per report.
 
@@ -136,6 +137,7 @@ def write_question_items(
         path: Path of the file, or ``-`` for standard output. CSV stores lists as JSON text.
         table_format_name: ``csv``, ``jsonl`` or ``parquet``, if the path has another ending.
         overwrite: Whether an existing file may be replaced.
+        spreadsheet_safe: As for :func:`~rrg_rewards.data.write_table`.
 
     Raises:
         TableError: If the file exists and may not be replaced, or the format cannot represent a cell.
@@ -162,7 +164,7 @@ def write_question_items(
         for row in rows
     )
     table = Table.from_records(({name: record.get(name) for name in names} for record in records), names)
-    write_table(table, path, table_format_name, overwrite)
+    write_table(table, path, table_format_name, overwrite, spreadsheet_safe)
 
 
 def _from_table(

@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -502,7 +502,7 @@ def open_table(
     table_format_name: str | None = None,
     overwrite: bool = False,
     types: Mapping[str, Any] | None = None,
-    keep_partial: bool = False,
+    report_partial: Callable[[str, int], None] | None = None,
     spreadsheet_safe: bool = False,
 ) -> Iterator[TableEncoder]:
     r"""Open a table that is written in batches of rows. It is created only if the block ends without an error.
@@ -512,7 +512,8 @@ def open_table(
         table_format_name: Format as in :func:`write_table`.
         overwrite: Whether an existing file may be replaced.
         types: Arrow types of the columns of Parquet whose tables have none. Default: by the cells of each batch.
-        keep_partial: Whether the rows that were written before an error are kept, in :func:`partial_path`.
+        report_partial: With it, the rows that were written before an error are kept, in :func:`partial_path`. It is
+            called with the name of this file, or ``standard output``, and the number of rows.
         spreadsheet_safe: As for :func:`write_table`.
 
     Yields:
@@ -535,13 +536,22 @@ def open_table(
     """
     kind = table_format(path, table_format_name)
     delimiter = "\t" if Path(path).suffix.lower() == ".tsv" else ","
-    with open_output(path, overwrite, keep_partial) as file:
-        encoder = _make_encoder(kind, file, delimiter, types or {}, spreadsheet_safe)
-        try:
-            yield encoder
-        finally:
-            # Also after an error, because a Parquet file is readable only if it is complete.
-            encoder.close()
+    encoder: TableEncoder | None = None
+    try:
+        with open_output(path, overwrite, keep_partial=report_partial is not None) as file:
+            encoder = _make_encoder(kind, file, delimiter, types or {}, spreadsheet_safe)
+            try:
+                yield encoder
+            finally:
+                # Also after an error, because a Parquet file is readable only if it is complete.
+                encoder.close()
+    except BrokenPipeError:
+        raise
+    except BaseException:
+        kept = None if str(path) == STANDARD else partial_path(path)
+        if report_partial is not None and encoder is not None and encoder.rows and (kept is None or kept.exists()):
+            report_partial("standard output" if kept is None else str(kept), encoder.rows)
+        raise
 
 
 def write_json(value: Any, path: str | Path, overwrite: bool = False) -> None:

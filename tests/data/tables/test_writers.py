@@ -178,7 +178,7 @@ def test_check_output_refuses_a_name_that_is_too_long_before_any_work(tmp_path):
         check_output(tmp_path / ("ä" * 121 + ".csv"))
     for name in ("n" * 237 + ".csv", "ä" * 118 + ".csv"):
         check_output(tmp_path / name)
-        with open_table(tmp_path / name, keep_partial=True) as writer:
+        with open_table(tmp_path / name, report_partial=lambda *_: None) as writer:
             writer.write(Table({"a": ["x"]}))
         assert (tmp_path / name).exists()
 
@@ -240,8 +240,11 @@ def test_open_table_makes_the_table_of_batches(tmp_path, ending):
 def test_open_table_keeps_a_partial_table_if_asked_for(tmp_path, ending, keep):
     pytest.importorskip("pyarrow")
 
+    reported = []
+
     def fail_midway():
-        with open_table(tmp_path / f"o{ending}", keep_partial=keep) as writer:
+        report_partial = (lambda *kept: reported.append(kept)) if keep else None
+        with open_table(tmp_path / f"o{ending}", report_partial=report_partial) as writer:
             writer.write(Table({"id": ["a", "b"]}))
             writer.write(Table({"other": ["c"]}))
 
@@ -249,6 +252,7 @@ def test_open_table_keeps_a_partial_table_if_asked_for(tmp_path, ending, keep):
         fail_midway()
     assert [file.name for file in tmp_path.iterdir()] == ([f"o.partial{ending}"] if keep else [])
     if keep:
+        assert reported == [(str(tmp_path / f"o.partial{ending}"), 2)]
         assert read_table(tmp_path / f"o.partial{ending}").columns == {"id": ["a", "b"]}
 
 
