@@ -1,6 +1,7 @@
 """Tables that workers of a Ray cluster read and write: what a killed run leaves, and what the next one does with it."""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,8 @@ def write_files(folder: Path) -> list[str]:
 
 @pytest.mark.ray
 def test_run_table_continues_a_run_that_failed(ray: Any, tmp_path: Path) -> None:
+    # Workers would look for this module in another package that has tests, such as verl's, before this checkout.
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     texts = write_files(tmp_path / "texts")
     work, files, output = Lengths(folder=str(tmp_path)), TableFiles(path=tmp_path / "texts"), tmp_path / "out"
     with pytest.raises(TableError, match=r"^the end$"):
