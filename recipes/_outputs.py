@@ -129,7 +129,7 @@ def _use(config: Mapping[str, Any], adapter: bool) -> str:
         # The folder of a path may name persons or places.
         system = Path(system).name
     prompts = {
-        "--input-column": config["input_column"],
+        "--input-column": config["input_column"] if "{input" in config["prompt_template"] else None,
         "--prompt-template": config["prompt_template"],
         "--system-prompt": system,
         "--image-column": config["image_column"],
@@ -144,8 +144,11 @@ def _use(config: Mapping[str, Any], adapter: bool) -> str:
     return (
         "`FOLDER` is the folder of this card"
         + ("; it contains an adapter, which the first line merges into its base model" if adapter else "")
-        + f". The options are the prompts of the training, with the columns of its table:\n\n"
-        f"```\n{chr(10).join([*merge, generate])}\n```"
+        + f", `REPORTS.jsonl` your table and `PAIRS.csv` the output. The options are the prompts of the training, with "
+        "the columns of its table:\n\n"
+        f"```\n{chr(10).join([*merge, generate])}\n```\n\n"
+        "If the table has references, score the reports:\n\n"
+        f"```\nrrg-rewards score PAIRS.csv --reference-column {shlex.quote(config['reference_column'])}\n```"
     )
 
 
@@ -154,13 +157,22 @@ def _data(run: Mapping[str, Any]) -> str:
     left_out = ", ".join(f"{count} ({reason})" for reason, count in rows["left out"].items() if count) or "none"
     return card_table(
         ("Source", "Training rows", "Held-out rows", "Left out"),
-        [(_source(run["config"]), str(rows["train"]), str(rows["heldout"]), left_out)],
+        [(_sources(run["config"]), str(rows["train"]), str(rows["heldout"]), left_out)],
     )
 
 
-def _source(config: Mapping[str, Any]) -> str:
-    """Return the name of the data set, without the folder of a path, which may name persons or places."""
-    name = str(config["dataset"])
+def _sources(config: Mapping[str, Any]) -> str:
+    """Return the names of the data set and of the file of held-out rows, if there is one."""
+    names = dict.fromkeys((_source(config["dataset"]), _heldout_source(config)))
+    return ", held out: ".join(names)
+
+
+def _heldout_source(config: Mapping[str, Any]) -> str:
+    return _source(config.get("heldout_file") or config["dataset"])
+
+
+def _source(name: str) -> str:
+    """Return the name of a data set, without the folder of a path, which may name persons or places."""
     return Path(name).name if is_file_name(name) or not base_model(name) else name
 
 
@@ -241,7 +253,7 @@ def _results(evaluation: Mapping[str, Any], config: Mapping[str, Any]) -> list[d
                 "task_type": "text-generation",
                 "task_name": "radiology report generation",
                 "dataset_type": "held-out",
-                "dataset_name": f"held-out rows of {_source(config)}",
+                "dataset_name": f"held-out rows of {_heldout_source(config)}",
                 "metric_type": reward,
                 "metric_name": f"{reward}: {main}",
                 "metric_value": summary[main]["estimate"],

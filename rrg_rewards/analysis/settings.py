@@ -229,7 +229,8 @@ class MetricChoice:
             metric, _, option = key.rpartition(".")
             if metric not in options:
                 named = key.partition(".")[0]
-                raise SettingError("set", f"{named!r} is not among --metrics {','.join(self.metrics)}")
+                names = ",".join(self.metrics)
+                raise SettingError("set", f"{named!r} is not among --metrics {names}; give the name as it is there")
             options[metric][option] = value
         return options
 

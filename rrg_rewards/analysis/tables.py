@@ -284,8 +284,8 @@ def _latex_cell(one: MetricComparison, place: int) -> str:
 def settings_text(result: SystemComparison) -> str:
     """Return how intervals and p-values were computed, in one line."""
     return (
-        f"baseline {result.baseline}; intervals: {result.confidence:.0%} of {result.num_resamples} bootstrap draws; p: "
-        f"approximate randomisation, {result.num_permutations} permutations, and corrected by Holm over the "
+        f"baseline: {result.baseline}; intervals: {result.confidence:.0%} of {result.num_resamples} bootstrap draws; "
+        f"p: approximate randomisation, {result.num_permutations} permutations, and corrected by Holm over the "
         f"comparisons of a table; seed {result.seed}"
     )
 

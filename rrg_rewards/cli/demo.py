@@ -34,7 +34,9 @@ The command prints CRG, precision and recall on held-out studies before step 3, 
 studies, with bootstrap 95 % intervals, and three reports. It writes to the run folder: curves (PNG), evaluations, all
 held-out reports, the policy and the configuration.
 
-A terminal shows the progress of each step. Without a terminal, each step prints one line when it starts.
+A terminal shows the progress of each step. Without a terminal, each step prints a line when it starts, and one each
+minute. Set OMP_NUM_THREADS=1 if other programs use the cores: threads that wait for each other make it several times
+slower.
 
 examples:
   rrg-rewards demo
@@ -42,6 +44,9 @@ examples:
 """
 
 _NUM_REPORTS = 3
+
+# Seconds between two lines of progress where there is no terminal.
+_NOTE_SECONDS = 60.0
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -94,11 +99,23 @@ def _quiet_libraries() -> Iterator[None]:
 
 @contextmanager
 def _stage(terminal: Terminal, start: float, name: str, description: str) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of a stage; without a terminal, print its name, its description and the seconds since start."""
-    if not terminal.is_interactive:
-        terminal.note(f"{name}: {description} ({time.monotonic() - start:.0f} s elapsed)")
-    with terminal.progress(name) as progress:
-        yield progress
+    """Show the progress of a stage; without a terminal, print its name, its description and, each minute, the steps."""
+    if terminal.is_interactive:
+        with terminal.progress(name) as progress:
+            yield progress
+        return
+    done = expected = 0
+    noted = time.monotonic()
+    terminal.note(f"{name}: {description} ({noted - start:.0f} s elapsed)")
+
+    def report(finished: int, added: int) -> None:
+        nonlocal done, expected, noted
+        done, expected, now = done + finished, expected + added, time.monotonic()
+        if now - noted >= _NOTE_SECONDS:
+            terminal.note(f"{name}: {done} of {expected} ({now - start:.0f} s elapsed)")
+            noted = now
+
+    yield report
 
 
 def _train(args: argparse.Namespace, folder: Path, terminal: Terminal, start: float) -> None:

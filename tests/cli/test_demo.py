@@ -22,8 +22,8 @@ def test_demo_runs_from_corpus_to_curve(
     folder = tmp_path / "demo"
     assert main(["demo", "--output", str(folder), *SMALL]) == 0
     out, err = capsys.readouterr()
-    # Without a terminal, each stage prints one line when it starts.
-    stages = [line.split(": ") for line in err.splitlines() if line.endswith("s elapsed)")]
+    # Without a terminal, each stage prints a line when it starts, and one each minute.
+    stages = [line.split(": ") for line in err.splitlines() if line.endswith("s elapsed)") and " of " not in line]
     assert [(stage[1], stage[2].rpartition(" (")[0]) for stage in stages] == [
         ("phantom corpus", "write 200 training and 40 held-out studies"),
         ("warm start", "imitate abridged impressions for 3 steps"),
@@ -49,6 +49,17 @@ def test_stages_show_progress_bars_in_a_terminal(monkeypatch: pytest.MonkeyPatch
         with _stage(terminal, time.monotonic(), "warm start", "imitate") as progress:
             progress(1, 2)
         assert messages == expected
+
+
+def test_stages_say_how_far_they_are_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages: list[str] = []
+    monkeypatch.setattr(Terminal, "note", lambda _, text: messages.append(text))
+    monkeypatch.setattr(Terminal, "is_interactive", False)
+    monkeypatch.setattr("rrg_rewards.cli.demo._NOTE_SECONDS", 0.0)
+    with _stage(Terminal(), time.monotonic(), "warm start", "imitate") as progress:
+        progress(0, 2)
+        progress(1, 0)
+    assert messages[1:] == ["warm start: 0 of 2 (0 s elapsed)", "warm start: 1 of 2 (0 s elapsed)"]
 
 
 def test_demo_keeps_an_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
