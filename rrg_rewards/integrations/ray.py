@@ -1,6 +1,7 @@
 """Scoring on several machines: functions of batches for Ray Data and ``datasets.map``, and actors that keep order."""
 
 import math
+import time
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from rrg_rewards.utilities.names import unknown_name_message
 _WAITING = 4
 # Fractions of a GPU such as 1/3 must fill a whole one in spite of rounding.
 _ROUNDING = 1e-6
+# Seconds after which resources that have not become free are in use by other work.
+_FREED_SECONDS = 3.0
 
 Columns = Mapping[str, Any]
 
@@ -201,7 +204,7 @@ def score_dataset(
     data: Any = require("ray.data", extra=EXTRA)
     cluster: Any = require("ray", extra=EXTRA)
     each = {"CPU": num_cpus, "GPU": num_gpus}
-    _checked_workers(workers, each, cluster.cluster_resources(), cluster.available_resources())
+    _checked_workers(workers, each, cluster.cluster_resources(), _free_resources(cluster, each, workers))
     sums = dataset.map_batches(
         ReportSums,
         fn_constructor_kwargs={"metrics": _by_name(metrics), **columns},
@@ -303,10 +306,11 @@ class RayScorers:
     def _worker_count(self, workers: int | None, address: str | None, num_gpus: float) -> int:
         """Return the number of actors; see :func:`_checked_workers`."""
         total = self._ray.cluster_resources()
+        each = {"CPU": 1, "GPU": num_gpus}
         # A cluster that has just started does not know its free resources yet, and no other work runs on it.
         started_here = self._owns_connection and address is None
-        free = total if started_here else self._ray.available_resources()
-        return _checked_workers(workers, {"CPU": 1, "GPU": num_gpus}, total, free)
+        free = total if started_here else _free_resources(self._ray, each, workers)
+        return _checked_workers(workers, each, total, free)
 
     def __enter__(self) -> "RayScorers":
         return self
@@ -432,9 +436,20 @@ def _checked_workers(
     return count
 
 
+def _free_resources(cluster: Any, each: Mapping[str, float], workers: int | None) -> Mapping[str, float]:
+    """Return what no work has reserved. What workers had that have ended is free a moment later, which is waited for."""
+    wanted = workers or _fitting(each, cluster.cluster_resources())
+    deadline = time.monotonic() + _FREED_SECONDS
+    while True:
+        free: Mapping[str, float] = cluster.available_resources()
+        if _fitting(each, free) >= wanted or time.monotonic() > deadline:
+            return free
+        time.sleep(0.1)
+
+
 def _fitting(each: Mapping[str, float], resources: Mapping[str, float]) -> int:
     """Return how many workers the resources suffice for."""
-    return min(math.floor(resources[name] / amount + _ROUNDING) for name, amount in each.items())
+    return min(math.floor(resources.get(name, 0.0) / amount + _ROUNDING) for name, amount in each.items() if amount)
 
 
 def _listed(resources: Mapping[str, float]) -> str:
