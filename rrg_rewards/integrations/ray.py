@@ -437,7 +437,7 @@ def _checked_workers(
 
 
 def _free_resources(cluster: Any, each: Mapping[str, float], workers: int | None) -> Mapping[str, float]:
-    """Return what no work has reserved. What workers had that have ended is free a moment later, which is waited for."""
+    """Return what no work has reserved. What ended workers had is free a moment later, which is waited for."""
     wanted = workers or _fitting(each, cluster.cluster_resources())
     deadline = time.monotonic() + _FREED_SECONDS
     while True:
