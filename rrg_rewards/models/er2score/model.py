@@ -45,8 +45,8 @@ __all__ = ["ER2ScoreConfig", "ER2ScoreModel", "ER2ScoreOutput"]
 
 Quantization = Literal["4bit"]
 _AS_SAVED = "saved"
-# Families that accept past_key_values but keep part of their state in the module.
-_OTHER_CACHES = frozenset({"recurrent_gemma"})
+# Families that keep state in the module, or no keys and values, which transformers 5.24 calls `cache`, too.
+_OTHER_CACHES = frozenset({"falcon_mamba", "mamba", "mamba2", "recurrent_gemma", "rwkv", "xlstm"})
 
 
 @dataclass(frozen=True)
