@@ -37,6 +37,9 @@ def in_background(rewards: Sequence[Reward], overlap: str, processes: int = 1) -
         [BackgroundReward('crimson'), CRGReward('crg')]
     """
     kinds = {"none": (), "thread": (True,), "process": (True, False), "auto": (True, False)}[overlap]
+    dependent = ", ".join(reward.__name__ for reward in rewards if not reward.has_independent_rows)
+    if overlap == "process" and dependent:
+        logger.warning("not in the background, because their rewards depend on other completions: %s", dependent)
     return [
         BackgroundReward(reward, processes)
         if reward.has_independent_rows and is_asynchronous(reward) in kinds
@@ -54,7 +57,7 @@ class BackgroundRewardsCallback(TrainerCallback):  # type: ignore[misc]  # trans
     computes log-probabilities. The trainer's call waits for what is left. Sampling, rewards and logged values are the
     same. Completions that vLLM generates are scored when the trainer calls the rewards.
 
-    The processes of the rewards end with the training.
+    The processes of the rewards end with the training, also after an error.
 
     Args:
         trainer: ``GRPOTrainer``, ``RLOOTrainer``, or another trainer with their method
@@ -96,6 +99,9 @@ class BackgroundRewardsCallback(TrainerCallback):  # type: ignore[misc]  # trans
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """End the processes."""
+        self._close()
+
+    def _close(self) -> None:
         for reward in self.rewards:
             reward.close()
 
@@ -107,8 +113,13 @@ class BackgroundRewardsCallback(TrainerCallback):  # type: ignore[misc]  # trans
             return method(inputs)
         for reward in active:
             reward.drop_early()
-        with _watched(self._trainer, partial(_score_early, self._trainer, active, inputs)):
-            return method(inputs)
+        try:
+            with _watched(self._trainer, partial(_score_early, self._trainer, active, inputs)):
+                return method(inputs)
+        except BaseException:
+            # Python waits at its exit for a process that computes, and so forever for a reward that does not return.
+            self._close()
+            raise
 
     def _choose(self, share: float) -> None:
         """Choose which rewards are computed in the background from now on."""

@@ -162,6 +162,11 @@ class OverlapArguments(WatchArguments):
         check_reward_timeout(self.reward_timeout)
         if self.overlap_rewards not in OVERLAPS:
             raise ValueError(unknown_name_message("overlap_rewards", self.overlap_rewards, OVERLAPS))
+        if self.reward_processes > 1 and self.overlap_rewards in ("none", "thread"):
+            raise ValueError(
+                f"reward_processes is {self.reward_processes}, but overlap_rewards: {self.overlap_rewards} starts no "
+                "processes; set overlap_rewards to process or auto"
+            )
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """Scores in the background: completions are scored in parts while the policy computes."""
 
 import asyncio
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -15,7 +14,7 @@ from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import AsyncReward, Completion, Reward, is_asynchronous
 from rrg_rewards.rewards.overlap import RewardClock
-from rrg_rewards.utilities.concurrency import BackgroundThread
+from rrg_rewards.utilities.concurrency import BackgroundThread, LoopThread
 from rrg_rewards.utilities.worker_pool import WorkerPool, pickled
 
 _Batch = tuple[Sequence[Completion], Sequence[Mapping[str, Any]]]
@@ -47,7 +46,8 @@ class RowScorer:
                     "the other completions of the batch, or on earlier batches"
                 )
         self._rewards = list(rewards)
-        self._loop = _LoopThread() if any(map(is_asynchronous, rewards)) else None
+        # The setting of gradients belongs to a thread.
+        self._loop = LoopThread("rewards", torch.no_grad) if any(map(is_asynchronous, rewards)) else None
         self._others = [reward for reward in rewards if not is_asynchronous(reward)]
         self._pool: WorkerPool[_Batch, list[Scores]] | None = None
         self._thread: BackgroundThread | None = None
@@ -309,35 +309,3 @@ def check_picklable(rewards: Sequence[Any]) -> None:
     """Raise a ``SettingError`` with the name of a reward function that cannot be pickled for a process."""
     for reward in rewards:
         pickled(reward, f"reward {getattr(reward, '__name__', type(reward).__name__)!r}")
-
-
-class _LoopThread:
-    """An event loop in a thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="rewards", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        with torch.no_grad():
-            self._loop.run_forever()
-        self._loop.close()
-
-    def submit(self, coroutine: Any) -> "Future[Any]":
-        """Start a coroutine."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def close(self) -> None:
-        """Cancel all coroutines and end the thread."""
-
-        async def cancel() -> None:
-            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            self._loop.stop()
-
-        self.submit(cancel())
-        self._thread.join()

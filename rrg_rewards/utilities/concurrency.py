@@ -1,10 +1,11 @@
-"""Concurrent work in an event loop, with limits of tasks and time, and in a thread that no exit waits for."""
+"""Concurrent work in an event loop, with limits of tasks and time, and in threads that no exit waits for."""
 
 import asyncio
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -95,21 +96,33 @@ class BackgroundThread:
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._is_closed = False
         self._thread = threading.Thread(target=_make_calls, args=(self._calls,), name=name, daemon=True)
         self._thread.start()
 
     def submit(self, function: Callable[..., T], *args: Any) -> "Future[T]":
-        """Return a future of the result of a call."""
+        """Return a future of the result of a call.
+
+        Raises:
+            RuntimeError: After :meth:`close`.
+        """
         future: Future[T] = Future()
-        self._calls.put((future, lambda: function(*args)))
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError(f"the thread {self._thread.name!r} is closed")
+            self._calls.put((future, lambda: function(*args)))
         return future
 
     def close(self) -> None:
         """Cancel the calls that have not begun, and end the thread after the current one, without waiting for it."""
-        while not self._calls.empty():
-            call = self._calls.get()
-            if call is not None:
-                call[0].cancel()
+        with self._lock:
+            self._is_closed = True
+        with suppress(queue.Empty):
+            while True:
+                call = self._calls.get_nowait()
+                if call is not None:
+                    call[0].cancel()
         self._calls.put(None)
 
 
@@ -125,3 +138,77 @@ def _make_calls(calls: "queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] 
                 future.set_result(result)
         # The results and their arguments are not kept until the next call.
         del call, future, function
+
+
+class LoopThread:
+    """Runs coroutines in an event loop, in a thread that does not keep the process alive.
+
+    Args:
+        name: Name of the thread.
+        context: Makes a context manager, such as ``torch.no_grad``, in which the loop runs.
+        on_death: Called with the exception by which a task has ended the loop, such as ``SystemExit``.
+
+    Example:
+        >>> thread = LoopThread("sleeps")
+        >>> thread.submit(asyncio.sleep(0, "done")).result()
+        'done'
+        >>> thread.close()
+    """
+
+    def __init__(
+        self,
+        name: str,
+        context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        on_death: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.is_alive = True
+        """Whether the loop runs."""
+        self._loop = asyncio.new_event_loop()
+        self._context = context
+        self._on_death = on_death
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            with self._context():
+                self._loop.run_forever()
+        except BaseException as error:
+            self.is_alive = False
+            if self._on_death is not None:
+                self._on_death(error)
+            # Their callers wait for them.
+            while tasks := asyncio.all_tasks(self._loop):
+                self._loop.run_until_complete(_cancel([*tasks]))
+            # The results are passed on.
+            self._loop.run_until_complete(asyncio.sleep(0))
+        self.is_alive = False
+        self._loop.close()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start a coroutine.
+
+        Raises:
+            RuntimeError: If the thread has ended.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError as error:
+            coroutine.close()
+            raise RuntimeError(f"the thread {self._thread.name!r} has ended") from error
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Cancel all coroutines and end the thread.
+
+        Args:
+            seconds: How long to wait for it. A coroutine that blocks the loop cannot be ended.
+        """
+
+        async def cancel() -> None:
+            await _cancel([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
+            self._loop.stop()
+
+        with suppress(RuntimeError):
+            self.submit(cancel())
+        self._thread.join(seconds)

@@ -15,6 +15,15 @@ from tests.distributed.runs import TINY_RUN, environment
 pytestmark = pytest.mark.distributed
 
 WORKER = str(Path(__file__).with_name("fault_worker.py"))
+TINY_LIGHTNING_RUN: dict[str, Any] = {
+    "use_cpu": True,
+    "batch_size": 1,
+    "num_generations": 4,
+    "max_new_tokens": 4,
+    "save_steps": 1,
+    "devices": 2,
+    "strategy": "ddp",
+}
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 
 
@@ -65,11 +74,20 @@ def test_a_killed_process_leaves_the_former_checkpoint_and_a_hanging_reward_is_n
     assert json.loads((second / "trainer_state.json").read_text())["global_step"] == 2
 
 
+def test_a_reward_that_hangs_in_a_process_of_its_own_ends_the_run(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, **TINY_RUN, save_steps=1, overlap_rewards="process", reward_timeout=8)
+    output = output_of_failed(*TORCHRUN, WORKER, "stuck", "grpo", str(recipe))
+    assert "RewardTimeoutError: rank 1 of 2 on " in output
+
+
+def test_a_reward_that_hangs_in_a_process_of_its_own_ends_the_run_of_lightning(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, **TINY_LIGHTNING_RUN, overlap_rewards="process", reward_timeout=8)
+    output = output_of_failed(WORKER, "stuck", "policy", str(recipe))
+    assert "RewardTimeoutError: rank 1 of 2 on " in output
+
+
 def test_a_process_of_lightning_that_dies_is_named(tmp_path: Path) -> None:
-    recipe = write_recipe(
-        tmp_path, use_cpu=True, batch_size=1, num_generations=4, max_new_tokens=4, save_steps=1, devices=2,
-        strategy="ddp",
-    )  # fmt: skip
+    recipe = write_recipe(tmp_path, **TINY_LIGHTNING_RUN)
     output = output_of_failed(WORKER, "dies", "policy", str(recipe))
     assert "the process of rank 1 has ended by SIGKILL" in output
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step=1.ckpt"]

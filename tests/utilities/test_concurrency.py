@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
-from rrg_rewards.utilities.concurrency import BackgroundThread, for_each, within
+from rrg_rewards.utilities.concurrency import BackgroundThread, LoopThread, for_each, within
 
 GUARD = 120
 
@@ -145,3 +146,84 @@ def test_background_thread_close_cancels_what_waits_and_does_not_wait_for_a_call
     assert running.result(GUARD)
     slow_thread.join(GUARD)
     assert not slow_thread.is_alive()
+
+
+def test_background_thread_makes_no_call_after_close():
+    thread = BackgroundThread("closed")
+    thread.close()
+    thread.close()
+    with pytest.raises(RuntimeError, match="the thread 'closed' is closed"):
+        thread.submit(int)
+
+
+def test_background_thread_close_ends_while_the_thread_takes_the_last_call(monkeypatch):
+    thread = BackgroundThread("takes")
+    calls = thread._calls
+
+    class Emptied:
+        """A queue whose last call the thread takes after the answer that there is one."""
+
+        def empty(self):
+            return False
+
+        def get_nowait(self):
+            return calls.get_nowait()
+
+        def get(self):
+            pytest.fail("close waits for a call that the thread has taken")
+
+        def put(self, call):
+            calls.put(call)
+
+    monkeypatch.setattr(thread, "_calls", Emptied())
+    thread.close()
+    thread._thread.join(GUARD)
+    assert not thread._thread.is_alive()
+
+
+def test_loop_thread_close_cancels_what_waits():
+    thread = LoopThread("waits")
+    waiting = thread.submit(asyncio.sleep(3600))
+    thread.close()
+    assert waiting.cancelled()
+    assert not thread.is_alive
+    with pytest.raises(RuntimeError, match="the thread 'waits' has ended"):
+        thread.submit(asyncio.sleep(0))
+    thread.close()
+
+
+def test_loop_thread_close_does_not_wait_for_a_coroutine_that_blocks_the_loop():
+    thread, begun, may_end = LoopThread("blocks"), threading.Event(), threading.Event()
+
+    async def block():
+        begun.set()
+        return may_end.wait(GUARD)
+
+    blocked = thread.submit(block())
+    assert begun.wait(GUARD)
+    thread.close(seconds=0.05)
+    assert thread._thread.daemon
+    assert not blocked.done()
+    may_end.set()
+    thread._thread.join(GUARD)
+    assert not thread.is_alive
+
+
+def test_loop_thread_that_a_task_ends_tells_all_callers():
+    deaths = []
+    thread = LoopThread("ends", on_death=deaths.append)
+
+    async def leave():
+        await asyncio.sleep(0)
+        raise SystemExit(3)
+
+    waiting, leaving = thread.submit(asyncio.sleep(3600)), thread.submit(leave())
+    with pytest.raises(SystemExit):
+        leaving.result(GUARD)
+    with pytest.raises(CancelledError):
+        waiting.result(GUARD)
+    thread._thread.join(GUARD)
+    assert [type(error) for error in deaths] == [SystemExit]
+    assert not thread.is_alive
+    with pytest.raises(RuntimeError, match="has ended"):
+        thread.submit(asyncio.sleep(0))

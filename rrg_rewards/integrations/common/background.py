@@ -1,15 +1,16 @@
 """An event loop in a thread of its own, in which a process scores, and exceptions that would end it."""
 
-import asyncio
 import os
 from collections.abc import Awaitable, Coroutine
 from concurrent.futures import Future
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, TypeVar
+
+from rrg_rewards.utilities.concurrency import LoopThread
 
 T = TypeVar("T")
 
-_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
+_THREADS: dict[int, LoopThread] = {}
 _LOCK = Lock()
 
 
@@ -27,6 +28,7 @@ async def without_exits(result: Awaitable[T]) -> T:
         ExitError: If ``SystemExit``, ``KeyboardInterrupt``, ``CancelledError`` or the like is raised.
 
     Example:
+        >>> import asyncio
         >>> async def leave():
         ...     raise SystemExit(1)
         >>> asyncio.run(without_exits(leave()))
@@ -51,14 +53,9 @@ def start_in_background(coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         >>> start_in_background(answer()).result()
         42
     """
-    return asyncio.run_coroutine_threadsafe(coroutine, _loop())
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    # A forked process inherits the loop, but not the thread that runs it.
+    # A forked process inherits the object, but not the thread.
     with _LOCK:
-        loop = _LOOPS.get(os.getpid())
-        if loop is None:
-            loop = _LOOPS[os.getpid()] = asyncio.new_event_loop()
-            Thread(target=loop.run_forever, name="rrg-rewards", daemon=True).start()
-        return loop
+        thread = _THREADS.get(os.getpid())
+        if thread is None or not thread.is_alive:
+            thread = _THREADS[os.getpid()] = LoopThread("rrg-rewards")
+    return thread.submit(coroutine)

@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import math
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from rrg_rewards.integrations.common.background import ExitError, without_exits
+from rrg_rewards.integrations.common.background import without_exits
 from rrg_rewards.integrations.common.batching import BatchQueue, QueueFullError
 from rrg_rewards.integrations.serve.requests import (
     RequestError,
@@ -20,7 +19,7 @@ from rrg_rewards.integrations.serve.requests import (
 )
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.rewards.base import Reward
-from rrg_rewards.utilities.concurrency import BackgroundThread
+from rrg_rewards.utilities.concurrency import BackgroundThread, LoopThread
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,9 @@ class Scorer:
         self._on_batch = on_batch
         # An event loop in the thread would only delay a reward that blocks it anyway.
         blocks = type(options.reward).score_async is Reward.score_async
-        self._thread: _LoopThread | _BlockingThread = _BlockingThread() if blocks else _LoopThread()
+        self._thread: LoopThread | _BlockingThread = (
+            _BlockingThread() if blocks else LoopThread("rrg-rewards-scoring", on_death=_log_death)
+        )
         self._queue: BatchQueue[Sample, ScoredSample] = BatchQueue(self._process, options.batch_limits)
         # Batches that have taken longer than the limit.
         self._overdue: set[object] = set()
@@ -124,7 +125,7 @@ class Scorer:
         _log.error("a batch of %d completions has no rewards after %g s: %s", num_samples, self._timeout, self.problem)
 
     def _in_thread(self, scoring: Coroutine[Any, Any, T]) -> "Future[T]":
-        return self._thread.start(without_exits(scoring))
+        return self._thread.submit(without_exits(scoring))
 
     async def _score(self, samples: Sequence[Sample]) -> list[ScoredSample]:
         columns = {name: [sample.columns[name] for sample in samples] for name in self._reward.columns}
@@ -147,36 +148,8 @@ def _or_none(values: Sequence[float]) -> list[float | None]:
     return [None if math.isnan(value) else value for value in values]
 
 
-class _LoopThread:
-    """A thread with an event loop. Coroutines that block delay only each other."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self.is_alive = True
-        self._thread = threading.Thread(target=self._run, name="rrg-rewards-scoring", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_forever()
-        except BaseException as error:  # A task that the reward has started raised SystemExit or KeyboardInterrupt.
-            self.is_alive = False
-            _log.error("the thread that scores has ended: %s", error_place(error))
-            # Their callers wait for them.
-            tasks = asyncio.all_tasks(self._loop)
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        if not self.is_alive:
-            coroutine.close()
-            raise ExitError("the thread that scores has ended")
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+def _log_death(error: BaseException) -> None:
+    _log.error("the thread that scores has ended: %s", error_place(error))
 
 
 class _BlockingThread:
@@ -187,7 +160,7 @@ class _BlockingThread:
     def __init__(self) -> None:
         self._thread = BackgroundThread("rrg-rewards-scoring")
 
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         return self._thread.submit(_result_at_once, coroutine)
 
     def close(self) -> None:
