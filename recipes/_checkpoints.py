@@ -1,5 +1,6 @@
 """Checkpoints of trainers of transformers: complete ones are told from others, and foreign ones are refused."""
 
+import errno
 import json
 import logging
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
+from safetensors import SafetensorError
 from transformers import TrainerCallback
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -19,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 # A file in the folder of a checkpoint until all processes and callbacks have written to it.
 _UNFINISHED = "unfinished"
+_DISK_ERRORS = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.EACCES, errno.EPERM
+}  # fmt: skip
 
 
 class WholeCheckpoints:
@@ -91,9 +96,20 @@ def _delete_former(folder: Path, limit: int, best: str | None) -> None:
         rmtree(path, ignore_errors=True)
 
 
+def _is_of_disk(error: Exception) -> bool:
+    """Whether a file could not be written. Torch and safetensors have no errors of their own for it."""
+    if isinstance(error, OSError):
+        return error.errno in _DISK_ERRORS
+    if isinstance(error, SafetensorError):
+        return "os error" in str(error)
+    return isinstance(error, RuntimeError) and ("inline_container.cc" in str(error) or "StreamWriter" in str(error))
+
+
 @contextmanager
 def finished_checkpoints(trainer: Any) -> Iterator[None]:
     """Finish the checkpoints of a training inside the block. If one cannot be written, remove it and say what remains.
+
+    After another error, the checkpoint of the step keeps its mark, and a later run passes it over.
 
     Args:
         trainer: A trainer with :class:`WholeCheckpoints` and all callbacks that write to checkpoints.
@@ -107,7 +123,7 @@ def finished_checkpoints(trainer: Any) -> Iterator[None]:
         yield
     except Exception as error:
         folder = _folder(trainer)
-        if not (trainer.args.should_save and (folder / _UNFINISHED).exists()):
+        if not (trainer.args.should_save and (folder / _UNFINISHED).exists() and _is_of_disk(error)):
             raise
         rmtree(folder, ignore_errors=True)
         former = next((path for path, _ in _whole_checkpoints(folder.parent)), None)

@@ -1,7 +1,7 @@
 """Input files and models that a recipe names, and the commands of headers that make them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,20 +26,20 @@ class MissingInput:
     """Files and folders that a recipe reads and that do not exist, and the command that makes them.
 
     Args:
-        paths: Each file or folder, relative to the working folder, by its key, such as ``dataset`` or
-            ``data.sources.path``.
+        paths: The files and folders, relative to the working folder, by their key, such as ``dataset`` or
+            ``data.sources.path``, which may stand in a recipe several times.
         command: The command; ``None`` if no header names one.
 
     Example:
-        >>> print(MissingInput({"dataset": "train.jsonl"}, "python prepare.py --output train.jsonl"))
+        >>> print(MissingInput({"dataset": ["train.jsonl"]}, "python prepare.py --output train.jsonl"))
         missing: train.jsonl (dataset); run: python prepare.py --output train.jsonl
     """
 
-    paths: Mapping[str, str]
+    paths: Mapping[str, Sequence[str]]
     command: str | None = None
 
     def __str__(self) -> str:
-        names = ", ".join(f"{path} ({key})" for key, path in self.paths.items())
+        names = ", ".join(f"{path} ({key})" for key, paths in self.paths.items() for path in paths)
         remedy = (
             "see the prerequisites of the recipe, or set the key" if self.command is None else f"run: {self.command}"
         )
@@ -69,11 +69,12 @@ def missing_inputs(path: str | Path) -> list[MissingInput]:
     """
     path = Path(path)
     commands = _commands(path, "Prerequisites:", "Launch:")
-    missing: dict[str | None, dict[str, str]] = {}
+    missing: dict[str | None, dict[str, list[str]]] = {}
     for key, name, is_model in _inputs(read_user_yaml(path)):
         command = _longest(_made_by(name, commands)) or _of_other_recipes(path, name)
         if _is_missing(name, is_model, command is not None):
-            missing.setdefault(command, {})[key] = name
+            names = missing.setdefault(command, {}).setdefault(key, [])
+            names += [] if name in names else [name]
     # Commands of other recipes last.
     order = {_pattern(command): rank for rank, (command, _) in enumerate(commands)}
 

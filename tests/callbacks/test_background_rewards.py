@@ -158,6 +158,32 @@ def test_trl_awaits_asynchronous_rewards_together_after_synchronous_ones_and_the
     assert events[: first + 2] == ["generated", "log-probabilities", "synchronous", "asynchronous", "asynchronous"]
 
 
+def test_in_background_names_rewards_that_stay_in_the_foreground(caplog):
+    rewards = [make_reward("crg", prior="running"), make_reward("crg", prior=0.2, name="fixed")]
+    for overlap, names in (("auto", []), ("process", ["crg"])):
+        chosen = in_background(rewards, overlap)
+        assert [isinstance(reward, BackgroundReward) for reward in chosen] == [False, True]
+        assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == names
+
+
+def test_background_rewards_callback_ends_threads_and_processes_after_an_error(tmp_path):
+    rewards = in_background([AsyncMetricReward(CRIMSON(judge=Counts()), name="judged")], "thread")
+    trainer = _trainer(tmp_path, rewards)
+    trainer.add_callback(BackgroundRewardsCallback(trainer, rewards))
+    calculate = trainer._calculate_rewards
+
+    def fail(*given):
+        calculate(*given)
+        assert rewards[0]._scorer is not None
+        raise TimeoutError
+
+    trainer._calculate_rewards = fail
+    with pytest.raises(TimeoutError):
+        trainer.train()
+    assert rewards[0]._scorer is None
+    assert not [thread for thread in threading.enumerate() if thread.name == "rewards"]
+
+
 def test_background_rewards_callback_needs_a_trainer_that_generates():
     with pytest.raises(TypeError, match="SimpleNamespace generates in another way"):
         BackgroundRewardsCallback(SimpleNamespace(), [])

@@ -19,7 +19,7 @@ from torch import Tensor
 
 # As pytest has it, by its setting `pythonpath`; Lightning starts the other process with the same command.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "helpers"))
-from words import WordLabeler  # noqa: E402
+from words import WordLabeler
 
 
 class StuckLabeler(WordLabeler):

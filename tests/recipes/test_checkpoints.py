@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import TrainerCallback
 
 from rrg_rewards.recipes.grpo import parse, run
@@ -55,8 +56,18 @@ def test_whole_checkpoints_a_run_that_is_killed_between_files_resumes_from_the_f
     assert not (tmp_path / "run" / "checkpoint-3" / "unfinished").exists()
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        # As torch and safetensors say it.
+        RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534: No space left"),
+        SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+    ids=["system", "torch", "safetensors"],
+)
 def test_whole_checkpoints_a_full_disk_leaves_the_former(
-    recipe: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recipe: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     path = recipe(heldout_rows=0, save_steps=1, max_steps=3, save_total_limit=1, resume_from_checkpoint="auto")
     save = torch.save
@@ -64,7 +75,7 @@ def test_whole_checkpoints_a_full_disk_leaves_the_former(
     def full(content: Any, file: Any, *args: Any, **options: Any) -> None:
         if str(file).endswith("checkpoint-2/optimizer.pt"):
             Path(file).write_bytes(b"a part")
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise error
         save(content, file, *args, **options)
 
     with monkeypatch.context() as patch:
@@ -76,6 +87,29 @@ def test_whole_checkpoints_a_full_disk_leaves_the_former(
             run(*parse(["--config", str(path)]))
     assert checkpoints(tmp_path) == ["checkpoint-1"]
     assert run(*parse(["--config", str(path)])).state.global_step == 3
+
+
+class FailsIn(TrainerCallback):  # type: ignore[misc]
+    """Raises an error when the checkpoint of a step is written apart from what callbacks add."""
+
+    def __init__(self, step: int, error: Exception) -> None:
+        self.step, self.error = step, error
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [ValueError("an error of a callback"), ConnectionRefusedError(111, "refused")])
+def test_whole_checkpoints_another_error_is_raised_as_it_is_and_deletes_nothing(
+    recipe: Callable[..., Path], tmp_path: Path, error: Exception
+) -> None:
+    path = recipe(heldout_rows=0, save_steps=1, max_steps=3)
+    with pytest.raises(type(error)) as raised:
+        run(*parse(["--config", str(path)]), callbacks=[FailsIn(2, error)])
+    assert raised.value is error
+    assert checkpoints(tmp_path) == ["checkpoint-1", "checkpoint-2"]
+    assert (tmp_path / "run" / "checkpoint-2" / "unfinished").exists()
 
 
 def change_shapes(state: dict[str, Any]) -> None:

@@ -27,11 +27,11 @@ def _recipe(header: str = "", **keys: Any) -> Path:
 def test_missing_inputs_of_a_recipe_of_this_package_are_in_the_order_of_its_commands() -> None:
     tables, model = missing_inputs(recipe_path("ct_chat/mini_grpo_crg"))
     assert tables.paths == {
-        "dataset": "runs/mini_ct_chat/train.jsonl",
-        "heldout_file": "runs/mini_ct_chat/heldout.jsonl",
+        "dataset": ["runs/mini_ct_chat/train.jsonl"],
+        "heldout_file": ["runs/mini_ct_chat/heldout.jsonl"],
     }
     assert tables.command == _PHANTOM
-    assert model.paths == {"model_name_or_path": "runs/mini_ct_chat/sft"}
+    assert model.paths == {"model_name_or_path": ["runs/mini_ct_chat/sft"]}
     assert model.command == "python -m rrg_rewards.recipes.sft --config ct_chat/mini_sft"
 
 
@@ -50,16 +50,23 @@ def test_missing_inputs_are_not_those_that_exist(empty_folder: Path) -> None:
 def test_missing_inputs_of_each_recipe_name_a_command_unless_users_bring_their_own(name: str) -> None:
     missing = missing_inputs(recipe_path(name))
     assert missing
-    own = {path for one in missing if one.command is None for path in one.paths.values()}
+    own = {path for one in missing if one.command is None for paths in one.paths.values() for path in paths}
     users = {"data/reports.jsonl", "data/pairs.jsonl", "data/graded.jsonl"}
     assert own <= users | {"runs/crepe/pairs.jsonl", "runs/er2score/graded.jsonl"}
     # The Hub is not asked.
-    assert not any("google/" in path or "meta-llama/" in path for one in missing for path in one.paths.values())
+    names = [path for one in missing for paths in one.paths.values() for path in paths]
+    assert not any("google/" in path or "meta-llama/" in path for path in names)
+
+
+def test_missing_inputs_of_one_key_are_all_named() -> None:
+    sources = [{"path": "first.jsonl"}, {"path": "second.jsonl"}, {"path": "first.jsonl"}]
+    (missing,) = missing_inputs(_recipe(data={"sources": sources}))
+    assert str(missing).startswith("missing: first.jsonl (data.sources.path), second.jsonl (data.sources.path);")
 
 
 def test_missing_inputs_replace_the_placeholder_of_a_command() -> None:
     _, evaluations = missing_inputs(recipe_path("crimson/smollm2_phantom"))
-    assert evaluations.paths == {"dataset": "runs/crimson/train.jsonl"}
+    assert evaluations.paths == {"dataset": ["runs/crimson/train.jsonl"]}
     assert evaluations.command is not None
     assert evaluations.command.startswith("rrg-rewards judge label runs/crimson/train_pairs.jsonl ")
     assert evaluations.command.endswith(" --output runs/crimson/train.jsonl")
@@ -70,10 +77,10 @@ def test_missing_inputs_of_a_recipe_without_header_are_made_by_recipes_of_this_p
     commands = {one.command: one.paths for one in missing_inputs(_recipe(**keys))}
     assert commands == {
         "rrg-rewards convert lora runs/real_reports/sft_adapter --output runs/real_reports/sft": {
-            "model_name_or_path": "runs/real_reports/sft"
+            "model_name_or_path": ["runs/real_reports/sft"]
         },
         "python -m rrg_rewards.recipes.smollm2.ct_rate REPORTS.csv --output runs/ct_rate_impressions.csv": {
-            "dataset": "runs/ct_rate_impressions.csv"
+            "dataset": ["runs/ct_rate_impressions.csv"]
         },
     }
 
@@ -87,7 +94,7 @@ def test_missing_inputs_without_a_command_say_what_to_do() -> None:
     judge = {"name": "local", "model": "./judge"}
     path = _recipe(dataset="mine.csv", system_prompt="prompt.txt", rewards=[{"name": "crimson", "judge": judge}])
     (missing,) = missing_inputs(path)
-    expected = {"dataset": "mine.csv", "rewards.judge.model": "./judge", "system_prompt": "prompt.txt"}
+    expected = {"dataset": ["mine.csv"], "rewards.judge.model": ["./judge"], "system_prompt": ["prompt.txt"]}
     assert (missing.paths, missing.command) == (expected, None)
     assert str(missing).endswith("; see the prerequisites of the recipe, or set the key")
 

@@ -113,3 +113,10 @@ def test_parse_files_of_volumes_are_not_sent_to_a_server(mode: str) -> None:
             parse(arguments)
     else:
         assert parse(arguments)[1].vllm_mode == "colocate"
+
+
+def test_parse_processes_that_overlap_rewards_does_not_start_are_refused(recipe: Callable[..., Path]) -> None:
+    path = str(recipe(overlap_rewards="thread", reward_processes=2))
+    with pytest.raises(ValueError, match="reward_processes is 2, but overlap_rewards: thread starts no processes"):
+        parse(["--config", path])
+    parse(["--config", path, "--overlap_rewards", "process"])
