@@ -2,7 +2,8 @@
 
 ``FAULT`` is what happens in process 1: ``killed`` while it writes the second checkpoint; ``hangs`` or ``dies`` in the
 second call of its reward; or ``stuck``, if the process in which its reward is computed never returns. ``KIND`` is
-``grpo``, started by torchrun, or ``policy``, which starts the other process.
+``grpo``, started by torchrun, or ``policy``, which starts the other process. In a run of one process, the second call
+of the reward fills the GPU's memory (``memory``), or ends the GPU's context by an assertion (``assertion``).
 """
 
 import faulthandler
@@ -15,6 +16,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 # As pytest has it, by its setting `pythonpath`; Lightning starts the other process with the same command.
@@ -35,6 +37,21 @@ class StuckLabeler(WordLabeler):
 
 def end() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang() -> None:
+    time.sleep(600)
+
+
+def fill_memory() -> None:
+    torch.empty(2**50, dtype=torch.uint8, device="cuda")
+
+
+def fail_assertion() -> None:
+    torch.ones(1, device="cuda")[torch.tensor([2], device="cuda")].item()
+
+
+FAULTS = {"dies": end, "hangs": hang, "memory": fill_memory, "assertion": fail_assertion}
 
 
 def kill_in_second_checkpoint() -> None:
@@ -58,9 +75,7 @@ def fail_in_second_reward(fault: str) -> None:
     def faulty(self: Any, *args: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == 2:
-            if fault == "dies":
-                end()
-            time.sleep(600)
+            FAULTS[fault]()
         return reward(self, *args, **options)
 
     MetricReward.__call__ = faulty
@@ -71,7 +86,9 @@ def main(fault: str, kind: str, *argv: str) -> None:
     from rrg_rewards.recipes import grpo, policy
 
     registry._LABELERS["keywords"] = "words:WordLabeler"
-    if os.environ.get("LOCAL_RANK") == "1":
+    if fault in ("memory", "assertion"):
+        fail_in_second_reward(fault)
+    elif os.environ.get("LOCAL_RANK") == "1":
         if fault == "killed":
             kill_in_second_checkpoint()
         elif fault == "stuck":
