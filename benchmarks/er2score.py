@@ -3,9 +3,10 @@
     OMP_NUM_THREADS=1 python benchmarks/er2score.py --model HuggingFaceTB/SmolLM2-135M-Instruct
     python benchmarks/er2score.py --quick                             # a small model, one thread
     python benchmarks/er2score.py --model meta-llama/Meta-Llama-3-8B --device cuda --dtypes bfloat16 --groups 8
+    python benchmarks/er2score.py --size llama3_8b --device cuda --dtypes bfloat16 --groups 8
 
 `--model` is an ER²Score model, or a language model to which a head with random weights is added. Without it, the model
-has the layers of SmolLM2-135M and random weights. Time does not depend on the weights. All sides have the same weights
+has the layers of `--size` and random weights. Time does not depend on the weights. All sides have the same weights
 and score the same pairs, from text to score. They are timed in turn, because other load then affects all of them, and
 the median is reported.
 
@@ -38,25 +39,36 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rrg_rewards.metrics import ER2Score, Scores
-from rrg_rewards.models import ER2ScoreModel
+from rrg_rewards.models import ER2ScoreConfig, ER2ScoreModel
 from rrg_rewards.version import __version__
 
 TOLERANCE = 1e-4
 DTYPES = ("float32", "bfloat16", "float16", "auto")
 PAPERS_MS = 40.0
 
-# SmolLM2-135M.
-LLAMA = {
-    "vocab_size": 49152,
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
+SIZES: dict[str, dict[str, Any]] = {
+    "smollm2_135m": {
+        "vocab_size": 49152,
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+    },
+    "llama3_8b": {
+        "vocab_size": 128256,
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 8192,
+    },
 }
 
 Groups = list[tuple[str, list[str]]]
@@ -66,6 +78,9 @@ def parse_arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="folder or Hub id; default: random weights")
+    parser.add_argument(
+        "--size", choices=SIZES, default="smollm2_135m", help="without --model; llama3_8b needs one of --dtypes"
+    )
     parser.add_argument("--data", type=Path, default=SHARED, help="folder with radpref/ and ct_rate_labels/")
     parser.add_argument("--reports", nargs="+", choices=("radpref", "ct"), default=["radpref", "ct"])
     parser.add_argument("--groups", type=int, default=1, help="references per call")
@@ -81,6 +96,8 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, help="file of the figures; default: benchmarks/results/er2score.json")
     arguments = parser.parse_args()
+    if arguments.size == "llama3_8b" and (len(arguments.dtypes) > 1 or arguments.dtypes == ["auto"]):
+        parser.error("--size llama3_8b needs one of --dtypes, not auto: all sides share the weights in memory")
     if arguments.quick:
         arguments.candidates, arguments.repeats, arguments.reports = 4, 2, ["radpref"]
         # Threads that wait for one another on a busy machine would take processor time.
@@ -109,18 +126,35 @@ def read_groups(arguments: argparse.Namespace, reports: str) -> Groups:
     return [(references[group], candidates[group * size : (group + 1) * size]) for group in range(number)]
 
 
-def make_model(arguments: argparse.Namespace, texts: list[str], folder: str) -> str:
-    """Return the folder or id of an ER²Score model, and write the model if there is only a language model, or none."""
+def make_model(arguments: argparse.Namespace, texts: list[str], folder: str) -> str | ER2ScoreModel:
+    """Return the folder or id of an ER²Score model, and write the model if there is only a language model, or none.
+
+    A large model of random weights is returned itself.
+    """
     name = arguments.model
     if name is not None and (Path(name) / "head.safetensors").is_file():
         return str(name)
     torch.manual_seed(0)
     if name is None:
+        config = LlamaConfig(**{**SIZES[arguments.size], **({"num_hidden_layers": 2} if arguments.quick else {})})
+        if arguments.size == "llama3_8b":
+            return model_in_memory(config, arguments, texts)
         name = f"{folder}/backbone_of_random_weights"
-        LlamaForCausalLM(LlamaConfig(**LLAMA, num_hidden_layers=2 if arguments.quick else 30)).save_pretrained(name)
+        LlamaForCausalLM(config).save_pretrained(name)
         byte_pairs(texts).save_pretrained(name)
     ER2ScoreModel.from_backbone(name).save_pretrained(f"{folder}/model")
     return f"{folder}/model"
+
+
+def model_in_memory(config: LlamaConfig, arguments: argparse.Namespace, texts: list[str]) -> ER2ScoreModel:
+    """Return a model of random weights on the device, in the first of the types."""
+    with torch.device(arguments.device):
+        backbone = AutoModel.from_config(config, trust_remote_code=False, dtype=getattr(torch, arguments.dtypes[0]))
+        model = ER2ScoreModel(ER2ScoreConfig(config), backbone)
+    # The configuration of an ER²Score model that is not loaded names no attention.
+    backbone.set_attn_implementation("sdpa")
+    model.tokenizer = byte_pairs(texts)
+    return model.eval().requires_grad_(False)
 
 
 def byte_pairs(texts: list[str]) -> PreTrainedTokenizerFast:
@@ -145,7 +179,7 @@ def sub_score_difference(first: Scores, second: Scores) -> float:
     return max(float((first.details[name] - second.details[name]).abs().max()) for name in first.details)
 
 
-def measure(arguments: argparse.Namespace, model: str, groups: Groups) -> dict[str, Any]:
+def measure(arguments: argparse.Namespace, model: str | ER2ScoreModel, groups: Groups) -> dict[str, Any]:
     """Measure milliseconds per sample of all sides, their ratios, and the largest differences of their scores."""
     target = [reference for reference, candidates in groups for _ in candidates]
     preds = [candidate for _, candidates in groups for candidate in candidates]
@@ -160,7 +194,7 @@ def measure(arguments: argparse.Namespace, model: str, groups: Groups) -> dict[s
     compiled: dict[str, float] = {}
     if "auto" in metrics:
         metrics["apart_auto"] = ER2Score(model, dtype="auto", share_prefix=False, **settings)
-        metrics["compiled"] = compiled_metric(model, settings)
+        metrics["compiled"] = compiled_metric(str(model), settings)
         compiled = compiling(lambda: found.update(compiled=metrics["compiled"].score(preds, target)))
         found["apart_auto"] = metrics["apart_auto"].score(preds, target)
         compiled["max_difference_compiled_apart_auto"] = sub_score_difference(found["compiled"], found["apart_auto"])
@@ -220,7 +254,7 @@ def main() -> None:
     gpu = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else None
     result = {
         "version": __version__,
-        "model": model_name(arguments.model) if arguments.model else "SmolLM2-135M of random weights",
+        "model": model_name(arguments.model) if arguments.model else f"{arguments.size} of random weights",
         "dtypes": arguments.dtypes,
         "device": gpu or f"CPU, {torch.get_num_threads()} threads",
         "machine": machine(),
