@@ -4,14 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.judge_settings import CountingSettings, JudgeLimits
-from rrg_rewards.cli.engines import (
-    FOLDER_HELP,
-    Engine,
-    add_engine_options,
-    run_judge,
-    summary_outputs,
-    table_files,
-)
+from rrg_rewards.cli.engines import FOLDER_HELP, Engine, add_engine_options, run_judge
 from rrg_rewards.cli.options import (
     OVERWRITE_SUMMARY,
     Outputs,
@@ -81,11 +74,15 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.counting import CountingRun, read_pairs
 
     engine = settings_from(args, Engine)
-    if engine.check_folder(args.output):
-        return _on_ray(args, engine, terminal)
+    limits, settings = settings_from(args, JudgeLimits), settings_from(args, CountingSettings)
+    if engine.check_folder(args):
+        from rrg_rewards.integrations.ray_works import CountingWork
+
+        judge = model_from(args, limits, "counts no errors")
+        assert judge is not None
+        return run_judge(CountingWork(judge=judge, settings=settings), engine, args, terminal)
     outputs = settings_from(args, Outputs, is_appended=True)
     outputs.check()
-    limits, settings = settings_from(args, JudgeLimits), settings_from(args, CountingSettings)
     judge = model_from(args, limits, "counts no errors")
     pairs = read_pairs(read_input(args, terminal), settings, terminal)
     run = CountingRun(pairs, args.output, judge, settings)
@@ -98,17 +95,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.show(_grid(run), stderr=outputs.json == "-")
     run.log_outcome(terminal)
     return run.exit_code
-
-
-def _on_ray(args: argparse.Namespace, engine: Engine, terminal: Terminal) -> int:
-    """Let workers read the table, ask the judge and write the answers."""
-    from rrg_rewards.integrations.ray_works import CountingWork
-
-    outputs = summary_outputs(args)
-    judge = model_from(args, settings_from(args, JudgeLimits), "counts no errors")
-    assert judge is not None
-    work = CountingWork(judge=judge, settings=settings_from(args, CountingSettings))
-    return run_judge(work, engine, table_files(args), outputs, terminal)
 
 
 def _grid(run: "CountingRun") -> "Grid":

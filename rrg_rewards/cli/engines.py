@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rrg_rewards.analysis.outcomes import RunUsage
     from rrg_rewards.analysis.pairs import PairBatch
     from rrg_rewards.cli.terminal import Terminal
-    from rrg_rewards.integrations.ray_tables import Cluster, TableFiles
+    from rrg_rewards.integrations.ray_cluster import Cluster
+    from rrg_rewards.integrations.ray_tables import TableFiles
     from rrg_rewards.integrations.ray_works import JudgeWork
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
@@ -61,27 +62,33 @@ class Engine:
         if self.engine == "ray":
             require("ray", extra="ray")
 
-    def writes_folder(self, output: str | None) -> bool:
-        """Return whether workers write the output, which is a folder: its name has no ending, or a slash at its end."""
+    def writes_folder(self, output: str | None, format_name: str | None = None) -> bool:
+        """Return whether workers write the output, which is a folder: its name has no ending, or a slash at its end.
+
+        Args:
+            output: The output.
+            format_name: Format of the output, if it is named; a name without an ending is then that of a file.
+        """
         if self.engine == "local" or output is None or output == "-":
             return False
-        return output.endswith("/") or not Path(output).suffix
+        return output.endswith("/") or not (Path(output).suffix or format_name)
 
-    def check_folder(self, output: str | None) -> bool:
+    def check_folder(self, args: argparse.Namespace) -> bool:
         """Return whether the command runs on Ray, where its output must be a folder.
 
         Raises:
-            SettingError: If it is another file.
+            SettingError: If it is a file, or an option does not apply to a folder.
         """
         if self.engine == "local":
             return False
-        if not self.writes_folder(output):
-            raise SettingError("output", f"must be a folder with --engine ray, such as results/, got {output}")
+        if not self.writes_folder(args.output):
+            raise SettingError("output", f"must be a folder with --engine ray, such as results/, got {args.output}")
+        summary_outputs(args)
         return True
 
     def cluster(self) -> "Cluster":
         """Return the cluster for :func:`~rrg_rewards.integrations.ray_tables.run_table`."""
-        from rrg_rewards.integrations.ray_tables import Cluster
+        from rrg_rewards.integrations.ray_cluster import Cluster
 
         return Cluster(workers=self.workers or None, address=self.address, num_gpus=self.gpus_per_worker or 0)
 
@@ -129,21 +136,19 @@ def table_files(args: argparse.Namespace) -> "TableFiles":
     return TableFiles(path=args.table, format=args.format, delimiter=args.delimiter)
 
 
-def run_judge(work: "JudgeWork", engine: Engine, files: "TableFiles", outputs: Outputs, terminal: "Terminal") -> int:
+def run_judge(work: "JudgeWork", engine: Engine, args: argparse.Namespace, terminal: "Terminal") -> int:
     """Let workers ask a judge about the rows of a table, and return the exit code.
 
     Args:
         work: The judge and its task.
         engine: Where workers run.
-        files: The table.
-        outputs: Folder and summary.
+        args: Arguments of the command.
         terminal: Receives notes and warnings.
     """
     from rrg_rewards.integrations.ray_works import judge_files, outcome_summary
 
-    assert outputs.output is not None
-    outcome = judge_files(work, files, outputs.output, engine.cluster(), log=terminal)
-    outputs.write_summary(outcome_summary(outcome, work.judge))
+    outcome = judge_files(work, table_files(args), args.output, engine.cluster(), log=terminal)
+    summary_outputs(args).write_summary(outcome_summary(outcome, work.judge))
     terminal.note(f"{outcome.done:,} of {outcome.rows:,} rows are done, {outcome.held:,} of them before")
     return 0 if outcome.done > outcome.held or outcome.held == outcome.rows else 1
 

@@ -5,14 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.judge_settings import GradingSettings, JudgeLimits
-from rrg_rewards.cli.engines import (
-    FOLDER_HELP,
-    Engine,
-    add_engine_options,
-    run_judge,
-    summary_outputs,
-    table_files,
-)
+from rrg_rewards.cli.engines import FOLDER_HELP, Engine, add_engine_options, run_judge
 from rrg_rewards.cli.options import (
     OVERWRITE_SUMMARY,
     Outputs,
@@ -83,11 +76,15 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.grading import GradingRun, choose_system, read_references
 
     engine = settings_from(args, Engine)
-    if engine.check_folder(args.output):
-        return _on_ray(args, engine, terminal)
+    limits, settings = settings_from(args, JudgeLimits), settings_from(args, GradingSettings)
+    if engine.check_folder(args):
+        from rrg_rewards.integrations.ray_works import GradingWork
+
+        judge = model_from(args, limits, "writes no reports")
+        assert judge is not None
+        return run_judge(GradingWork(judge=judge, settings=settings), engine, args, terminal)
     outputs = settings_from(args, Outputs, is_appended=True)
     outputs.check()
-    limits, settings = settings_from(args, JudgeLimits), settings_from(args, GradingSettings)
     choose_system(settings)  # Raises before the table is read.
     judge = model_from(args, limits, "writes no reports")
     references = read_references(read_input(args, terminal), settings, terminal)
@@ -101,17 +98,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.show(_grid(run), stderr=outputs.json == "-")
     run.log_outcome(terminal)
     return run.exit_code
-
-
-def _on_ray(args: argparse.Namespace, engine: Engine, terminal: Terminal) -> int:
-    """Let workers read the table, ask the judge and write the answers."""
-    from rrg_rewards.integrations.ray_works import GradingWork
-
-    outputs = summary_outputs(args)
-    judge = model_from(args, settings_from(args, JudgeLimits), "writes no reports")
-    assert judge is not None
-    work = GradingWork(judge=judge, settings=settings_from(args, GradingSettings))
-    return run_judge(work, engine, table_files(args), outputs, terminal)
 
 
 def _grid(run: "GradingRun") -> "Grid":

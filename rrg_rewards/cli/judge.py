@@ -11,8 +11,6 @@ from rrg_rewards.cli.engines import (
     Engine,
     add_engine_options,
     run_judge,
-    summary_outputs,
-    table_files,
 )
 from rrg_rewards.cli.options import (
     OVERWRITE_SUMMARY,
@@ -154,11 +152,10 @@ def _label(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.judge_choice import choose_judge
 
     settings, engine = settings_from(args, EvaluationSettings), settings_from(args, Engine)
-    if engine.check_folder(args.output):
+    if engine.check_folder(args):
         from rrg_rewards.integrations.ray_works import EvaluationWork
 
-        work = EvaluationWork(judge=choose_judge(args.judge), settings=settings)
-        return run_judge(work, engine, table_files(args), summary_outputs(args), terminal)
+        return run_judge(EvaluationWork(judge=choose_judge(args.judge), settings=settings), engine, args, terminal)
     outputs = settings_from(args, Outputs, is_appended=True)
     outputs.check()
     judge = choose_judge(args.judge)

@@ -83,7 +83,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, engine = settings_from(args, LabelSettings), settings_from(args, Engine)
-    if engine.check_folder(args.output):
+    if engine.check_folder(args):
         return _label_files(args, settings, engine, terminal)
     outputs = settings_from(args, Outputs)
     outputs.check()

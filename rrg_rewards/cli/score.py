@@ -195,7 +195,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         if getattr(args, option):
             raise SettingError(option, "requires --layout vlm3d")
     engine = settings_from(args, Engine)
-    if engine.writes_folder(args.output):
+    if engine.writes_folder(args.output, args.format):
         return _score_files(args, engine, terminal)
     if engine.engine == "local" and engine.workers not in (None, 1):
         prepare_workers()

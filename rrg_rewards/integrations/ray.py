@@ -1,8 +1,5 @@
 """Scoring on several machines: functions of batches for Ray Data and ``datasets.map``, and actors that keep order."""
 
-import math
-import time
-import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -13,20 +10,17 @@ import torch
 
 from rrg_rewards.analysis.outcomes import RunUsage
 from rrg_rewards.analysis.pairs import PairBatch
-from rrg_rewards.integrations.ray_tables import EXTRA, local_options
+from rrg_rewards.integrations.ray_cluster import EXTRA, checked_workers, free_resources, local_options
 from rrg_rewards.judges.server.usage import Usage
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.settings import SettingError
 
 # Batches that wait for each worker, so that no worker is idle while the driver waits for the first of them.
 _WAITING = 4
-# Fractions of a GPU such as 1/3 must fill a whole one in spite of rounding.
-_ROUNDING = 1e-6
-# Seconds after which resources that have not become free are in use by other work.
-_FREED_SECONDS = 3.0
 
 Columns = Mapping[str, Any]
 
@@ -204,7 +198,7 @@ def score_dataset(
     data: Any = require("ray.data", extra=EXTRA)
     cluster: Any = require("ray", extra=EXTRA)
     each = {"CPU": num_cpus, "GPU": num_gpus}
-    _checked_workers(workers, each, cluster.cluster_resources(), _free_resources(cluster, each, workers))
+    checked_workers(workers, each, cluster.cluster_resources(), free_resources(cluster, each, workers))
     sums = dataset.map_batches(
         ReportSums,
         fn_constructor_kwargs={"metrics": _by_name(metrics), **columns},
@@ -297,20 +291,20 @@ class RayScorers:
             self._ray.init(log_to_driver=False, **options)
         try:
             workers = self._worker_count(workers, address, num_gpus)
-        except ValueError:
+        except SettingError:
             self.close()
             raise
         actor = self._ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=1, num_gpus=num_gpus)(_Actor)
         self._actors = [actor.remote(dict(metrics), best) for _ in range(workers)]
 
     def _worker_count(self, workers: int | None, address: str | None, num_gpus: float) -> int:
-        """Return the number of actors; see :func:`_checked_workers`."""
+        """Return the number of actors; see :func:`checked_workers`."""
         total = self._ray.cluster_resources()
         each = {"CPU": 1, "GPU": num_gpus}
         # A cluster that has just started does not know its free resources yet, and no other work runs on it.
         started_here = self._owns_connection and address is None
-        free = total if started_here else _free_resources(self._ray, each, workers)
-        return _checked_workers(workers, each, total, free)
+        free = total if started_here else free_resources(self._ray, each, workers)
+        return checked_workers(workers, each, total, free)
 
     def __enter__(self) -> "RayScorers":
         return self
@@ -386,71 +380,3 @@ def refuse_budgets(metrics: Mapping[str, ReportMetric]) -> None:
                 f"the budget of the judge of {name} is counted in one process, and each process on Ray would spend it; "
                 "leave out the budget, or score in this process"
             )
-
-
-def _checked_workers(
-    workers: int | None, each: Mapping[str, float], total: Mapping[str, float], free: Mapping[str, float]
-) -> int:
-    """Return the number of workers, after a check that the cluster can run all of them at once.
-
-    Args:
-        workers: Number of workers; ``None`` for as many as the whole cluster has resources for.
-        each: Resources that each worker reserves, by Ray's names: ``{"CPU": 1, "GPU": 0.5}``.
-        total: Resources of the cluster, as ``ray.cluster_resources()`` returns them.
-        free: Resources that nothing else has reserved, as ``ray.available_resources()`` returns them.
-
-    Raises:
-        ValueError: If the whole cluster cannot hold the workers; some of them would wait forever.
-
-    Warns:
-        RuntimeWarning: If the free resources do not suffice. Workers then wait until others have ended.
-
-    Example:
-        >>> cluster = {"CPU": 8.0, "GPU": 1.0}
-        >>> _checked_workers(None, {"CPU": 1, "GPU": 0.5}, total=cluster, free=cluster)
-        2
-        >>> _checked_workers(3, {"CPU": 1}, total={"CPU": 2.0}, free={"CPU": 2.0})
-        Traceback (most recent call last):
-        ...
-        ValueError: 3 workers need 3 CPU, but the Ray cluster has 2 CPU: workers can be at most 2. ...
-    """
-    each = {name: amount for name, amount in each.items() if amount}
-    held, unreserved = ({name: resources.get(name, 0.0) for name in each} for resources in (total, free))
-    fitting = _fitting(each, held)
-    count = max(1, fitting) if workers is None else workers
-    needed = f"{count} workers need" if count > 1 else "1 worker needs"
-    needed = f"{needed} {_listed({name: amount * count for name, amount in each.items()})}"
-    if count > fitting:
-        most = f"workers can be at most {fitting}" if fitting else "not even one worker fits"
-        raise ValueError(
-            f"{needed}, but the Ray cluster has {_listed(held)}: {most}. Or start more nodes first; those that an "
-            "autoscaler would add do not count"
-        )
-    if count > _fitting(each, unreserved):
-        warnings.warn(
-            f"{needed}, but only {_listed(unreserved)} of the Ray cluster's {_listed(held)} are free: scoring waits "
-            f"until other work has ended. Number of workers that could start now: {_fitting(each, unreserved)}",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    return count
-
-
-def _free_resources(cluster: Any, each: Mapping[str, float], workers: int | None) -> Mapping[str, float]:
-    """Return what no work has reserved. What ended workers had is free a moment later, which is waited for."""
-    wanted = workers or _fitting(each, cluster.cluster_resources())
-    deadline = time.monotonic() + _FREED_SECONDS
-    while True:
-        free: Mapping[str, float] = cluster.available_resources()
-        if _fitting(each, free) >= wanted or time.monotonic() > deadline:
-            return free
-        time.sleep(0.1)
-
-
-def _fitting(each: Mapping[str, float], resources: Mapping[str, float]) -> int:
-    """Return how many workers the resources suffice for."""
-    return min(math.floor(resources.get(name, 0.0) / amount + _ROUNDING) for name, amount in each.items() if amount)
-
-
-def _listed(resources: Mapping[str, float]) -> str:
-    return " and ".join(f"{round(amount, 3):g} {name}" for name, amount in resources.items())

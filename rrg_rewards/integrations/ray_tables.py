@@ -1,12 +1,12 @@
 """Tables that the workers of a Ray cluster read, score, label or judge, and write, with checkpoints of Ray Data."""
 
+import hashlib
 import json
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,12 @@ from typing import Any
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import FORMATS, Table, TableError
 from rrg_rewards.data.tables.writers import arrow_table, arrow_types, write_json
+from rrg_rewards.integrations.ray_cluster import EXTRA, WORKER_CPUS, Cluster
+from rrg_rewards.utilities.files import lock_file
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.version import __version__
-
-EXTRA = "ray"
 
 ROW = "rrg_row"
 """Column of the number of a row: the place of its file times 2^40, plus its row in the file, both from 0."""
@@ -29,9 +29,6 @@ _FILE_ROWS = 2**40
 # No module with torch is imported here, because the processes that read and write need none.
 # Rows that are read together.
 _BLOCK_ROWS = 1024
-_WORKER_CPUS = 0.5
-# CPUs of a cluster for the tasks that read and write, beside those of the workers.
-_SPARE_CPUS = 2
 # What tasks that read and write reserve: little, because Ray waits forever if workers have reserved all CPUs.
 _LIGHT = {"num_cpus": 0.25}
 # Ray reserves memory for the rows that are done: 8 bytes each.
@@ -86,8 +83,8 @@ class TableWork(ABC):
         """Return the settings on which the output depends, as JSON."""
 
     @abstractmethod
-    def check(self, batches: BatchedTable, source: str, log: RunLog) -> None:
-        """Raise an error if a row of a file is malformed."""
+    def check(self, batches: Iterable[Table], source: str, log: RunLog) -> None:
+        """Read a file once, and raise an error if a row is malformed."""
 
     @abstractmethod
     def started(self) -> Callable[[Table], Any]:
@@ -104,16 +101,18 @@ class TableWork(ABC):
 
 
 @dataclass
-class _Notes(RunLog):
-    """Keeps notes and warnings of a worker."""
+class Notes(RunLog):
+    """Keeps notes and warnings, such as those of a worker."""
 
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
+        """Keep a note."""
         self.notes.append(text)
 
     def warn(self, text: str) -> None:
+        """Keep a warning."""
         self.warnings.append(text)
 
 
@@ -160,29 +159,39 @@ class _Part:
 class _CheckedFile:
     rows: int
     size: int
+    digest: str
     types: Mapping[str, Any]
     parts: Sequence[_Part]
-    log: _Notes
+    log: Notes
 
 
 def _checked(work: TableWork, files: TableFiles, path: Path, place: int) -> _CheckedFile:
     """Read a file once, in a worker, so that errors are raised before any row is scored."""
-    log, rows = _Notes(), 0
+    log, rows = Notes(), 0
     types: dict[str, Any] = {}
-    with files.opened(path) as batches:
+
+    def read(batches: BatchedTable) -> Iterator[Table]:
+        nonlocal rows, types
         for table in batches:
             rows += len(table)
             types = arrow_types(table, types)
-        if ROW in types:
-            raise TableError(f"{path}: has a column {ROW!r}, in which the output numbers the rows; rename it")
-        work.check(batches, str(path), log)
+            yield table
+
+    with files.opened(path) as batches:
+        work.check(read(batches), str(path), log)
+    if ROW in types:
+        raise TableError(f"{path}: has a column {ROW!r}, in which the output numbers the rows; rename it")
     parts = [_Part(files, path, place)]
     if path.suffix.lower() == ".parquet":
         parquet = require("pyarrow.parquet", extra=EXTRA)
         with parquet.ParquetFile(path) as opened:
             sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
         parts = [_Part(files, path, place, sum(sizes[:group]), group) for group in range(len(sizes))]
-    return _CheckedFile(rows, path.stat().st_size, types, parts, log)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while content := file.read(2**20):
+            digest.update(content)
+    return _CheckedFile(rows, path.stat().st_size, digest.hexdigest(), types, parts, log)
 
 
 class _Tally:
@@ -253,69 +262,11 @@ class TableOutcome:
     folder: Path
 
 
-def local_options(workers: int | None) -> dict[str, Any]:
-    """Return the options of a cluster on this machine, whose processes import modules from the same folders."""
-    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return {"num_cpus": workers, "include_dashboard": False, "runtime_env": {"env_vars": paths}}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """Where workers run.
-
-    Args:
-        workers: Number of workers; ``None`` or 0 for one for each CPU.
-        address: Address of a Ray cluster; ``None`` for a cluster on this machine.
-        num_gpus: GPUs of each worker.
-    """
-
-    workers: int | None = None
-    address: str | None = None
-    num_gpus: float = 0
-
-    @staticmethod
-    def _check_cpus(cpus: float, workers: int) -> None:
-        """Raise if the cluster cannot run the workers and the tasks beside them, because Ray would wait forever.
-
-        Example:
-            >>> Cluster._check_cpus(2, 1)
-            Traceback (most recent call last):
-            ...
-            rrg_rewards.utilities.settings.SettingError: workers: 1 and the tasks that read and write need 2.5 CPUs, ...
-        """
-        needed = _WORKER_CPUS * workers + _SPARE_CPUS
-        if cpus < needed:
-            raise SettingError(
-                "workers",
-                f"{workers} and the tasks that read and write need {needed:g} CPUs, and the Ray cluster has {cpus:g}",
-            )
-
-    @contextmanager
-    def connected(self) -> Iterator[tuple[Any, int]]:
-        """Connect to the cluster, or start one, and yield Ray and the number of workers."""
-        ray: Any = require("ray", extra=EXTRA)
-        owns = not ray.is_initialized()
-        if owns:
-            count = self.workers or os.cpu_count() or 1
-            options = local_options(count + _SPARE_CPUS) if self.address is None else {"address": self.address}
-            ray.init(log_to_driver=False, **options)
-        else:
-            count = self.workers or max(1, int(ray.cluster_resources()["CPU"]) - _SPARE_CPUS)
-        try:
-            if owns and self.address is not None:
-                count = self.workers or max(1, int(ray.cluster_resources()["CPU"]) - _SPARE_CPUS)
-            self._check_cpus(ray.cluster_resources().get("CPU", 0), count)
-            yield ray, count
-        finally:
-            if owns:
-                ray.shutdown()
-
-
 def run_table(
     work: TableWork,
     files: TableFiles,
     output: str | Path,
-    cluster: Cluster = Cluster(),
+    cluster: Cluster = Cluster(),  # noqa: B008 (frozen)
     *,
     batch_size: int = 256,
     log: RunLog | None = None,
@@ -335,8 +286,9 @@ def run_table(
         log: Receives notes and warnings.
 
     Raises:
-        SettingError: If the folder has the output of other settings or another table.
-        TableError: If a file is malformed.
+        SettingError: If the folder has the output of other settings or another table, or another process writes to it;
+            if the cluster is too small.
+        TableError: If a file is malformed, or there are no rows.
         ModuleNotFoundError: Without a Ray that has checkpoints (extra ``ray``).
     """
     log = log or RunLog()
@@ -353,14 +305,16 @@ def run_table(
             for text in one.log.warnings:
                 log.warn(text)
         total = sum(one.rows for one in checked)
-        _claim(folder, {"version": __version__, **work.identity(), "files": _identity(paths, checked)})
-        held = len(_finished(folder, clean=True))
-        if held:
-            log.note(f"{held:,} of {total:,} rows are in {output}; the others follow")
-        tally = ray.remote(num_cpus=0)(_Tally).remote()
-        if held < total:
-            _execute(data, work, checked, folder, workers, cluster.num_gpus, batch_size, tally, ray)
-        failures, reasons = ray.get(tally.result.remote())
+        if not total:
+            raise TableError(f"{files.path}: has no rows")
+        with _claimed(folder, {"version": __version__, **work.identity(), "files": _identity(paths, checked)}):
+            held = len(_finished(folder, clean=True))
+            if held:
+                log.note(f"{held:,} of {total:,} rows are in {output}; the others follow")
+            tally = ray.remote(num_cpus=0)(_Tally).remote()
+            if held < total:
+                _execute(data, work, checked, folder, workers, cluster.num_gpus, batch_size, tally, ray)
+            failures, reasons = ray.get(tally.result.remote())
     done = _finished(folder)
     if len(done) != len(set(done)) or (not work.writes_lines and len(done) != total):
         raise RuntimeError(f"{output}: has {len(done)} rows, {len(set(done))} of them different, of {total}; report it")
@@ -405,7 +359,7 @@ def _execute(
             batch_format="pyarrow",
             batch_size=batch_size,
             compute=data.ActorPoolStrategy(size=workers),
-            num_cpus=_WORKER_CPUS,
+            num_cpus=WORKER_CPUS,
             num_gpus=num_gpus,
         )
         if work.writes_lines:
@@ -459,11 +413,31 @@ def _lines_sink(path: str) -> Any:
 
 
 def _identity(paths: Sequence[Path], checked: Sequence[_CheckedFile]) -> list[list[Any]]:
-    return [[path.name, one.size, one.rows] for path, one in zip(paths, checked, strict=True)]
+    return [[path.name, one.rows, one.digest] for path, one in zip(paths, checked, strict=True)]
+
+
+@contextmanager
+def _claimed(folder: Path, identity: Mapping[str, Any]) -> Iterator[None]:
+    """Keep other processes of this machine from the folder of the output inside the block.
+
+    Writes the settings of a new run.
+
+    Raises:
+        SettingError: If another process writes to the folder, or it is not one of this run.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # Some network file systems have no locks.
+            if lock_file(opened) is False:
+                raise SettingError("output", f"another process writes to {folder}; wait until it has ended")
+        _claim(folder, identity)
+        yield
+    finally:
+        os.close(opened)
 
 
 def _claim(folder: Path, identity: Mapping[str, Any]) -> None:
-    """Write the settings of a new run, or raise if the folder is not one of this run."""
     settings = folder / "run.json"
     identity = json.loads(json.dumps(identity))
     if settings.exists():
@@ -474,9 +448,8 @@ def _claim(folder: Path, identity: Mapping[str, Any]) -> None:
                 f"{folder} has the output of another run (its {', '.join(other)} differ); choose another folder",
             )
         return
-    if folder.exists() and any(folder.iterdir()):
+    if any(folder.iterdir()):
         raise SettingError("output", f"{folder} is a folder with other files; choose an empty or new one")
-    folder.mkdir(parents=True, exist_ok=True)
     write_json(identity, settings)
 
 

@@ -3,10 +3,10 @@
 import json
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rrg_rewards.analysis.answers import AnswerRun
 from rrg_rewards.analysis.counting import CountingRun, read_pairs
@@ -19,11 +19,11 @@ from rrg_rewards.analysis.pairs import PairReader
 from rrg_rewards.analysis.scoring import CONFIDENCE, MetricTotals
 from rrg_rewards.analysis.settings import LabelSettings, PairColumns, ScoreSettings
 from rrg_rewards.analysis.stored_scores import TOTALS, read_stored, stored_columns
-from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.integrations.ray import refuse_budgets
-from rrg_rewards.integrations.ray_tables import EXTRA, ROW, Cluster, TableFiles, TableOutcome, TableWork, run_table
-from rrg_rewards.judges.base import Judge
+from rrg_rewards.integrations.ray_cluster import EXTRA, Cluster
+from rrg_rewards.integrations.ray_tables import ROW, Notes, TableFiles, TableOutcome, TableWork, run_table
+from rrg_rewards.judges.base import Judge, ReportPair
 from rrg_rewards.labelers.base import label_reports
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch, signature_with_references
@@ -70,7 +70,7 @@ class ScoreWork(TableWork):
         signatures = {name: signature_with_references(one, self.columns.best) for name, one in self.metrics.items()}
         return {"work": "score", "metrics": signatures, "columns": repr(self.columns), "prefix": self.prefix}
 
-    def check(self, batches: BatchedTable, source: str, log: RunLog) -> None:
+    def check(self, batches: Iterable[Table], source: str, log: RunLog) -> None:
         """Raise an error if a row is malformed."""
         PairReader(self.columns, batches, self.metrics, source).check(log)
 
@@ -207,7 +207,7 @@ class LabelWork(TableWork):
             "prefix": self.settings.prefix,
         }
 
-    def check(self, batches: BatchedTable, source: str, log: RunLog) -> None:
+    def check(self, batches: Iterable[Table], source: str, log: RunLog) -> None:
         """Raise an error if a row is malformed."""
         blank = rows = 0
         for table in batches:
@@ -292,12 +292,17 @@ class JudgeWork(TableWork):
 
     Args:
         judge: The judge.
+        settings: Settings of the task.
 
     Raises:
-        ValueError: If the judge counts a budget.
+        SettingError: If the judge counts a budget.
     """
 
     judge: Judge
+    settings: Any
+
+    name: ClassVar[str]
+    """Name of the task."""
 
     # An answer of a language model is expensive.
     block_bytes = 2**16
@@ -308,13 +313,26 @@ class JudgeWork(TableWork):
             raise SettingError("judge", "its budget is counted in one process; leave out the budget, or --engine ray")
 
     @abstractmethod
-    def run(self, table: Table, log: RunLog) -> AnswerRun[Any, Any]:
-        """Return the run for the items of rows."""
+    def read(self, table: Table, log: RunLog) -> Any:
+        """Return what the judge is asked about rows; empty if nothing."""
 
-    def check(self, batches: BatchedTable, source: str, log: RunLog) -> None:  # noqa: ARG002 (of others)
-        """Raise an error if a row is malformed."""
+    @abstractmethod
+    def run(self, items: Any) -> AnswerRun[Any, Any]:
+        """Return the run for what :meth:`read` returns."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return the judge and the settings."""
+        return {"work": self.name, "judge": self.judge.signature, "settings": repr(self.settings)}
+
+    def check(self, batches: Iterable[Table], source: str, log: RunLog) -> None:
+        """Raise an error if a row is malformed, and warn of rows about which the judge is not asked."""
+        blank = rows = 0
         for table in batches:
-            self.run(table, _Silent())
+            self.read(table, Notes())
+            rows += len(table)
+            blank += sum(not self.read(row, Notes()) for row in _single_rows(table))
+        if blank:
+            log.warn(f"{blank} of {rows} rows of {source} lack a report, and are left out")
 
     def started(self) -> Callable[[Table], Any]:
         """Return the function that asks the judge."""
@@ -322,9 +340,8 @@ class JudgeWork(TableWork):
 
     def _apply(self, table: Table) -> dict[str, Any]:
         arrow = require("pyarrow", extra=EXTRA)
-        rows = [Table({name: [table.columns[name][row]] for name in table.names}) for row in range(len(table))]
-        items = [self.run(row, _Silent()).items for row in rows]
-        run = self.run(table, _Silent())
+        items = [list(self.run(self.read(row, Notes())).items) for row in _single_rows(table)]
+        run = self.run(self.read(table, Notes()))
         answers = {item: json.dumps(line, ensure_ascii=False) for item, line in run.answers().items()}
         written: set[Any] = set()
         lines = []
@@ -339,11 +356,9 @@ class JudgeWork(TableWork):
         }
 
 
-class _Silent(RunLog):
-    """Ignores what a run says about one batch."""
-
-    def warn(self, text: str) -> None:
-        pass
+def _single_rows(table: Table) -> Iterator[Table]:
+    for row in range(len(table)):
+        yield Table({name: [table.columns[name][row]] for name in table.names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,15 +370,15 @@ class EvaluationWork(JudgeWork):
     """
 
     settings: EvaluationSettings = field(default_factory=EvaluationSettings)
+    name = "judge label"
 
-    def identity(self) -> dict[str, Any]:
-        """Return the judge and the settings."""
-        return {"work": "judge label", "judge": self.judge.signature, "settings": repr(self.settings)}
+    def read(self, table: Table, log: RunLog) -> dict[ReportPair, str]:
+        """Return the pairs, with the source of each candidate."""
+        return read_sourced_pairs(table, self.settings, log)[0]
 
-    def run(self, table: Table, log: RunLog) -> EvaluationRun:
-        """Return the run for the pairs of rows."""
-        pairs, _ = read_sourced_pairs(table, self.settings, log)
-        return EvaluationRun(pairs, "-", self.judge, self.settings)
+    def run(self, items: dict[ReportPair, str]) -> EvaluationRun:
+        """Return the run for pairs."""
+        return EvaluationRun(items, "-", self.judge, self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,14 +390,15 @@ class CountingWork(JudgeWork):
     """
 
     settings: CountingSettings = field(default_factory=CountingSettings)
+    name = "count"
 
-    def identity(self) -> dict[str, Any]:
-        """Return the judge and the settings."""
-        return {"work": "count", "judge": self.judge.signature, "settings": repr(self.settings)}
+    def read(self, table: Table, log: RunLog) -> list[ReportPair]:
+        """Return the pairs."""
+        return read_pairs(table, self.settings, log)
 
-    def run(self, table: Table, log: RunLog) -> CountingRun:
-        """Return the run for the pairs of rows."""
-        return CountingRun(read_pairs(table, self.settings, log), "-", self.judge, self.settings)
+    def run(self, items: list[ReportPair]) -> CountingRun:
+        """Return the run for pairs."""
+        return CountingRun(items, "-", self.judge, self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -394,14 +410,15 @@ class GradingWork(JudgeWork):
     """
 
     settings: GradingSettings = field(default_factory=GradingSettings)
+    name = "grade"
 
-    def identity(self) -> dict[str, Any]:
-        """Return the judge and the settings."""
-        return {"work": "grade", "judge": self.judge.signature, "settings": repr(self.settings)}
+    def read(self, table: Table, log: RunLog) -> list[str]:
+        """Return the references."""
+        return read_references(table, self.settings, log)
 
-    def run(self, table: Table, log: RunLog) -> GradingRun:
-        """Return the run for the reports of rows."""
-        return GradingRun(read_references(table, self.settings, log), "-", self.judge, self.settings)
+    def run(self, items: list[str]) -> GradingRun:
+        """Return the run for references."""
+        return GradingRun(items, "-", self.judge, self.settings)
 
 
 def judge_files(

@@ -1,8 +1,6 @@
 """Settings and reports that the tests of all trainers share, and the rewards that are expected."""
 
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from trainer_inputs import MISSING, REFERENCES, REPORTS, REWARD
 
 from rrg_rewards.integrations.common import scoring
 from rrg_rewards.integrations.common.settings import CONFIG_VARIABLE
+from rrg_rewards.integrations.ray_cluster import local_options
 from rrg_rewards.rewards import make_reward
 
 
@@ -27,9 +26,7 @@ def ray(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Start a cluster on this machine, with as many CPUs as the module says; default: 2."""
     module = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
     pytest.importorskip("ray.data")
-    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    cpus = getattr(request.module, "NUM_CPUS", 2)
-    module.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": paths})
+    module.init(log_to_driver=False, **local_options(getattr(request.module, "NUM_CPUS", 2)))
     yield module
     module.shutdown()
 

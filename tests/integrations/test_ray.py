@@ -5,7 +5,6 @@ import json
 import pickle
 import random
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from rrg_rewards.integrations.ray import (
     RayScorers,
     ReportScorer,
     ReportSums,
-    _checked_workers,
     merge_sums,
     score_dataset,
 )
@@ -128,34 +126,6 @@ def test_report_scorer_works_in_datasets_map(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.array(scored["rouge"], dtype=float), expected.numpy())
     rows = table.map(ReportSums(both()), batched=True, batch_size=7, remove_columns=table.column_names)
     same_states(merge_sums(both(), rows), one_process(both(), columns))
-
-
-def test_checked_workers_refuses_workers_that_a_cluster_cannot_hold() -> None:
-    cluster = {"CPU": 4.0, "GPU": 1.0, "memory": 1e9}
-    assert _checked_workers(4, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
-    assert _checked_workers(None, {"CPU": 1, "GPU": 0}, cluster, cluster) == 4
-    # GPUs limit the default, and three thirds are a whole GPU.
-    assert _checked_workers(None, {"CPU": 1, "GPU": 1 / 3}, cluster, cluster) == 3
-    with pytest.raises(
-        ValueError, match=r"^5 workers need 5 CPU, but the Ray cluster has 4 CPU: workers can be at most 4"
-    ):
-        _checked_workers(5, {"CPU": 1, "GPU": 0}, cluster, cluster)
-    with pytest.raises(ValueError, match=r"^2 workers need 2 CPU and 2 GPU, but .* has 4 CPU and 1 GPU: .* at most 1"):
-        _checked_workers(2, {"CPU": 1, "GPU": 1}, cluster, cluster)
-    with pytest.raises(ValueError, match=r"^1 worker needs 1 CPU and 1 GPU, .* has 4 CPU and 0 GPU: not even one"):
-        _checked_workers(None, {"CPU": 1, "GPU": 1}, {"CPU": 4.0}, {"CPU": 4.0})
-
-
-def test_checked_workers_warns_of_workers_that_wait_for_other_work() -> None:
-    cluster = {"CPU": 4.0}
-    with pytest.warns(RuntimeWarning, match=r"3 workers need 3 CPU, but only 1.5 CPU of .* 4 CPU are free.* now: 1$"):
-        assert _checked_workers(3, {"CPU": 1}, cluster, {"CPU": 1.5}) == 3
-    # Ray leaves out a resource of which nothing is free.
-    with pytest.warns(RuntimeWarning, match="only 0 CPU"):
-        _checked_workers(None, {"CPU": 1}, cluster, {})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        _checked_workers(4, {"CPU": 1}, cluster, cluster)
 
 
 def write(path: Path, columns: Mapping[str, Any]) -> Path:

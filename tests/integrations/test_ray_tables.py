@@ -2,22 +2,23 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.integrations.ray_cluster import Cluster
 from rrg_rewards.integrations.ray_tables import (
     ROW,
-    Cluster,
     TableFiles,
     TableWork,
-    _claim,
+    _checked,
+    _claimed,
     _finished,
+    _identity,
     _Part,
     run_table,
 )
@@ -42,7 +43,7 @@ class Lengths(TableWork):
     def identity(self) -> dict[str, Any]:
         return {"work": "lengths"}
 
-    def check(self, batches: BatchedTable, source: str, log: RunLog) -> None:
+    def check(self, batches: Iterable[Table], source: str, log: RunLog) -> None:
         for table in batches:
             table.required_texts("text")
         log.note(f"{source} is read")
@@ -89,6 +90,9 @@ def test_run_table_continues_a_run_that_failed(ray: Any, tmp_path: Path) -> None
     assert table[ROW] == [*range(300), *range(2**40, 2**40 + 300)]
     again = run_table(work, files, output, Cluster(workers=1))
     assert again.held == again.done == 600
+    (tmp_path / "empty.csv").write_text("text\n")
+    with pytest.raises(TableError, match=r"empty\.csv: has no rows"):
+        run_table(work, TableFiles(path=tmp_path / "empty.csv"), tmp_path / "none", Cluster(workers=1))
 
 
 def test_part_reads_a_row_group_and_adds_columns_of_other_files(tmp_path: Path) -> None:
@@ -112,13 +116,42 @@ def test_table_files_need_files(tmp_path: Path) -> None:
         TableFiles(path="-").paths()
 
 
-def test_claim_refuses_the_output_of_another_run(tmp_path: Path) -> None:
-    _claim(tmp_path / "out", {"work": "score", "files": [["a.csv", 10, 2]]})
-    _claim(tmp_path / "out", {"work": "score", "files": [["a.csv", 10, 2]]})
-    with pytest.raises(SettingError, match=r"has the output of another run \(its files differ\)"):
-        _claim(tmp_path / "out", {"work": "score", "files": [["a.csv", 11, 2]]})
+def test_claimed_refuses_the_output_of_another_run(tmp_path: Path) -> None:
+    for _ in range(2):
+        with _claimed(tmp_path / "out", {"work": "score", "files": [["a.csv", 10, 2]]}):
+            pass
+    with (
+        pytest.raises(SettingError, match=r"has the output of another run \(its files differ\)"),
+        _claimed(tmp_path / "out", {"work": "score", "files": [["a.csv", 11, 2]]}),
+    ):
+        pass
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "a.csv").touch()
-    with pytest.raises(SettingError, match="is a folder with other files"):
-        _claim(tmp_path / "full", {"work": "score"})
+    with (
+        pytest.raises(SettingError, match="is a folder with other files"),
+        _claimed(tmp_path / "full", {"work": "score"}),
+    ):
+        pass
     assert json.loads((tmp_path / "out" / "run.json").read_text())["work"] == "score"
+
+
+def test_claimed_refuses_a_second_run_of_the_same_command(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl", reason="the system has no file locks")
+    identity = {"work": "score"}
+    with _claimed(tmp_path / "out", identity):
+        refused = pytest.raises(SettingError, match=r"another process writes to .*out; wait until")
+        with refused, _claimed(tmp_path / "out", identity):
+            pass
+    with _claimed(tmp_path / "out", identity):
+        pass
+
+
+def test_checked_files_differ_if_a_cell_differs(tmp_path: Path) -> None:
+    path, work = tmp_path / "a.csv", Lengths(folder=str(tmp_path))
+    identities = []
+    for text in ("text\nab\nc\n", "text\nc\nab\n", "text\nab\nc\n"):
+        path.write_text(text)
+        checked = _checked(work, TableFiles(path=path), path, 0)
+        assert (checked.rows, checked.log.notes, list(checked.types)) == (2, [f"{path} is read"], ["text"])
+        identities.append(_identity([path], [checked]))
+    assert identities[0] == identities[2] != identities[1]

@@ -12,8 +12,15 @@ from rrg_rewards.analysis.judge_settings import CountingSettings, GradingSetting
 from rrg_rewards.analysis.settings import LabelSettings, PairColumns
 from rrg_rewards.cli.main import main
 from rrg_rewards.data.tables.table import Table
-from rrg_rewards.integrations.ray_tables import ROW
-from rrg_rewards.integrations.ray_works import CountingWork, EvaluationWork, GradingWork, LabelWork, ScoreWork
+from rrg_rewards.integrations.ray_tables import ROW, Notes
+from rrg_rewards.integrations.ray_works import (
+    CountingWork,
+    EvaluationWork,
+    GradingWork,
+    JudgeWork,
+    LabelWork,
+    ScoreWork,
+)
 from rrg_rewards.judges import CascadeJudge, RuleJudge
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.judges.evaluations import read_evaluations
@@ -115,6 +122,15 @@ def test_judge_work_leaves_out_rows_without_an_answer_and_writes_equal_pairs_onc
     assert columns["failures"] == ({"malformed": 1}, {"malformed": "no JSON"})
 
 
+@pytest.mark.parametrize("work", [EvaluationWork, CountingWork, GradingWork])
+def test_judge_work_says_how_many_rows_it_leaves_out(work: type[JudgeWork]) -> None:
+    reports = ["Edema.", None, " ", "Edema."]
+    table = {"reference": reports, "candidate": reports, "prediction": reports, "report": reports}
+    log = Notes()
+    work(judge=RuleJudge()).check([Table(table), Table(table)], "pairs.csv", log)  # type: ignore[call-arg]
+    assert log.warnings == ["4 of 8 rows of pairs.csv lack a report, and are left out"]
+
+
 def test_label_work_keeps_the_reasons_of_failures_and_missing_reports() -> None:
     work = LabelWork(settings=LabelSettings(text_column="report", prefix="x_"))
     columns = work.started()(Table({"report": ["Hiatal hernia.", None, " "]}))
@@ -155,6 +171,9 @@ def test_commands_on_ray_need_a_folder(pairs: Path, capsys: pytest.CaptureFixtur
     for command in (["label", table, "--text-column", "reference"], ["judge", "label", table]):
         assert main([*command, "--engine", "ray", "--output", str(pairs / "out.jsonl")]) == 2
         assert "must be a folder with --engine ray" in capsys.readouterr().err
+    count = ["count", table, "--judge", "openai:model", "--engine", "ray", "--output", f"{pairs}/out/", "--dry-run"]
+    assert main(count) == 2
+    assert "--dry-run: does not apply to a folder" in capsys.readouterr().err
     score = ["score", table, "--metrics", "rouge", "--engine", "ray", "--output", f"{pairs}/out/"]
     assert main([*score, "--html", str(pairs / "page.html")]) == 2
     assert "--html" in capsys.readouterr().err
