@@ -230,7 +230,7 @@ class MetricChoice:
             if metric not in options:
                 named = key.partition(".")[0]
                 names = ",".join(self.metrics)
-                raise SettingError("set", f"{named!r} is not among --metrics {names}; give the name as it is there")
+                raise SettingError("set", f"{named!r} is not among --metrics {names}; use one of these names")
             options[metric][option] = value
         return options
 

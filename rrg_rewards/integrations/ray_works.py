@@ -335,7 +335,7 @@ class JudgeWork(TableWork):
             log.warn(f"{blank} of {rows} rows of {source} lack a report, and are left out")
 
     def started(self) -> Callable[[Table], Any]:
-        """Return the function that asks the judge."""
+        """Return the function that sends rows to the judge."""
         return self._apply
 
     def _apply(self, table: Table) -> dict[str, Any]:
