@@ -327,3 +327,18 @@ Lung parenchyma shows normal density. No lytic or destructive lesion was detecte
 )
 def test_what_is_normal_is_no_finding(sentence):
     assert abnormal_findings(sentence, extract_findings(sentence)) == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "concepts"),
+    [
+        ("The effusion is likely malignant.", {"pleural_effusion"}),
+        ("The nodule appears malignant.", {"lung_nodule"}),
+        ("Malignant nodule in the right upper lobe.", {"lung_nodule"}),
+        ("A malignant lesion in the left upper lobe.", {"lung_mass"}),
+        ("Known malignant disease.", {"lung_mass"}),
+        ("Nodule suspicious for malignancy.", {"lung_nodule", "lung_mass"}),
+    ],
+)
+def test_malignant_names_a_mass_unless_it_describes_another_finding(sentence, concepts):
+    assert {finding.concept for finding in extract_findings(sentence)} == concepts
