@@ -135,10 +135,10 @@ class _Clauses:
             elif (verb := self._first_of(SHOW | VERB, 0, range(i + 1, min(self.size, i + 1 + _NOT_REACH)))) >= 0:
                 (self.ahead if self.codes[verb] & SHOW else self.back).append(i)
         else:
-            # "Effusion, unlikely empyema", but not "effusion, now gone", of which "gone" has no code of its own.
+            # "Effusion, unlikely empyema", "the absent effusion", but not "effusion, now gone": "gone" has no code.
             is_last = self._ends_at(i + 1)
             is_adjective = not is_last and self.codes[i + 1] & ~FILLED
-            leads = i == 0 or (not is_last and self.codes[i - 1] & (BOUNDARY | COMMA if is_adjective else BOUNDARY))
+            leads = i == 0 or (not is_last and self.codes[i - 1] & (BOUNDARY | ARTICLE | COMMA * bool(is_adjective)))
             looks_back = not leads if code & ENDED else i > 0 and is_last
             (self.back if looks_back else self.ahead).append(i)
 
