@@ -6,10 +6,32 @@ import re
 _BLOCK = re.compile(r"^( *)```([^`\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _KEY = re.compile(r"\s*(- )?\{?\w+: ?")
 # First words of commands, after variables such as CUDA_VISIBLE_DEVICES=0.
-_COMMANDS = (
-    "rrg-rewards python pip zensical accelerate torchrun deepspeed vllm ray swift bash curl docker export git cd make "
-    "source tensorboard trl uv sh for hf"
-).split()
+_COMMANDS = [
+    "rrg-rewards",
+    "python",
+    "pip",
+    "zensical",
+    "accelerate",
+    "torchrun",
+    "deepspeed",
+    "vllm",
+    "ray",
+    "swift",
+    "bash",
+    "curl",
+    "docker",
+    "export",
+    "git",
+    "cd",
+    "make",
+    "source",
+    "tensorboard",
+    "trl",
+    "uv",
+    "sh",
+    "for",
+    "hf",
+]
 _COMMAND = re.compile(rf"\s*(\$ )?([A-Z_]+=\S+ )*({'|'.join(map(re.escape, _COMMANDS))})(\s|$)")
 
 
