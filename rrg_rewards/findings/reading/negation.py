@@ -14,7 +14,7 @@ BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS
 NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
-PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, FILLED = _BITS[34:]
+PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -404,7 +404,8 @@ class NegationScope(_Clauses):
 
     def _is_denied_with_next(self, clause_start: int, denial: int, end: int) -> bool:
         """Whether "no" after a mention also denies the mention: "infiltration, no consolidation was observed"."""
-        if denial - end > 1 or (denial > end and not self.codes[end] & COMMA):
+        # "Effusion without shift is seen"
+        if denial - end > 1 or self.codes[denial] & TIED or (denial > end and not self.codes[end] & COMMA):
             return False
         # "Mild emphysema, no consolidation was observed": the mention is a separate statement.
         codes = self.codes[clause_start:denial]
