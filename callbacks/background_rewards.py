@@ -57,7 +57,7 @@ class BackgroundRewardsCallback(TrainerCallback):  # type: ignore[misc]  # trans
     computes log-probabilities. The trainer's call waits for what is left. Sampling, rewards and logged values are the
     same. Completions that vLLM generates are scored when the trainer calls the rewards.
 
-    The processes of the rewards end with the training, also after an error.
+    The processes of the rewards end with the training, also after an error while completions are generated and scored.
 
     Args:
         trainer: ``GRPOTrainer``, ``RLOOTrainer``, or another trainer with their method

@@ -3,6 +3,8 @@
 import errno
 import json
 import logging
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +23,9 @@ logger = logging.getLogger(__name__)
 
 # A file in the folder of a checkpoint until all processes and callbacks have written to it.
 _UNFINISHED = "unfinished"
-_DISK_ERRORS = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE, errno.EACCES, errno.EPERM
-}  # fmt: skip
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE}
+# How safetensors says it.
+_OS_ERROR = re.compile(r"os error (\d+)")
 
 
 class WholeCheckpoints:
@@ -96,12 +98,15 @@ def _delete_former(folder: Path, limit: int, best: str | None) -> None:
         rmtree(path, ignore_errors=True)
 
 
-def _is_of_disk(error: Exception) -> bool:
-    """Whether a file could not be written. Torch and safetensors have no errors of their own for it."""
+def _is_of_disk(error: Exception, folder: Path) -> bool:
+    """Whether a file of a folder could not be written. Torch and safetensors have no errors of their own for it."""
     if isinstance(error, OSError):
-        return error.errno in _DISK_ERRORS
+        if error.filename is None:
+            return error.errno in _DISK_ERRORS
+        return folder.resolve() in Path(os.fsdecode(error.filename)).resolve().parents
     if isinstance(error, SafetensorError):
-        return "os error" in str(error)
+        number = _OS_ERROR.search(str(error))
+        return number is not None and int(number[1]) in _DISK_ERRORS
     return isinstance(error, RuntimeError) and ("inline_container.cc" in str(error) or "StreamWriter" in str(error))
 
 
@@ -123,7 +128,7 @@ def finished_checkpoints(trainer: Any) -> Iterator[None]:
         yield
     except Exception as error:
         folder = _folder(trainer)
-        if not (trainer.args.should_save and (folder / _UNFINISHED).exists() and _is_of_disk(error)):
+        if not (trainer.args.should_save and (folder / _UNFINISHED).exists() and _is_of_disk(error, folder)):
             raise
         rmtree(folder, ignore_errors=True)
         former = next((path for path, _ in _whole_checkpoints(folder.parent)), None)

@@ -63,7 +63,7 @@ class Engine:
             require("ray", extra="ray")
 
     def writes_folder(self, output: str | None, format_name: str | None = None) -> bool:
-        """Return whether workers write the output, which is a folder: its name has no ending, or a slash at its end.
+        """Return whether workers write the output, a folder: one that exists, or a name without ending or with a slash.
 
         Args:
             output: The output.
@@ -71,7 +71,7 @@ class Engine:
         """
         if self.engine == "local" or output is None or output == "-":
             return False
-        return output.endswith("/") or not (Path(output).suffix or format_name)
+        return output.endswith("/") or Path(output).is_dir() or not (Path(output).suffix or format_name)
 
     def check_folder(self, args: argparse.Namespace) -> bool:
         """Return whether the command runs on Ray, where its output must be a folder.

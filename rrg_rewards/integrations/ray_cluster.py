@@ -151,12 +151,15 @@ def free_resources(
 
 
 def _fitting(each: Mapping[str, float], resources: Mapping[str, float], spare: Mapping[str, float]) -> int:
-    """Return how many workers the resources suffice for."""
-    numbers = [
-        math.floor((resources.get(name, 0.0) - spare.get(name, 0.0)) / amount + _ROUNDING)
-        for name, amount in each.items()
-        if amount
-    ]
+    """Return how many workers the resources suffice for. A part of a GPU is a part of a single one."""
+    numbers = []
+    for name, amount in each.items():
+        held = resources.get(name, 0.0) - spare.get(name, 0.0)
+        if 0 < amount < 1:
+            whole = math.floor(held + _ROUNDING)
+            numbers.append(whole * math.floor(1 / amount + _ROUNDING) + math.floor((held - whole) / amount + _ROUNDING))
+        elif amount:
+            numbers.append(math.floor(held / amount + _ROUNDING))
     return max(0, min(numbers))
 
 

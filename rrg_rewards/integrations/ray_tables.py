@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +32,8 @@ _BLOCK_ROWS = 1024
 _LIGHT = {"num_cpus": 0.25}
 # Ray reserves memory for the rows that are done: 8 bytes each.
 _CHECKPOINT_MEMORY = 2**27
+# File of an output that its writer locks.
+_LOCK = "lock"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,7 +308,8 @@ def run_table(
         total = sum(one.rows for one in checked)
         if not total:
             raise TableError(f"{files.path}: has no rows")
-        with _claimed(folder, {"version": __version__, **work.identity(), "files": _identity(paths, checked)}):
+        identity = {**work.identity(), "format": files.format, "delimiter": files.delimiter}
+        with _claimed(folder, {"version": __version__, **identity, "files": _identity(paths, checked)}):
             held = len(_finished(folder, clean=True))
             if held:
                 log.note(f"{held:,} of {total:,} rows are in {output}; the others follow")
@@ -426,15 +428,12 @@ def _claimed(folder: Path, identity: Mapping[str, Any]) -> Iterator[None]:
         SettingError: If another process writes to the folder, or it is not one of this run.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    opened = os.open(folder, os.O_RDONLY)
-    try:
+    with (folder / _LOCK).open("wb") as file:
         with suppress(OSError):  # Some network file systems have no locks.
-            if lock_file(opened) is False:
+            if lock_file(file) is False:
                 raise SettingError("output", f"another process writes to {folder}; wait until it has ended")
         _claim(folder, identity)
         yield
-    finally:
-        os.close(opened)
 
 
 def _claim(folder: Path, identity: Mapping[str, Any]) -> None:
@@ -448,7 +447,7 @@ def _claim(folder: Path, identity: Mapping[str, Any]) -> None:
                 f"{folder} has the output of another run (its {', '.join(other)} differ); choose another folder",
             )
         return
-    if any(folder.iterdir()):
+    if any(one.name != _LOCK for one in folder.iterdir()):
         raise SettingError("output", f"{folder} is a folder with other files; choose an empty or new one")
     write_json(identity, settings)
 

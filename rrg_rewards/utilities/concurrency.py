@@ -162,10 +162,12 @@ class LoopThread:
         on_death: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.is_alive = True
-        """Whether the loop runs."""
+        """Whether the loop runs, and takes coroutines."""
         self._loop = asyncio.new_event_loop()
         self._context = context
         self._on_death = on_death
+        self._lock = threading.Lock()
+        self._futures: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -175,28 +177,47 @@ class LoopThread:
             with self._context():
                 self._loop.run_forever()
         except BaseException as error:
-            self.is_alive = False
+            self._refuse()
             if self._on_death is not None:
                 self._on_death(error)
-            # Their callers wait for them.
-            while tasks := asyncio.all_tasks(self._loop):
-                self._loop.run_until_complete(_cancel([*tasks]))
-            # The results are passed on.
-            self._loop.run_until_complete(asyncio.sleep(0))
-        self.is_alive = False
+        finally:
+            self._refuse()
+            self._finish()
+
+    def _refuse(self) -> None:
+        with self._lock:
+            self.is_alive = False
+
+    def _finish(self) -> None:
+        """Cancel all coroutines; their callers wait for them."""
+        # Coroutines that were submitted last become tasks, and in the end results are passed on.
+        self._go_on(asyncio.sleep(0))
+        while tasks := asyncio.all_tasks(self._loop):
+            self._go_on(_cancel([*tasks]))
+        self._go_on(asyncio.sleep(0))
+        for future in [*self._futures]:
+            future.cancel()
         self._loop.close()
+
+    def _go_on(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        # A coroutine that is cancelled can raise SystemExit, too.
+        with suppress(BaseException):
+            self._loop.run_until_complete(coroutine)
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Start a coroutine.
 
         Raises:
-            RuntimeError: If the thread has ended.
+            RuntimeError: If the thread has ended or is closed.
         """
-        try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError as error:
-            coroutine.close()
-            raise RuntimeError(f"the thread {self._thread.name!r} has ended") from error
+        with self._lock:
+            if self.is_alive:
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+                self._futures.add(future)
+                future.add_done_callback(self._futures.discard)
+                return future
+        coroutine.close()
+        raise RuntimeError(f"the thread {self._thread.name!r} has ended")
 
     def close(self, seconds: float = 5.0) -> None:
         """Cancel all coroutines and end the thread.
@@ -204,11 +225,8 @@ class LoopThread:
         Args:
             seconds: How long to wait for it. A coroutine that blocks the loop cannot be ended.
         """
-
-        async def cancel() -> None:
-            await _cancel([task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
-            self._loop.stop()
-
-        with suppress(RuntimeError):
-            self.submit(cancel())
+        with self._lock:
+            if self.is_alive:
+                self.is_alive = False
+                self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(seconds)

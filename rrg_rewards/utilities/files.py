@@ -84,8 +84,8 @@ def _umask() -> int:
     return mask
 
 
-def lock_file(file: BinaryIO | int) -> bool | None:
-    """Lock an open file, or the descriptor of a folder, until it is closed.
+def lock_file(file: BinaryIO) -> bool | None:
+    """Lock an open file until it is closed.
 
     Returns:
         Whether this process has the lock, or ``None`` if the system has no file locks.

@@ -37,6 +37,15 @@ def test_checked_workers_warns_of_workers_that_wait_for_other_work() -> None:
         checked_workers(4, {"CPU": 1}, cluster, cluster)
 
 
+def test_checked_workers_a_part_of_a_gpu_is_of_a_single_one() -> None:
+    cluster = {"CPU": 8.0, "GPU": 2.0}
+    assert checked_workers(None, {"CPU": 1, "GPU": 0.6}, cluster, cluster) == 2
+    assert checked_workers(None, {"CPU": 1, "GPU": 0.4}, cluster, cluster) == 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checked_workers(1, {"GPU": 0.5}, cluster, {"GPU": 0.5}) == 1
+
+
 def test_checked_workers_leave_resources_to_other_tasks() -> None:
     cluster, spare = {"CPU": 4.0}, {"CPU": 2.0}
     assert checked_workers(4, {"CPU": 0.5}, cluster, cluster, spare) == 4

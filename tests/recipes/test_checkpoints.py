@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import TrainerCallback
 
+from rrg_rewards.recipes._checkpoints import _is_of_disk
 from rrg_rewards.recipes.grpo import parse, run
 from rrg_rewards.utilities.checkpoints import CheckpointError
 
@@ -89,6 +90,13 @@ def test_whole_checkpoints_a_full_disk_leaves_the_former(
     assert run(*parse(["--config", str(path)])).state.global_step == 3
 
 
+def test_whole_checkpoints_an_error_with_a_file_is_of_the_disk_if_the_file_is_in_the_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint-2"
+    for name, expected in (("checkpoint-2/optimizer.pt", True), ("checkpoint-20/optimizer.pt", False)):
+        error = PermissionError(errno.EACCES, "Permission denied", str(tmp_path / name))
+        assert _is_of_disk(error, folder) is expected
+
+
 class FailsIn(TrainerCallback):  # type: ignore[misc]
     """Raises an error when the checkpoint of a step is written apart from what callbacks add."""
 
@@ -100,7 +108,16 @@ class FailsIn(TrainerCallback):  # type: ignore[misc]
             raise self.error
 
 
-@pytest.mark.parametrize("error", [ValueError("an error of a callback"), ConnectionRefusedError(111, "refused")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("an error of a callback"),
+        ConnectionRefusedError(111, "refused"),
+        PermissionError(errno.EACCES, "Permission denied", "/somewhere/else"),
+        SafetensorError("Error while deserializing header: No such file or directory (os error 2)"),
+    ],
+    ids=repr,
+)
 def test_whole_checkpoints_another_error_is_raised_as_it_is_and_deletes_nothing(
     recipe: Callable[..., Path], tmp_path: Path, error: Exception
 ) -> None:

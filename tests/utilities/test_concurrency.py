@@ -227,3 +227,51 @@ def test_loop_thread_that_a_task_ends_tells_all_callers():
     assert not thread.is_alive
     with pytest.raises(RuntimeError, match="has ended"):
         thread.submit(asyncio.sleep(0))
+
+
+def test_loop_thread_tells_callers_that_submit_while_it_closes():
+    begun = threading.Event()
+
+    async def slow_to_end():
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.2)
+
+    thread = LoopThread("closes")
+    slow = thread.submit(slow_to_end())
+    assert begun.wait(GUARD)
+    closing = threading.Thread(target=thread.close, args=(GUARD,))
+    futures = [thread.submit(asyncio.sleep(3600)) for _ in range(10)]
+    closing.start()
+    refused = 0
+    while closing.is_alive():
+        try:
+            futures.append(thread.submit(asyncio.sleep(3600)))
+        except RuntimeError:
+            refused += 1
+    assert refused
+    assert all(future.cancelled() for future in (slow, *futures))
+
+
+def test_loop_thread_whose_tasks_all_exit_refuses_further_coroutines():
+    thread, begun = LoopThread("exits"), threading.Barrier(2)
+
+    async def leave_when_cancelled():
+        begun.wait(GUARD)
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            raise SystemExit(4)
+
+    async def leave():
+        raise SystemExit(3)
+
+    waiting = thread.submit(leave_when_cancelled())
+    begun.wait(GUARD)
+    assert isinstance(thread.submit(leave()).exception(GUARD), SystemExit)
+    assert isinstance(waiting.exception(GUARD), SystemExit)
+    thread._thread.join(GUARD)
+    with pytest.raises(RuntimeError, match="has ended"):
+        thread.submit(asyncio.sleep(0))

@@ -58,4 +58,4 @@ def start_in_background(coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         thread = _THREADS.get(os.getpid())
         if thread is None or not thread.is_alive:
             thread = _THREADS[os.getpid()] = LoopThread("rrg-rewards")
-    return thread.submit(coroutine)
+        return thread.submit(coroutine)
