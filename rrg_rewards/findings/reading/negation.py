@@ -117,7 +117,9 @@ class _Clauses:
     def _is_finite(self, i: int) -> bool:
         """Whether a verb makes a statement, as in "was observed" but not in "nodules observed earlier"."""
         codes = self.codes
-        if codes[i] & (EXIST | SHOW):
+        # "Effusion present, pneumothorax absent", but not "effusion noted earlier, resolved"
+        is_answer = self.kinds & ENDED and not self.kinds & FORMER and self.union(i + 1, i + 2) & COMMA
+        if codes[i] & (EXIST | SHOW) or (is_answer and not self.union(i + 2, i + 3) & (ENDED | BE | HAVE | CURRENT)):
             return True
         be = self._first_of(BE, 0, range(i - 1, max(-1, i - 4), -1))
         return be == 0 or (be > 0 and not codes[be - 1] & RELATIVE)

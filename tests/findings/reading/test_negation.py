@@ -10,6 +10,13 @@ _MARKS = {"present": "+", "absent": "-", "uncertain": "?"}
 
 # Sentence, and what it says of each finding: + present, - absent, ? uncertain.
 SENTENCES = [
+    ("Gallstones present, hydronephrosis absent, ascites absent.", "+gallstone -hydronephrosis -ascites"),
+    ("Effusion and consolidation present, pneumothorax absent.", "+pleural_effusion +consolidation -pneumothorax"),
+    ("Effusion seen, in the meantime resolved.", "-pleural_effusion"),
+    ("Nodules (none cavitating), no effusion.", "+lung_nodule -cavity -pleural_effusion"),
+    ("Multiple nodules (none cavitating) are seen.", "+lung_nodule -cavity"),
+    ("Rib fractures (none displaced).", "+fracture"),
+    ("Effusion (none).", "-pleural_effusion"),
     ("No pleural effusion, pleural thickening on both sides.", "-pleural_effusion +pleural_thickening"),
     ("No pleural effusion, thickening of the right pleura.", "-pleural_effusion +pleural_thickening"),
     ("No mass, nodules in the right lung are seen.", "-lung_mass +lung_nodule"),
