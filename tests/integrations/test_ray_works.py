@@ -10,6 +10,7 @@ import pytest
 
 from rrg_rewards.analysis.judge_settings import CountingSettings, GradingSettings
 from rrg_rewards.analysis.settings import LabelSettings, PairColumns
+from rrg_rewards.cli.engines import Engine
 from rrg_rewards.cli.main import main
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.integrations.ray_tables import ROW, Notes
@@ -167,6 +168,9 @@ def test_works_name_their_settings() -> None:
 
 def test_commands_on_ray_need_a_folder(pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
+    engine = Engine(engine="ray")
+    assert [engine.writes_folder(output, "csv") for output in ("out", "out/", str(pairs))] == [False, True, True]
+    assert [engine.writes_folder(output) for output in ("out", "out.csv", "-", None)] == [True, False, False, False]
     table = str(pairs / "pairs.csv")
     for command in (["label", table, "--text-column", "reference"], ["judge", "label", table]):
         assert main([*command, "--engine", "ray", "--output", str(pairs / "out.jsonl")]) == 2
