@@ -27,7 +27,7 @@ class MissingInput:
 
     Args:
         paths: The files and folders, relative to the working folder, by their key, such as ``dataset`` or
-            ``data.sources.path``, which may stand in a recipe several times.
+            ``data.sources.path``. A list in a recipe can have several files of one key.
         command: The command; ``None`` if no header names one.
 
     Example:

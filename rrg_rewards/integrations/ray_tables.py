@@ -32,8 +32,8 @@ _BLOCK_ROWS = 1024
 _LIGHT = {"num_cpus": 0.25}
 # Ray reserves memory for the rows that are done: 8 bytes each.
 _CHECKPOINT_MEMORY = 2**27
-# File of an output that its writer locks.
-_LOCK = "lock"
+# Files of an output: one that its writer locks, and the settings of the run.
+_LOCK, _SETTINGS = "lock", "run.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,6 +427,9 @@ def _claimed(folder: Path, identity: Mapping[str, Any]) -> Iterator[None]:
     Raises:
         SettingError: If another process writes to the folder, or it is not one of this run.
     """
+    # Before a file is added to a folder of something else.
+    if folder.exists() and not (folder / _SETTINGS).exists() and any(one.name != _LOCK for one in folder.iterdir()):
+        raise SettingError("output", f"{folder} is a folder with other files; choose an empty or new one")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("wb") as file:
         with suppress(OSError):  # Some network file systems have no locks.
@@ -437,7 +440,7 @@ def _claimed(folder: Path, identity: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _claim(folder: Path, identity: Mapping[str, Any]) -> None:
-    settings = folder / "run.json"
+    settings = folder / _SETTINGS
     identity = json.loads(json.dumps(identity))
     if settings.exists():
         before = json.loads(settings.read_text())
@@ -446,10 +449,8 @@ def _claim(folder: Path, identity: Mapping[str, Any]) -> None:
                 "output",
                 f"{folder} has the output of another run (its {', '.join(other)} differ); choose another folder",
             )
-        return
-    if any(one.name != _LOCK for one in folder.iterdir()):
-        raise SettingError("output", f"{folder} is a folder with other files; choose an empty or new one")
-    write_json(identity, settings)
+    else:
+        write_json(identity, settings)
 
 
 def _finished(folder: Path, clean: bool = False) -> list[int]:

@@ -314,7 +314,7 @@ class JudgeWork(TableWork):
 
     @abstractmethod
     def read(self, table: Table, log: RunLog) -> Any:
-        """Return what the judge is asked about rows; empty if nothing."""
+        """Return the items of rows that go to the judge; empty if there are none."""
 
     @abstractmethod
     def run(self, items: Any) -> AnswerRun[Any, Any]:
@@ -325,7 +325,7 @@ class JudgeWork(TableWork):
         return {"work": self.name, "judge": self.judge.signature, "settings": repr(self.settings)}
 
     def check(self, batches: Iterable[Table], source: str, log: RunLog) -> None:
-        """Raise an error if a row is malformed, and warn of rows about which the judge is not asked."""
+        """Raise an error if a row is malformed, and warn of rows that lack a report."""
         blank = rows = 0
         for table in batches:
             self.read(table, Notes())

@@ -132,6 +132,7 @@ def test_claimed_refuses_the_output_of_another_run(tmp_path: Path) -> None:
         _claimed(tmp_path / "full", {"work": "score"}),
     ):
         pass
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["a.csv"]
     assert json.loads((tmp_path / "out" / "run.json").read_text())["work"] == "score"
 
 
