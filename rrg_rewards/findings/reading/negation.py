@@ -316,8 +316,10 @@ class NegationScope(_Clauses):
         codes, kinds = self.codes, self.kinds
         if kinds & UNSTATED and any(code & UNSTATED for code in codes[clause.start : clause.stop]):
             return True
+        # "If the effusion enlarges" states an effusion, and "if septic, this could be pneumonia" is no request.
         if kinds & REQUEST and self.union(clause.start, start) & REQUEST:
-            # "If septic, this could be pneumonia" is no request.
+            if self.union(max(clause.start, start - 2), start) & DEFINITE:
+                return False
             comma = self._first_of(COMMA, 0, range(start - 1, clause.start, -1))
             is_doubt = comma > 0 and codes[clause.start] & REQUEST
             return not (is_doubt and self.union(comma, clause.stop) & (DOUBT | PERHAPS))
