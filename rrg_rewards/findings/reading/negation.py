@@ -14,7 +14,7 @@ BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS
 NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
-PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:]
+PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED, LINKING, REASON, REFUTED, THAN = _BITS[34:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -23,16 +23,18 @@ BREAKING = BOUNDARY | COMMA | JOINT
 _PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
-_CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | _UNASSERTED
+_CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | THAN | _UNASSERTED
 # Maximum distances in tokens.
 # Between "in the" and the mention: "in the known right nodule".
-_HOST_REACH = 4
+_HOST_REACH = 6
 # Between "not" and the verb that it negates: "was not clearly observed".
 _NOT_REACH = 3
 # Between "not" and the earlier examination that it applies to: "not observed in the previous examination".
 _FORMER_REACH = 5
 # Between a word of doubt and the mention: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
+# Between an article and the mention: "the left effusion".
+_ARTICLE_REACH = 2
 # Between "history of" or "resection of" and the mention: "resection of a right upper lobe mass".
 _HISTORY_REACH = 6
 # Between "is" and what it states: "is locally thickened".
@@ -140,7 +142,7 @@ class _Clauses:
             # "Effusion, unlikely empyema", "the absent effusion", but not "effusion, now gone": "gone" has no code.
             is_last = self._ends_at(i + 1)
             is_adjective = not is_last and self.codes[i + 1] & ~FILLED
-            leads = i == 0 or (not is_last and self.codes[i - 1] & (BOUNDARY | ARTICLE | COMMA * bool(is_adjective)))
+            leads = i == 0 or (not is_last and code & NONE and self.codes[i + 1] & PURPOSE) or (not is_last and self.codes[i - 1] & (BOUNDARY | ARTICLE | COMMA * bool(is_adjective)))
             looks_back = not leads if code & ENDED else i > 0 and is_last
             (self.back if looks_back else self.ahead).append(i)
 
@@ -174,9 +176,10 @@ class _Clauses:
 
     def _is_denial(self, start: int, i: int, following: int) -> bool:
         """Whether a denial with "be" precedes a statement: "the lungs are free of masses, emphysema is noted"."""
+        denial = _first_between(self.ahead, start, i)
         return (
-            _any_between(self.ahead, start, i)
-            and bool(self.union(start, i) & BE)
+            denial >= 0
+            and self._first_of(BE, JOINT, range(denial, start - 1, -1)) >= 0
             and bool(self.union(i, following) & STATING)
             and not self.codes[i + 1] & RELATIVE
         )
@@ -218,6 +221,9 @@ class _Clauses:
             return clause
         commas = [k for k in self.breaks if start <= k < end and self.codes[k] & COMMA]
         after = bisect_left(commas, i)
+        # "Hepatic nodule, suspicious for metastasis"
+        while after and self.codes[commas[after - 1] + 1] & LINKING:
+            after -= 1
         if after:
             start = commas[after - 1]
         for comma, following in pairwise([*commas[after:], end]):
@@ -293,7 +299,7 @@ class NegationScope(_Clauses):
         if kinds & SURE and any(codes[i] & SURE for i in range(end, clause.stop)):
             return PRESENT
         is_doubted = (
-            (kinds & DOUBT and any(codes[i] & DOUBT for i in self._words_before(clause, start, _DOUBT_REACH)))
+            (kinds & (DOUBT | THAN) and self._is_doubted(clause, start))
             or (kinds & QUERY and union(codes[end : min(clause.stop, end + 2)]) & QUERY)
             or (kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0)
         )
@@ -302,6 +308,25 @@ class NegationScope(_Clauses):
     def _words_before(self, clause: range, start: int, reach: int) -> list[int]:
         """Return the tokens before a mention, the nearest first; the further words of compounds do not count."""
         return [i for i in range(start - 1, clause.start - 1, -1) if not self.codes[i] & FILLED][:reach]
+
+    def _is_doubted(self, clause: range, start: int) -> bool:
+        """Whether a word before a mention puts it in doubt, but not "the effusion" in "it may be due to the effusion"."""
+        codes = self.codes
+        # "Possible organising pneumonia or a small mass"
+        is_list = self.union(max(clause.start, start - _DOUBT_REACH), start) & (OTHER | COMMA) == OTHER
+        words = self._words_before(clause, start, _DOUBT_REACH * (1 + is_list))
+        # "A scar is likelier than pulmonary nodules", but not "more than two nodules"
+        than = self._first_of(THAN, BREAKING | STATING, range(start - 1, max(clause.start, start - 4), -1))
+        if than >= 0 and (than == start - 1 or self.union(clause.start, than) & (LINKING | DOUBT)):
+            return True
+        article = self._article(start)
+        ends = (n for n, i in enumerate(words) if codes[i] & REASON or i == article)
+        return any(codes[i] & DOUBT for i in words[: next(ends, None)])
+
+    def _article(self, start: int) -> int:
+        """Return the definite article of a mention, as in "the left effusion", or -1."""
+        reach = range(start - 1, max(-1, start - 1 - _ARTICLE_REACH), -1)
+        return self._first_of(DEFINITE, BREAKING | STATING | BE | HAVE, reach)
 
     def _is_retracted(self, clause: range, start: int, end: int) -> bool:
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""
@@ -318,7 +343,7 @@ class NegationScope(_Clauses):
             return True
         # "If the effusion enlarges" states an effusion, and "if septic, this could be pneumonia" is no request.
         if kinds & REQUEST and self.union(clause.start, start) & REQUEST:
-            if self.union(max(clause.start, start - 2), start) & DEFINITE:
+            if self._article(start) >= 0:
                 return False
             comma = self._first_of(COMMA, 0, range(start - 1, clause.start, -1))
             is_doubt = comma > 0 and codes[clause.start] & REQUEST
@@ -349,8 +374,9 @@ class NegationScope(_Clauses):
         # Only the nearest negation of each kind matters, because words that block it also block all farther ones.
         denial = _first_between(self.back, end, clause.stop)
         # A statement in between blocks the negation: "there is effusion and it was not drained".
-        if denial >= 0 and not (
-            _any_between(self.verbs, end, denial - 1) or self._has_own_statement(start, end, denial)
+        if denial >= 0 and (
+            self.codes[denial] & REFUTED
+            or not (_any_between(self.verbs, end, denial - 1) or self._has_own_statement(start, end, denial))
         ):
             return True
         later = bisect_left(self.ahead, end)
@@ -377,12 +403,14 @@ class NegationScope(_Clauses):
 
     def _is_host(self, denial: int, start: int) -> bool:
         """Whether something is denied in the mention, and not the mention: "no cavitation in the consolidation"."""
-        i = self._first_of(DEFINITE, BREAKING | OTHER, range(start - 1, max(denial + 2, start - _HOST_REACH), -1))
+        i = self._first_of(DEFINITE, BREAKING | OTHER | WITH, range(start - 1, max(denial + 2, start - _HOST_REACH), -1))
         # "no rupture of the", "no sign that the ... is resolving"
         before = self.union(i - 3, i) if i >= 0 else 0
         is_change = before & RELATIVE and self._first_of(CHANGING, BREAKING, range(start + 1, self.size)) >= 0
         is_inside = before & INSIDE or (before & PURPOSE and self.union(denial + 1, i) & QUALITY)
-        is_host = is_change or (is_inside and not self.union(denial + 1, i) & EXTENT)
+        # "No increase in the markings", but "no increase in the effusion compared with the prior study"
+        is_extent = self.union(denial + 1, i) & EXTENT and not self.kinds & CURRENT
+        is_host = is_change or (is_inside and not is_extent)
         return bool(is_host) and not self.codes[start] & BREAKING
 
     def _list_closers(self) -> list[int]:
@@ -430,7 +458,7 @@ class NegationScope(_Clauses):
         if end < clause.stop and codes[end] & SURGERY:
             return True
         for i in self._words_before(clause, start, _HISTORY_REACH):
-            if codes[i] & (STATING | BE | HAVE | COMMA | WITH):
+            if codes[i] & (STATING | BE | HAVE | COMMA | WITH | ENDED):
                 return False
             # "resection of a mass", "lobectomy for cancer"
             if codes[i] & HISTORY or (codes[i] & SURGERY and codes[i + 1] & PURPOSE):
