@@ -14,7 +14,7 @@ BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS
 NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
-PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED, LINKING, REASON, REFUTED, THAN = _BITS[34:]
+PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED, LINKING, REASON, REFUTED, THAN, WHETHER = _BITS[34:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -138,6 +138,8 @@ class _Clauses:
                 self.has_news = True
             elif (verb := self._first_of(SHOW | VERB, 0, range(i + 1, min(self.size, i + 1 + _NOT_REACH)))) >= 0:
                 (self.ahead if self.codes[verb] & SHOW else self.back).append(i)
+            elif self._ends_at(i + 1) and self.union(i - 1, i) & BE:
+                self.back.append(i)
         else:
             # "Effusion, unlikely empyema", "the absent effusion", but not "effusion, now gone": "gone" has no code.
             is_last = self._ends_at(i + 1)
@@ -300,7 +302,7 @@ class NegationScope(_Clauses):
             return PRESENT
         is_doubted = (
             (kinds & (DOUBT | THAN) and self._is_doubted(clause, start))
-            or (kinds & QUERY and union(codes[end : min(clause.stop, end + 2)]) & QUERY)
+            or (kinds & QUERY and union([*codes[max(0, start - 1) : start], *codes[end : min(clause.stop, end + 2)]]) & QUERY)
             or (kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0)
         )
         return UNCERTAIN if is_doubted else PRESENT
@@ -312,9 +314,9 @@ class NegationScope(_Clauses):
     def _is_doubted(self, clause: range, start: int) -> bool:
         """Whether a word before a mention puts it in doubt, but not "the effusion" in "it may be due to the effusion"."""
         codes = self.codes
-        # "Possible organising pneumonia or a small mass"
+        # "Possible organising pneumonia or a small mass", "whether the density at the left base is an effusion"
         is_list = self.union(max(clause.start, start - _DOUBT_REACH), start) & (OTHER | COMMA) == OTHER
-        words = self._words_before(clause, start, _DOUBT_REACH * (1 + is_list))
+        words = self._words_before(clause, start, _DOUBT_REACH * (1 + bool(is_list or self.kinds & WHETHER)))
         # "A scar is likelier than pulmonary nodules", but not "more than two nodules"
         than = self._first_of(THAN, BREAKING | STATING, range(start - 1, max(clause.start, start - 4), -1))
         if than >= 0 and (than == start - 1 or self.union(clause.start, than) & (LINKING | DOUBT)):
@@ -389,6 +391,11 @@ class NegationScope(_Clauses):
 
     def _has_own_statement(self, start: int, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""
+        comma = _first_between(self.breaks, end + 1, denial)
+        # "The stent lies correctly, and the edema has resolved"
+        is_new = comma > 0 and self.codes[comma + 1] & JOINT and self.codes[comma + 2] & ARTICLE
+        if is_new and self.codes[comma] & COMMA and self.union(comma + 2, denial + 1) & (BE | HAVE):
+            return True
         verb = _first_between(self.spoken, start, denial)
         stop = _first_between(self.breaks, max(verb, end), denial) if verb >= 0 else -1
         # After "and", a verb without a subject continues the statement: "has decreased and was not seen today".
