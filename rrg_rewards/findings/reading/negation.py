@@ -14,7 +14,8 @@ BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS
 NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
-PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED, LINKING, REASON, REFUTED, THAN, WHETHER = _BITS[34:]
+PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:46]
+LINKING, REASON, REFUTED, THAN, WHETHER = _BITS[46:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -144,7 +145,10 @@ class _Clauses:
             # "Effusion, unlikely empyema", "the absent effusion", but not "effusion, now gone": "gone" has no code.
             is_last = self._ends_at(i + 1)
             is_adjective = not is_last and self.codes[i + 1] & ~FILLED
-            leads = i == 0 or (not is_last and code & NONE and self.codes[i + 1] & PURPOSE) or (not is_last and self.codes[i - 1] & (BOUNDARY | ARTICLE | COMMA * bool(is_adjective)))
+            # "None of the lobes"
+            is_partitive = code & NONE and self.union(i + 1, i + 2) & PURPOSE
+            before = BOUNDARY | ARTICLE | COMMA * bool(is_adjective)
+            leads = i == 0 or is_partitive or (not is_last and self.codes[i - 1] & before)
             looks_back = not leads if code & ENDED else i > 0 and is_last
             (self.back if looks_back else self.ahead).append(i)
 
@@ -302,7 +306,9 @@ class NegationScope(_Clauses):
             return PRESENT
         is_doubted = (
             (kinds & (DOUBT | THAN) and self._is_doubted(clause, start))
-            or (kinds & QUERY and union([*codes[max(0, start - 1) : start], *codes[end : min(clause.stop, end + 2)]]) & QUERY)
+            or (
+                kinds & QUERY and (self.union(start - 1, start) | union(codes[end : min(clause.stop, end + 2)])) & QUERY
+            )
             or (kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0)
         )
         return UNCERTAIN if is_doubted else PRESENT
@@ -312,7 +318,7 @@ class NegationScope(_Clauses):
         return [i for i in range(start - 1, clause.start - 1, -1) if not self.codes[i] & FILLED][:reach]
 
     def _is_doubted(self, clause: range, start: int) -> bool:
-        """Whether a word before a mention puts it in doubt, but not "the effusion" in "it may be due to the effusion"."""
+        """Whether a word before a mention puts it in doubt, which is not so in "it may be due to the effusion"."""
         codes = self.codes
         # "Possible organising pneumonia or a small mass", "whether the density at the left base is an effusion"
         is_list = self.union(max(clause.start, start - _DOUBT_REACH), start) & (OTHER | COMMA) == OTHER
@@ -410,7 +416,8 @@ class NegationScope(_Clauses):
 
     def _is_host(self, denial: int, start: int) -> bool:
         """Whether something is denied in the mention, and not the mention: "no cavitation in the consolidation"."""
-        i = self._first_of(DEFINITE, BREAKING | OTHER | WITH, range(start - 1, max(denial + 2, start - _HOST_REACH), -1))
+        reach = range(start - 1, max(denial + 2, start - _HOST_REACH), -1)
+        i = self._first_of(DEFINITE, BREAKING | OTHER | WITH, reach)
         # "no rupture of the", "no sign that the ... is resolving"
         before = self.union(i - 3, i) if i >= 0 else 0
         is_change = before & RELATIVE and self._first_of(CHANGING, BREAKING, range(start + 1, self.size)) >= 0

@@ -46,7 +46,7 @@ def present(sentence):
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["concepts"][0])
 def test_a_property_of_an_organ_is_its_concept(row):
     sentences = [
-        sentence for organ in row["organs"] for property in row["properties"] for sentence in asserted(organ, *property)
+        sentence for organ in row["organs"] for words in row["properties"] for sentence in asserted(organ, *words)
     ]
     sentences += [
         f"{adjective.capitalize()} {noun}."
@@ -61,7 +61,7 @@ def test_a_property_of_an_organ_is_its_concept(row):
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row["concepts"][0])
 def test_a_denied_property_of_an_organ_is_no_finding(row):
     sentences = [
-        sentence for organ in row["organs"] for property in row["properties"] for sentence in denied(organ, *property)
+        sentence for organ in row["organs"] for words in row["properties"] for sentence in denied(organ, *words)
     ]
     read = {sentence: present(sentence) for sentence in sentences}
     assert {sentence: found for sentence, found in read.items() if found} == {}
