@@ -45,15 +45,38 @@ from rrg_rewards.version import __version__
 
 HELD_OUT = 3
 SEED = 0
-# Roots of the Human Phenotype Ontology, and the area of their terms.
+# Roots of the Human Phenotype Ontology, and the area of their terms: the morphology that radiography and CT show.
 HPO_ROOTS = {
-    "HP:0002086": "respiratory system",
+    "HP:0012252": "respiratory system",
+    "HP:0100606": "respiratory system",
+    "HP:0030875": "respiratory system",
     "HP:0001627": "heart",
     "HP:0000765": "thorax",
     "HP:0410042": "liver",
+    "HP:0004297": "biliary system",
+    "HP:0025408": "spleen",
+    "HP:0012090": "pancreas",
+    "HP:0002894": "pancreas",
+    "HP:0012210": "kidney",
+    "HP:0002242": "bowel",
+    "HP:0000925": "vertebral column",
 }
+# Roots below these whose terms are left out: what only microscopes, laboratories, endoscopes or questions find.
+HPO_UNSEEN = frozenset(
+    {
+        *("HP:0032973", "HP:0012253", "HP:0032016", "HP:0033245", "HP:0025696", "HP:0025424", "HP:0000600"),
+        *("HP:0002205", "HP:0031331", "HP:0031321", "HP:0034532", "HP:0034835", "HP:0034644"),
+        *("HP:0034713", "HP:0012439", "HP:0012438", "HP:0000952", "HP:0001396", "HP:0012575", "HP:0033836"),
+        *("HP:0033852", "HP:0033889", "HP:0033859", "HP:0032581", "HP:0025028", "HP:0030935", "HP:0025129"),
+        *("HP:0025090", "HP:0003418"),
+    }
+)
 # Body systems of radiology-semantic-dict, and the area of their concepts.
-SYSTEMS = {"Thoracic": "chest", "Chest": "chest", "Cardiac": "heart", "Vascular": "vessels", "Breast": "breast"}
+SYSTEMS = {
+    **{"Thoracic": "chest", "Chest": "chest", "Cardiac": "heart", "Vascular": "vessels", "Breast": "breast"},
+    **{"GI": "gastrointestinal", "Gastrointestinal": "gastrointestinal", "gi": "gastrointestinal"},
+    **{"GU": "genitourinary", "GU Organs": "genitourinary"},
+}
 # Categories of ConText that the rules know, and the presences that a finding under such a cue may have.
 CUES = {
     "NEGATED_EXISTENCE": {"absent"},
@@ -109,7 +132,7 @@ def read_radlabels(folder: Path) -> Vocabulary:
 
 
 def read_semantic_dict(folder: Path) -> Vocabulary:
-    """Read the concepts of radiology-semantic-dict that are in the chest or in a vessel."""
+    """Read the concepts of radiology-semantic-dict that are in one of the body systems."""
     found: Vocabulary = {}
     for entry in json.loads((folder / "data" / "medical_concepts.json").read_text(encoding="utf-8")):
         area = SYSTEMS.get(entry.get("body_system") or "")
@@ -119,7 +142,7 @@ def read_semantic_dict(folder: Path) -> Vocabulary:
 
 
 def read_hpo(folder: Path) -> Vocabulary:
-    """Read the terms of the Human Phenotype Ontology under the roots, with their exact synonyms."""
+    """Read the terms of the Human Phenotype Ontology under the roots that are seen, with their exact synonyms."""
     terms: dict[str, Term] = {}
     parents: dict[str, list[str]] = {}
     for block in (folder / "data" / "hp.obo").read_text(encoding="utf-8").split("\n\n"):
@@ -136,7 +159,7 @@ def read_hpo(folder: Path) -> Vocabulary:
             level = [parent for name in level for parent in parents[name] if parent not in ancestors]
             ancestors.update(level)
         area = next((area for root, area in HPO_ROOTS.items() if root in ancestors), None)
-        if area:
+        if area and not HPO_UNSEEN.intersection((identifier, *ancestors)):
             found.setdefault(area, []).append(term)
     return found
 
