@@ -15,7 +15,7 @@ NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
 PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:46]
-LINKING, REASON, REFUTED, THAN, WHETHER = _BITS[46:]
+LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE = _BITS[46:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -422,10 +422,9 @@ class NegationScope(_Clauses):
         before = self.union(i - 3, i) if i >= 0 else 0
         is_change = before & RELATIVE and self._first_of(CHANGING, BREAKING, range(start + 1, self.size)) >= 0
         is_inside = before & INSIDE or (before & PURPOSE and self.union(denial + 1, i) & QUALITY)
-        # "No increase in the markings", but "no increase in the effusion compared with the prior study"
-        is_extent = self.union(denial + 1, i) & EXTENT and not self.kinds & CURRENT
-        is_host = is_change or (is_inside and not is_extent)
-        return bool(is_host) and not self.codes[start] & BREAKING
+        is_host = is_change or (is_inside and not self.union(denial + 1, i) & EXTENT)
+        # "No increase in the wall thickness of the bronchi"
+        return bool(is_host) and not self.codes[start] & BREAKING and not self.union(start, start + 2) & MEASURE
 
     def _list_closers(self) -> list[int]:
         """Return the commas and "and" that end a denied list by what surrounds them."""
