@@ -21,7 +21,9 @@ STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
 BREAKING = BOUNDARY | COMMA | JOINT
 # Cues that divide a sentence into clauses and lists.
-_PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH
+_PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH | PERHAPS
+# Cues that begin a statement after "and".
+_BEGINNING = ARTICLE | CURRENT | SHOW
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
 _CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | THAN | _UNASSERTED
@@ -34,8 +36,8 @@ _NOT_REACH = 3
 _FORMER_REACH = 5
 # Between a word of doubt and the mention: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
-# Between an article and the mention: "the left effusion".
-_ARTICLE_REACH = 2
+# Between an article and the mention: "the 8 mm nodule".
+_ARTICLE_REACH = 3
 # Between "history of" or "resection of" and the mention: "resection of a right upper lobe mass".
 _HISTORY_REACH = 6
 # Between "is" and what it states: "is locally thickened".
@@ -101,13 +103,13 @@ class _Clauses:
                 self.breaks.append(i)
                 if code & COMMA and i + 1 < self.size and codes[i + 1] & OPEN:
                     self.openers.append(i)
-            elif code & (BE | HAVE):
+            elif code & (BE | HAVE | PERHAPS):
                 if not (i and codes[i - 1] & RELATIVE):
                     self.spoken.append(i)
             elif code & OTHER:
                 self.others.append(i)
             # "no pneumothorax with a small effusion", "no mass and mild emphysema", "no mass, and a nodule is seen"
-            if code & (WITH | JOINT) and i + 1 < self.size and codes[i + 1] & (DEGREE | (code & JOINT and ARTICLE)):
+            if code & (WITH | JOINT) and self.union(i + 1, i + 2) & (DEGREE | (code & JOINT and _BEGINNING)):
                 self.openers.append(i)
         if self.breaks:
             self._split(self.breaks)
@@ -147,7 +149,7 @@ class _Clauses:
             is_adjective = not is_last and self.codes[i + 1] & ~FILLED
             # "None of the lobes"
             is_partitive = code & NONE and self.union(i + 1, i + 2) & PURPOSE
-            before = BOUNDARY | ARTICLE | COMMA * bool(is_adjective)
+            before = BOUNDARY | ARTICLE | WITH | COMMA * bool(is_adjective)
             leads = i == 0 or is_partitive or (not is_last and self.codes[i - 1] & before)
             looks_back = not leads if code & ENDED else i > 0 and is_last
             (self.back if looks_back else self.ahead).append(i)
@@ -334,7 +336,7 @@ class NegationScope(_Clauses):
     def _article(self, start: int) -> int:
         """Return the definite article of a mention, as in "the left effusion", or -1."""
         reach = range(start - 1, max(-1, start - 1 - _ARTICLE_REACH), -1)
-        return self._first_of(DEFINITE, BREAKING | STATING | BE | HAVE, reach)
+        return self._first_of(DEFINITE | REASON, BREAKING | STATING | BE | HAVE | PURPOSE | INSIDE | FILLED, reach)
 
     def _is_retracted(self, clause: range, start: int, end: int) -> bool:
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""
@@ -397,10 +399,10 @@ class NegationScope(_Clauses):
 
     def _has_own_statement(self, start: int, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""
-        comma = _first_between(self.breaks, end + 1, denial)
-        # "The stent lies correctly, and the edema has resolved"
-        is_new = comma > 0 and self.codes[comma + 1] & JOINT and self.codes[comma + 2] & ARTICLE
-        if is_new and self.codes[comma] & COMMA and self.union(comma + 2, denial + 1) & (BE | HAVE):
+        # "Nodules in both lungs, and effusion is not seen": between the items of a list of two is no comma
+        comma = _first_between(self.breaks, end, denial)
+        is_clause = comma > 0 and self.codes[comma] & COMMA and self.codes[comma + 1] & JOINT
+        if is_clause and not self.union(self.clause(start).start, comma) & COMMA:
             return True
         verb = _first_between(self.spoken, start, denial)
         stop = _first_between(self.breaks, max(verb, end), denial) if verb >= 0 else -1
