@@ -15,7 +15,7 @@ NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
 PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:46]
-LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE = _BITS[46:]
+LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE, LASTING = _BITS[46:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -23,7 +23,7 @@ BREAKING = BOUNDARY | COMMA | JOINT
 # Cues that divide a sentence into clauses and lists.
 _PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH | PERHAPS
 # Cues that begin a statement after "and".
-_BEGINNING = ARTICLE | CURRENT | SHOW
+_BEGINNING = ARTICLE | CURRENT | SHOW | DOUBT
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
 _CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | THAN | _UNASSERTED
@@ -101,7 +101,7 @@ class _Clauses:
                 self._add_denial(i)
             if code & BREAKING:
                 self.breaks.append(i)
-                if code & COMMA and i + 1 < self.size and codes[i + 1] & OPEN:
+                if code & COMMA and self.union(i + 1, i + 2) & (OPEN | DOUBT):
                     self.openers.append(i)
             elif code & (BE | HAVE | PERHAPS):
                 if not (i and codes[i - 1] & RELATIVE):
@@ -109,7 +109,7 @@ class _Clauses:
             elif code & OTHER:
                 self.others.append(i)
             # "no pneumothorax with a small effusion", "no mass and mild emphysema", "no mass, and a nodule is seen"
-            if code & (WITH | JOINT) and self.union(i + 1, i + 2) & (DEGREE | (code & JOINT and _BEGINNING)):
+            if code & (WITH | JOINT) and self.union(i + 1, i + 2) & (DEGREE | DOUBT | (code & JOINT and _BEGINNING)):
                 self.openers.append(i)
         if self.breaks:
             self._split(self.breaks)
@@ -330,7 +330,9 @@ class NegationScope(_Clauses):
         if than >= 0 and (than == start - 1 or self.union(clause.start, than) & (LINKING | DOUBT)):
             return True
         article = self._article(start)
-        ends = (n for n, i in enumerate(words) if codes[i] & REASON or i == article)
+        # "Possible effusion, mild edema", but "if at all, minimal edema"
+        openers = [i for i in self.openers if not self.union(i - 1, i) & (DOUBT | FILLED)]
+        ends = (n for n, i in enumerate(words) if codes[i] & REASON or i == article or i in openers)
         return any(codes[i] & DOUBT for i in words[: next(ends, None)])
 
     def _article(self, start: int) -> int:
@@ -399,15 +401,29 @@ class NegationScope(_Clauses):
 
     def _has_own_statement(self, start: int, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""
-        # "Nodules in both lungs, and effusion is not seen": between the items of a list of two is no comma
-        comma = _first_between(self.breaks, end, denial)
-        is_clause = comma > 0 and self.codes[comma] & COMMA and self.codes[comma + 1] & JOINT
-        if is_clause and not self.union(self.clause(start).start, comma) & COMMA:
+        parting = [i for i in self.breaks if end <= i < denial]
+        if parting and parting[0] < denial - 1 and self._begins_clause(self.clause(start).start, start, parting):
             return True
         verb = _first_between(self.spoken, start, denial)
         stop = _first_between(self.breaks, max(verb, end), denial) if verb >= 0 else -1
         # After "and", a verb without a subject continues the statement: "has decreased and was not seen today".
         return 0 <= stop < denial - 1 and not self.codes[stop + 1] & (BE | HAVE)
+
+    def _begins_clause(self, clause: int, start: int, parting: list[int]) -> bool:
+        """Whether the first comma or "and" after a mention begins a statement, and not the next item of a list."""
+        codes, first = self.codes, parting[0]
+        if self.union(start, first) & LASTING:
+            return True
+        has_verb = _any_between(self.verbs, clause, start)
+        if codes[first] & JOINT:
+            # "There is effusion and edema is not seen"
+            return has_verb and len(parting) == 1
+        if not codes[first] & COMMA or codes[first + 1] & RELATIVE or self.union(clause, first) & COMMA:
+            return False
+        # "Nodules in both lungs, and effusion is not seen": between the items of a list of two is no comma
+        following = codes[first + 1]
+        is_opened = has_verb or codes[clause] & (DEGREE | DOUBT) or following & ARTICLE
+        return bool(following & JOINT or (is_opened and len(parting) == 1))
 
     def _list_ended(self, denial: int, start: int, clause_end: int) -> bool:
         """Whether a word between denial and mention begins a new statement: "no effusion, mild edema"."""
@@ -437,6 +453,8 @@ class NegationScope(_Clauses):
 
     def _has_own_predicate(self, start: int, end: int) -> bool:
         """Whether the words after a comma or "and" describe a subject: "no effusion and the heart is enlarged"."""
+        if self.union(start, end) & (PERHAPS | LASTING):
+            return True
         verb = next((i for i in range(start + 2, end) if self.codes[i] & BE), end)
         return any(code & ABNORMAL for code in self.codes[verb : min(end, verb + _PREDICATE_REACH)])
 
