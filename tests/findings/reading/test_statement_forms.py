@@ -1,5 +1,6 @@
 """Statements of every form assert, deny or doubt the findings that they name, whatever the finding."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,22 @@ def test_abnormal_findings_count_what_is_possible_and_not_what_is_unlikely(form)
         sentence = filled(template, name, kind)
         found = abnormal_findings(sentence, extract_findings(sentence))
         assert bool(found) is (form != "unlikely" or "less likely" in sentence), sentence
+
+
+CLAUSES = [(presence, clause) for presence, clauses in FORMS["clauses"].items() for clause in clauses]
+PAIRS = [("pleural effusion", "consolidation"), ("pneumothorax", "atelectasis")]
+
+
+@pytest.mark.parametrize("link", FORMS["links"])
+def test_joined_statements_keep_their_presence(link):
+    wrong = []
+    for (first, before), (second, after) in product(CLAUSES, repeat=2):
+        if "and" in link and after.split()[0] not in FORMS["beginnings"]:
+            continue
+        for names in PAIRS:
+            sentence = before.format(x=names[0]) + link + after.format(x=names[1]) + "."
+            for name, presence in zip(names, (first, second), strict=True):
+                said = {"uncertain" if status == "doubted" else status for status in stated(sentence, name)}
+                if said != {presence}:
+                    wrong.append((sentence, name, sorted(said)))
+    assert wrong == []
