@@ -30,6 +30,8 @@ _VERTEBRA = re.compile(r"[tlc](\d{1,2})")
 _NO_SIZE_REACH = 3
 # Maximum distance in words from a denial to the word that it denies: "without significant displacement".
 _DENIAL_REACH = 2
+# The same to a place: "the tube is not in the right main bronchus".
+_PLACE_REACH = 5
 # "Up from 4 mm"
 _TRENDS = frozenset({"up", "down"})
 # Attributes that a denial does not remove: "not changed" states a change, "cannot exclude" states a doubt.
@@ -132,6 +134,9 @@ class ModifierReader:
 
     def _is_denied(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         before = tokens[max(0, modifier.start - _DENIAL_REACH) : modifier.start]
+        place = list(tokens[max(0, modifier.start - _PLACE_REACH) : modifier.start])
+        if "not" in place and place[place.index("not") + 1 :][:1] in (["in"], ["within"], ["at"]):
+            return {"but", ","}.isdisjoint(place)
         if self._denials.isdisjoint(before):
             return False
         if all(kind in _UNDENIED for kind, _ in modifier.values):

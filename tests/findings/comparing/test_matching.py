@@ -248,6 +248,9 @@ def test_compare_findings_matches_findings_of_other_significance(reference, cand
         ("28 mm mass in the left lung.", "9 cm carcinoma of the left lung. 28 mm mass in the left lung.", 1, 0),
         ("28 mm mass in the left lung.", "Mass in the right lung. 28 mm mass in the left lung.", 1, 0),
         ("Calcified granuloma in the left lung.", "Granulomatous disease: calcified nodule in the left lung.", 0, 0),
+        # a complication is another finding
+        ("Sigmoid diverticulitis.", "Sigmoid diverticulitis with a pericolic abscess of 4 cm.", 1, 0),
+        ("Right pulmonary embolism.", "Right pulmonary embolism. Infarct in the right lower lobe.", 1, 0),
         # a diagnosis does not state its signs
         ("Emphysema with bullae in both lungs.", "Emphysema in both lungs.", 0, 1),
     ],

@@ -421,3 +421,9 @@ def test_abnormal_findings_described_lesion_is_the_one_that_a_later_sentence_int
     report = "The described mass is stable. A mass of 64 mm is seen in the right upper lobe."
     (finding,) = abnormal_findings(report, extract_findings(report))
     assert (finding.size_mm, finding.change) == (64.0, "stable")
+
+
+def test_merged_mentions_keep_their_alternatives():
+    report = "Mosaic attenuation with expiratory air trapping, suspicious for bronchiolitis obliterans."
+    (finding,) = abnormal_findings(report, extract_findings(report))
+    assert (finding.concept, finding.alternatives) == ("mosaic_attenuation", ("obliterative_bronchiolitis",))
