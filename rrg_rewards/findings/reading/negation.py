@@ -230,10 +230,11 @@ class _Clauses:
         commas = [k for k in self.breaks if start <= k < end and self.codes[k] & COMMA]
         after = bisect_left(commas, i)
         # "Hepatic nodule, suspicious for metastasis"
-        while after and self.codes[commas[after - 1] + 1] & LINKING:
-            after -= 1
-        if after:
-            start = commas[after - 1]
+        before = after
+        while before and self.codes[commas[before - 1] + 1] & LINKING:
+            before -= 1
+        if before:
+            start = commas[before - 1]
         for comma, following in pairwise([*commas[after:], end]):
             # The words after a comma can name a finding, and not only its place.
             if any(code & heads and not code & places for code in self.codes[comma + 1 : following]):
@@ -308,9 +309,7 @@ class NegationScope(_Clauses):
             return PRESENT
         is_doubted = (
             (kinds & (DOUBT | THAN) and self._is_doubted(clause, start))
-            or (
-                kinds & QUERY and (self.union(start - 1, start) | union(codes[end : min(clause.stop, end + 2)])) & QUERY
-            )
+            or (kinds & QUERY and union(codes[end : min(clause.stop, end + 2)]) & QUERY)
             or (kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0)
         )
         return UNCERTAIN if is_doubted else PRESENT
@@ -329,16 +328,19 @@ class NegationScope(_Clauses):
         than = self._first_of(THAN, BREAKING | STATING, range(start - 1, max(clause.start, start - 4), -1))
         if than >= 0 and (than == start - 1 or self.union(clause.start, than) & (LINKING | DOUBT)):
             return True
-        article = self._article(start)
+        if self._is_given(start, WHETHER):
+            return False
         # "Possible effusion, mild edema", but "if at all, minimal edema"
-        openers = [i for i in self.openers if not self.union(i - 1, i) & (DOUBT | FILLED)]
-        ends = (n for n, i in enumerate(words) if codes[i] & REASON or i == article or i in openers)
+        openers = [i for i in self.openers if codes[i] & BREAKING and not self.union(i - 1, i) & (DOUBT | FILLED)]
+        ends = (n for n, i in enumerate(words) if codes[i] & REASON or i in openers)
         return any(codes[i] & DOUBT for i in words[: next(ends, None)])
 
-    def _article(self, start: int) -> int:
-        """Return the definite article of a mention, as in "the left effusion", or -1."""
+    def _is_given(self, start: int, cue: int) -> bool:
+        """Whether a mention has a definite article after a cue, as in "if the left effusion grows"."""
         reach = range(start - 1, max(-1, start - 1 - _ARTICLE_REACH), -1)
-        return self._first_of(DEFINITE | REASON, BREAKING | STATING | BE | HAVE | PURPOSE | INSIDE | FILLED, reach)
+        article = self._first_of(DEFINITE, BREAKING | STATING | BE | HAVE, reach)
+        before = next((i for i in range(article - 1, -1, -1) if not self.codes[i] & FILLED), -1)
+        return bool(before >= 0 and self.codes[before] & cue)
 
     def _is_retracted(self, clause: range, start: int, end: int) -> bool:
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""
@@ -354,8 +356,9 @@ class NegationScope(_Clauses):
         if kinds & UNSTATED and any(code & UNSTATED for code in codes[clause.start : clause.stop]):
             return True
         # "If the effusion enlarges" states an effusion, and "if septic, this could be pneumonia" is no request.
-        if kinds & REQUEST and self.union(clause.start, start) & REQUEST:
-            if self._article(start) >= 0:
+        opened = max((i for i in self.openers if i < start and self.codes[i + 1] & DEGREE), default=clause.start)
+        if kinds & REQUEST and self.union(max(opened, clause.start), start) & REQUEST:
+            if self._is_given(start, REQUEST):
                 return False
             comma = self._first_of(COMMA, 0, range(start - 1, clause.start, -1))
             is_doubt = comma > 0 and codes[clause.start] & REQUEST
