@@ -15,7 +15,7 @@ NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
 PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:46]
-LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE, LASTING = _BITS[46:]
+LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE, LASTING, PARTLY = _BITS[46:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -387,7 +387,8 @@ class NegationScope(_Clauses):
     def _is_negated(self, clause: range, start: int, end: int) -> bool:
         """Whether a negation in the clause covers the mention."""
         # Only the nearest negation of each kind matters, because words that block it also block all farther ones.
-        denial = _first_between(self.back, end, clause.stop)
+        is_part = self.kinds & PARTLY and self.union(max(clause.start, start - _HOST_REACH), start) & PARTLY
+        denial = -1 if is_part else _first_between(self.back, end, clause.stop)
         # A statement in between blocks the negation: "there is effusion and it was not drained".
         if denial >= 0 and (
             self.codes[denial] & REFUTED
