@@ -422,7 +422,8 @@ def _with_alternative(first: Finding, second: Finding) -> Finding:
 
 def _united(first: Finding, second: Finding) -> Finding:
     """Return a finding with the attributes and the alternatives of another mention of it."""
-    alternatives = tuple(dict.fromkeys((*first.alternatives, *second.alternatives)))
+    named = dict.fromkeys((*first.alternatives, *second.alternatives))
+    alternatives = tuple([concept for concept in named if concept != first.concept])
     return first._replace(attributes=first.attributes.filled(second.attributes), alternatives=alternatives)
 
 

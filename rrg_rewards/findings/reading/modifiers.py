@@ -32,6 +32,7 @@ _NO_SIZE_REACH = 3
 _DENIAL_REACH = 2
 # The same to a place: "the tube is not in the right main bronchus".
 _PLACE_REACH = 5
+_PLACED = frozenset({"laterality", "location", "segment", "implied"})
 # "Up from 4 mm"
 _TRENDS = frozenset({"up", "down"})
 # Attributes that a denial does not remove: "not changed" states a change, "cannot exclude" states a doubt.
@@ -104,7 +105,9 @@ class ModifierReader:
                 modifier = _level(tokens, i)
             if modifier is None:
                 continue
-            if modifier.values and not (has_denial and self._is_denied(tokens, modifier)):
+            if modifier.values and not (
+                has_denial and (self._is_denied(tokens, modifier) or self._is_elsewhere(tokens, modifier))
+            ):
                 modifiers.append(modifier)
             end = modifier.end
         return modifiers
@@ -134,15 +137,24 @@ class ModifierReader:
 
     def _is_denied(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         before = tokens[max(0, modifier.start - _DENIAL_REACH) : modifier.start]
-        place = list(tokens[max(0, modifier.start - _PLACE_REACH) : modifier.start])
-        if "not" in place and place[place.index("not") + 1 :][:1] in (["in"], ["within"], ["at"]):
-            return {"but", ","}.isdisjoint(place)
         if self._denials.isdisjoint(before):
             return False
         if all(kind in _UNDENIED for kind, _ in modifier.values):
             return False
         # "non" denies the next word only: in "non specific 4 mm nodule" the size is stated.
         return any(word in self._denials and (word != "non" or i == len(before) - 1) for i, word in enumerate(before))
+
+    def _is_elsewhere(self, tokens: Sequence[str], modifier: Modifier) -> bool:
+        """Whether a modifier is a place that is denied: "the tube is not in the right main bronchus"."""
+        if modifier.values[0][0] not in _PLACED:
+            return False
+        before = list(tokens[max(0, modifier.start - _PLACE_REACH) : modifier.start])
+        following = before[before.index("not") + 1 :] if "not" in before else []
+        return (
+            bool(following)
+            and following[0] in cue_words("references", "placing")
+            and cue_words("connectives", "enders").isdisjoint(following)
+        )
 
     def _measure(self, tokens: Sequence[str], start: int) -> Modifier | None:
         """Return a size such as "2.5 x 3 cm", or the position of a tube from its distance to the carina."""

@@ -15,15 +15,16 @@ NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10
 NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
 PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:46]
-LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE, LASTING, PARTLY = _BITS[46:]
+LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE, LASTING, PARTLY = _BITS[46:54]
+HEDGE, PLURAL, RECURRING = _BITS[54:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
 BREAKING = BOUNDARY | COMMA | JOINT
 # Cues that divide a sentence into clauses and lists.
 _PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH | PERHAPS
-# Cues that begin a statement after "and".
-_BEGINNING = ARTICLE | CURRENT | SHOW | DOUBT
+# A denied list does not go on after "and" and one of these.
+_BEGINNING = ARTICLE | SHOW | HEDGE | LASTING
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
 _CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | THAN | _UNASSERTED
@@ -36,8 +37,8 @@ _NOT_REACH = 3
 _FORMER_REACH = 5
 # Between a word of doubt and the mention: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
-# Between an article and the mention: "the 8 mm nodule".
-_ARTICLE_REACH = 3
+# Between an article and the mention: "the left effusion".
+_ARTICLE_REACH = 2
 # Between "history of" or "resection of" and the mention: "resection of a right upper lobe mass".
 _HISTORY_REACH = 6
 # Between "is" and what it states: "is locally thickened".
@@ -101,7 +102,7 @@ class _Clauses:
                 self._add_denial(i)
             if code & BREAKING:
                 self.breaks.append(i)
-                if code & COMMA and self.union(i + 1, i + 2) & (OPEN | DOUBT):
+                if code & COMMA and self.union(i + 1, i + 2) & (OPEN | HEDGE):
                     self.openers.append(i)
             elif code & (BE | HAVE | PERHAPS):
                 if not (i and codes[i - 1] & RELATIVE):
@@ -109,7 +110,7 @@ class _Clauses:
             elif code & OTHER:
                 self.others.append(i)
             # "no pneumothorax with a small effusion", "no mass and mild emphysema", "no mass, and a nodule is seen"
-            if code & (WITH | JOINT) and self.union(i + 1, i + 2) & (DEGREE | DOUBT | (code & JOINT and _BEGINNING)):
+            if code & (WITH | JOINT) and self.union(i + 1, i + 2) & (DEGREE | HEDGE | (code & JOINT and _BEGINNING)):
                 self.openers.append(i)
         if self.breaks:
             self._split(self.breaks)
@@ -328,19 +329,27 @@ class NegationScope(_Clauses):
         than = self._first_of(THAN, BREAKING | STATING, range(start - 1, max(clause.start, start - 4), -1))
         if than >= 0 and (than == start - 1 or self.union(clause.start, than) & (LINKING | DOUBT)):
             return True
-        if self._is_given(start, WHETHER):
+        if self._is_presupposed(start, WHETHER):
             return False
-        # "Possible effusion, mild edema", but "if at all, minimal edema"
-        openers = [i for i in self.openers if codes[i] & BREAKING and not self.union(i - 1, i) & (DOUBT | FILLED)]
-        ends = (n for n, i in enumerate(words) if codes[i] & REASON or i in openers)
+        ends = (n for n, i in enumerate(words) if codes[i] & REASON or self._ends_doubt(i, clause))
         return any(codes[i] & DOUBT for i in words[: next(ends, None)])
 
-    def _is_given(self, start: int, cue: int) -> bool:
+    def _ends_doubt(self, i: int, clause: range) -> bool:
+        """Whether a comma or "and" begins a certain statement: "possible effusion and mild edema"."""
+        # "If at all, there is minimal edema", "atelectasis, the effusion or pneumonia"
+        if i not in self.openers or _any_between(self.others, i, clause.stop):
+            return False
+        is_clause = self.codes[i] & JOINT or self.codes[i + 1] & (EXIST | ARTICLE)
+        return bool(is_clause) and not self.union(i - 1, i) & (DOUBT | FILLED)
+
+    def _is_presupposed(self, start: int, cue: int) -> bool:
         """Whether a mention has a definite article after a cue, as in "if the left effusion grows"."""
         reach = range(start - 1, max(-1, start - 1 - _ARTICLE_REACH), -1)
-        article = self._first_of(DEFINITE, BREAKING | STATING | BE | HAVE, reach)
-        before = next((i for i in range(article - 1, -1, -1) if not self.codes[i] & FILLED), -1)
-        return bool(before >= 0 and self.codes[before] & cue)
+        article = self._first_of(DEFINITE, BREAKING | STATING | BE | HAVE | LINKING, reach)
+        if article < 0:
+            return False
+        previous = next((i for i in range(article - 1, -1, -1) if not self.codes[i] & FILLED), 0)
+        return bool(self.codes[previous] & cue)
 
     def _is_retracted(self, clause: range, start: int, end: int) -> bool:
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""
@@ -358,7 +367,7 @@ class NegationScope(_Clauses):
         # "If the effusion enlarges" states an effusion, and "if septic, this could be pneumonia" is no request.
         opened = max((i for i in self.openers if i < start and self.codes[i + 1] & DEGREE), default=clause.start)
         if kinds & REQUEST and self.union(max(opened, clause.start), start) & REQUEST:
-            if self._is_given(start, REQUEST):
+            if self._is_presupposed(start, REQUEST):
                 return False
             comma = self._first_of(COMMA, 0, range(start - 1, clause.start, -1))
             is_doubt = comma > 0 and codes[clause.start] & REQUEST
@@ -389,6 +398,9 @@ class NegationScope(_Clauses):
         # Only the nearest negation of each kind matters, because words that block it also block all farther ones.
         is_part = self.kinds & PARTLY and self.union(max(clause.start, start - _HOST_REACH), start) & PARTLY
         denial = -1 if is_part else _first_between(self.back, end, clause.stop)
+        # "The effusion was drained, but has recurred"
+        if self.kinds & RECURRING and not self.kinds & (NOT | NONE) and self.union(denial, self.size) & RECURRING:
+            denial = -1
         # A statement in between blocks the negation: "there is effusion and it was not drained".
         if denial >= 0 and (
             self.codes[denial] & REFUTED
@@ -406,28 +418,31 @@ class NegationScope(_Clauses):
     def _has_own_statement(self, start: int, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""
         parting = [i for i in self.breaks if end <= i < denial]
-        if parting and parting[0] < denial - 1 and self._begins_clause(self.clause(start).start, start, parting):
+        if parting and parting[0] < denial - 1 and self._begins_clause(start, end, denial, parting):
             return True
         verb = _first_between(self.spoken, start, denial)
         stop = _first_between(self.breaks, max(verb, end), denial) if verb >= 0 else -1
         # After "and", a verb without a subject continues the statement: "has decreased and was not seen today".
         return 0 <= stop < denial - 1 and not self.codes[stop + 1] & (BE | HAVE)
 
-    def _begins_clause(self, clause: int, start: int, parting: list[int]) -> bool:
+    def _begins_clause(self, start: int, end: int, denial: int, parting: list[int]) -> bool:
         """Whether the first comma or "and" after a mention begins a statement, and not the next item of a list."""
-        codes, first = self.codes, parting[0]
+        codes, first, clause = self.codes, parting[0], self.clause(start).start
         if self.union(start, first) & LASTING:
             return True
         has_verb = _any_between(self.verbs, clause, start)
+        is_opened = bool(has_verb or codes[clause] & (DEGREE | HEDGE))
         if codes[first] & JOINT:
             # "There is effusion and edema is not seen"
             return has_verb and len(parting) == 1
         if not codes[first] & COMMA or codes[first + 1] & RELATIVE or self.union(clause, first) & COMMA:
             return False
-        # "Nodules in both lungs, and effusion is not seen": between the items of a list of two is no comma
-        following = codes[first + 1]
-        is_opened = has_verb or codes[clause] & (DEGREE | DOUBT) or following & ARTICLE
-        return bool(following & JOINT or (is_opened and len(parting) == 1))
+        if codes[first + 1] & JOINT:
+            # "Nodules in both lungs, and effusion is not seen", but "effusion, and edema are not seen"
+            return is_opened or first > end or _any_between(self.spoken, clause, start)
+        # "Small effusions, edema are not seen" is one list
+        is_statement = (is_opened or codes[first + 1] & ARTICLE) and not self.union(first, denial + 1) & PLURAL
+        return bool(is_statement) and len(parting) == 1
 
     def _list_ended(self, denial: int, start: int, clause_end: int) -> bool:
         """Whether a word between denial and mention begins a new statement: "no effusion, mild edema"."""
@@ -439,7 +454,8 @@ class NegationScope(_Clauses):
     def _is_host(self, denial: int, start: int) -> bool:
         """Whether something is denied in the mention, and not the mention: "no cavitation in the consolidation"."""
         reach = range(start - 1, max(denial + 2, start - _HOST_REACH), -1)
-        i = self._first_of(DEFINITE, BREAKING | OTHER | WITH, reach)
+        # "No opacity in the lungs to suggest pneumonia" denies the pneumonia, too
+        i = self._first_of(DEFINITE, BREAKING | OTHER | WITH | PURPOSE | DOUBT | LINKING, reach)
         # "no rupture of the", "no sign that the ... is resolving"
         before = self.union(i - 3, i) if i >= 0 else 0
         is_change = before & RELATIVE and self._first_of(CHANGING, BREAKING, range(start + 1, self.size)) >= 0
@@ -457,7 +473,7 @@ class NegationScope(_Clauses):
 
     def _has_own_predicate(self, start: int, end: int) -> bool:
         """Whether the words after a comma or "and" describe a subject: "no effusion and the heart is enlarged"."""
-        if self.union(start, end) & (PERHAPS | LASTING):
+        if self.union(start, end) & (PERHAPS | (LASTING if self.codes[start] & JOINT else 0)):
             return True
         verb = next((i for i in range(start + 2, end) if self.codes[i] & BE), end)
         return any(code & ABNORMAL for code in self.codes[verb : min(end, verb + _PREDICATE_REACH)])
