@@ -73,9 +73,16 @@ HPO_UNSEEN = frozenset(
 )
 # Body systems of radiology-semantic-dict, and the area of their concepts.
 SYSTEMS = {
-    **{"Thoracic": "chest", "Chest": "chest", "Cardiac": "heart", "Vascular": "vessels", "Breast": "breast"},
-    **{"GI": "gastrointestinal", "Gastrointestinal": "gastrointestinal", "gi": "gastrointestinal"},
-    **{"GU": "genitourinary", "GU Organs": "genitourinary"},
+    "Thoracic": "chest",
+    "Chest": "chest",
+    "Cardiac": "heart",
+    "Vascular": "vessels",
+    "Breast": "breast",
+    "GI": "gastrointestinal",
+    "Gastrointestinal": "gastrointestinal",
+    "gi": "gastrointestinal",
+    "GU": "genitourinary",
+    "GU Organs": "genitourinary",
 }
 # Categories of ConText that the rules know, and the presences that a finding under such a cue may have.
 CUES = {

@@ -112,7 +112,7 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         # One phrase names both, for example a vertebral fracture.
         return second if graph.explains(first.concept, second.concept) else None
     if first.concept == OTHER != second.concept and _is_named_by(first, second, report):
-        return _united(second, first)
+        return _filled(second, first)
     if not (graph.akin(first.concept, second.concept) or graph.explains(second.concept, first.concept)):
         return None
     if _is_heading(first, second, report):
@@ -125,17 +125,17 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if link is None:
         return None
     if first.concept == second.concept:
-        return _united(first, second)
+        return _filled(first, second)
     explained = graph.explains(first.concept, second.concept)
     if link == "stated" and explained:
-        return _united(second, first)
+        return _filled(second, first)
     if link == "doubted" and not explained:
         return None
     if link == "glossed":
         # "Cystic lesions (bullae)", "consolidation (dense opacity)"
         is_wider = len(graph.wider(second.concept)) < len(graph.wider(first.concept))
         narrow, wide = (first, second) if is_wider else (second, first)
-        return _united(narrow, wide)
+        return _filled(narrow, wide)
     return _with_alternative(first, second)
 
 
@@ -262,10 +262,10 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
             # "Pacemaker in place. The device is in satisfactory position."
             here = _same_place(earlier.attributes, finding.attributes) or _DEVICE in (earlier.concept, finding.concept)
             if finding.concept == earlier.concept or (here and finding.concept in wider(earlier.concept)):
-                kept[i] = _united(earlier, finding)
+                kept[i] = _filled(earlier, finding)
                 break
             if here and earlier.concept in wider(finding.concept):
-                kept[i] = _united(finding, earlier)
+                kept[i] = _filled(finding, earlier)
                 break
         else:
             if not _repeats_both_sides(finding, [kept[i] for i in similar]):
@@ -420,7 +420,7 @@ def _with_alternative(first: Finding, second: Finding) -> Finding:
     return first._replace(attributes=attributes, alternatives=(*first.alternatives, second.concept))
 
 
-def _united(first: Finding, second: Finding) -> Finding:
+def _filled(first: Finding, second: Finding) -> Finding:
     """Return a finding with the attributes and the alternatives of another mention of it."""
     named = dict.fromkeys((*first.alternatives, *second.alternatives))
     alternatives = tuple([concept for concept in named if concept != first.concept])

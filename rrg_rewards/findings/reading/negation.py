@@ -150,8 +150,8 @@ class _Clauses:
             is_adjective = not is_last and self.codes[i + 1] & ~FILLED
             # "None of the lobes"
             is_partitive = code & NONE and self.union(i + 1, i + 2) & PURPOSE
-            before = BOUNDARY | ARTICLE | WITH | COMMA * bool(is_adjective)
-            leads = i == 0 or is_partitive or (not is_last and self.codes[i - 1] & before)
+            introducing = BOUNDARY | ARTICLE | WITH | COMMA * bool(is_adjective)
+            leads = i == 0 or is_partitive or (not is_last and self.codes[i - 1] & introducing)
             looks_back = not leads if code & ENDED else i > 0 and is_last
             (self.back if looks_back else self.ahead).append(i)
 
@@ -231,11 +231,11 @@ class _Clauses:
         commas = [k for k in self.breaks if start <= k < end and self.codes[k] & COMMA]
         after = bisect_left(commas, i)
         # "Hepatic nodule, suspicious for metastasis"
-        before = after
-        while before and self.codes[commas[before - 1] + 1] & LINKING:
-            before -= 1
-        if before:
-            start = commas[before - 1]
+        item = after
+        while item and self.codes[commas[item - 1] + 1] & LINKING:
+            item -= 1
+        if item:
+            start = commas[item - 1]
         for comma, following in pairwise([*commas[after:], end]):
             # The words after a comma can name a finding, and not only its place.
             if any(code & heads and not code & places for code in self.codes[comma + 1 : following]):
@@ -309,7 +309,8 @@ class NegationScope(_Clauses):
         if kinds & SURE and any(codes[i] & SURE for i in range(end, clause.stop)):
             return PRESENT
         is_doubted = (
-            (kinds & (DOUBT | THAN) and self._is_doubted(clause, start))
+            (kinds & DOUBT and self._is_doubted(clause, start))
+            or (kinds & THAN and self._is_less_likely(clause, start))
             or (kinds & QUERY and union(codes[end : min(clause.stop, end + 2)]) & QUERY)
             or (kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0)
         )
@@ -325,14 +326,16 @@ class NegationScope(_Clauses):
         # "Possible organising pneumonia or a small mass", "whether the density at the left base is an effusion"
         is_list = self.union(max(clause.start, start - _DOUBT_REACH), start) & (OTHER | COMMA) == OTHER
         words = self._words_before(clause, start, _DOUBT_REACH * (1 + bool(is_list or self.kinds & WHETHER)))
-        # "A scar is likelier than pulmonary nodules", but not "more than two nodules"
-        than = self._first_of(THAN, BREAKING | STATING, range(start - 1, max(clause.start, start - 4), -1))
-        if than >= 0 and (than == start - 1 or self.union(clause.start, than) & (LINKING | DOUBT)):
-            return True
         if self._is_presupposed(start, WHETHER):
             return False
         ends = (n for n, i in enumerate(words) if codes[i] & REASON or self._ends_doubt(i, clause))
         return any(codes[i] & DOUBT for i in words[: next(ends, None)])
+
+    def _is_less_likely(self, clause: range, start: int) -> bool:
+        """Whether a mention is the second of two: "a scar is likelier than pulmonary nodules"."""
+        # "More than two nodules" compares nothing.
+        than = self._first_of(THAN, BREAKING | STATING, range(start - 1, max(clause.start, start - 4), -1))
+        return than >= 0 and (than == start - 1 or bool(self.union(clause.start, than) & (LINKING | DOUBT)))
 
     def _ends_doubt(self, i: int, clause: range) -> bool:
         """Whether a comma or "and" begins a certain statement: "possible effusion and mild edema"."""
@@ -346,10 +349,7 @@ class NegationScope(_Clauses):
         """Whether a mention has a definite article after a cue, as in "if the left effusion grows"."""
         reach = range(start - 1, max(-1, start - 1 - _ARTICLE_REACH), -1)
         article = self._first_of(DEFINITE, BREAKING | STATING | BE | HAVE | LINKING, reach)
-        if article < 0:
-            return False
-        previous = next((i for i in range(article - 1, -1, -1) if not self.codes[i] & FILLED), 0)
-        return bool(self.codes[previous] & cue)
+        return article > 0 and any(self.codes[i] & cue for i in self._words_before(range(article), article, 1))
 
     def _is_retracted(self, clause: range, start: int, end: int) -> bool:
         """Whether a clause says what a supposed mention is instead: "the suspected nodule is a nipple shadow"."""

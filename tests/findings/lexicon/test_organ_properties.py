@@ -12,9 +12,12 @@ PLURALS = ("bronchi", "septa")
 SINGULARS = ("pancreas", "pelvis", "annulus", "choledochus", "esophagus", "bronchus")
 
 
+def is_plural(organ):
+    return organ.endswith(PLURALS) or (organ.endswith("s") and not organ.endswith(SINGULARS)) or " and " in organ
+
+
 def asserted(organ, adjective, noun=None):
-    is_plural = organ.endswith(PLURALS) or (organ.endswith("s") and not organ.endswith(SINGULARS)) or " and " in organ
-    be, appear, show = ("are", "appear", "show") if is_plural else ("is", "appears", "shows")
+    be, appear, show = ("are", "appear", "show") if is_plural(organ) else ("is", "appears", "shows")
     yield f"The {organ} {be} {adjective}."
     yield f"The {organ} {appear} {adjective}."
     if " " not in adjective:
@@ -26,8 +29,7 @@ def asserted(organ, adjective, noun=None):
 
 
 def denied(organ, adjective, noun=None):
-    is_plural = organ.endswith(PLURALS) or (organ.endswith("s") and not organ.endswith(SINGULARS)) or " and " in organ
-    be, do = ("are", "do") if is_plural else ("is", "does")
+    be, do = ("are", "do") if is_plural(organ) else ("is", "does")
     yield f"The {organ} {be} not {adjective}."
     yield f"The {organ} {be} no longer {adjective}."
     yield f"The {organ} {do} not appear {adjective}."
