@@ -428,10 +428,11 @@ class NegationScope(_Clauses):
     def _begins_clause(self, start: int, end: int, denial: int, parting: list[int]) -> bool:
         """Whether the first comma or "and" after a mention begins a statement, and not the next item of a list."""
         codes, first, clause = self.codes, parting[0], self.clause(start).start
-        if self.union(start, first) & LASTING:
+        # "Effusion persists and edema has resolved", "stable effusion, edema has resolved", "tube in place, ..."
+        if self.union(start if codes[first] & JOINT else clause, first) & LASTING:
             return True
         has_verb = _any_between(self.verbs, clause, start)
-        is_opened = bool(has_verb or codes[clause] & (DEGREE | HEDGE))
+        is_opened = bool(has_verb or self.union(clause, first) & DEGREE or codes[clause] & HEDGE)
         if codes[first] & JOINT:
             # "There is effusion and edema is not seen"
             return has_verb and len(parting) == 1

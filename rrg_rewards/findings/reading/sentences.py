@@ -121,7 +121,7 @@ _NEXT = re.compile(
     re.IGNORECASE,
 )
 # If no heading follows, sections on earlier examinations, the name and the technique end with their first sentence, and
-# other sections with their line.
+# other sections with their line, or with their first sentence if the report has no other line.
 _BRIEF = re.compile(r"comparison|exam|study|technique|protocol|procedure", re.IGNORECASE)
 _SENTENCE_END, _LINE_END = re.compile(r"\.\s|\n(?=\s*[A-Z])"), re.compile(r"\n(?=\s*[A-Z])")
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".
@@ -196,7 +196,9 @@ def _blank_requests(report: str) -> str:
         if start < begin:
             continue
         close = _SENTENCE_END if _BRIEF.search(heading[0]) else _LINE_END
-        following = _NEXT.search(report, heading.end() - 1) or close.search(report, heading.end() - 1)
+        begins = heading.end() - 1
+        # A report on one line does not end with its indication.
+        following = _NEXT.search(report, begins) or close.search(report, begins) or _SENTENCE_END.search(report, begins)
         end = following.start() if following else len(report)
         kept += [report[begin:start], " " * (end - start)]
         begin = end
