@@ -24,12 +24,13 @@ _STEP, _OPPOSITE, _ONE_OF_BOTH, _PLACE, _DENSITY, _SEVERITY, _SIZE = 4.0, 3.0, 1
 # Cost of a difference in change; it only decides between matches that are equal otherwise.
 _CHANGE = 1 / 64
 
+NEAR = 2
+"""Number of sentences between a diagnosis and its signs."""
+
 # Largest part in mm of several findings of which no size is stated.
 _SMALL_PART = 6.0
 
 _PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf")
-# Number of sentences between a diagnosis and its signs.
-_NEAR = 2
 # Findings with more alternatives are matched by their concept only, so that listing many diagnoses gains nothing.
 _MOST_ALTERNATIVES = 1
 # Relations of open findings in similar words, in wider words and in narrower words.
@@ -176,7 +177,9 @@ def _open_relation(reference: Finding, candidate: Finding) -> Relation | None:
 
 
 def _words(finding: Finding) -> tuple[str, ...]:
-    return finding.words or (*tokenise(finding.text), *finding.concept.split("_"))
+    # The "disease" in the name of a concept does not make a mention vague.
+    named = [word for word in finding.concept.split("_") if not wording((word,)).is_general]
+    return finding.words or (*tokenise(finding.text), *named)
 
 
 def _levels_conflict(reference: Attributes, candidate: Attributes) -> bool:
@@ -237,16 +240,26 @@ def covers(whole: Finding, part: Finding) -> bool:
     )
 
 
-def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a mention names a finding again, or describes one beside it by a wider name or a sign, in its place."""
+def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[str]], reach: int = NEAR) -> bool:
+    """Whether a mention names a finding again, or describes one beside it by a wider name or a sign, in its place.
+
+    Args:
+        finding: The mention.
+        diagnosis: The finding.
+        signs: Signs of diagnoses, by their concepts.
+        reach: Number of sentences between a diagnosis and its signs.
+    """
     ours, theirs = finding.attributes, diagnosis.attributes
     if finding.concept == diagnosis.concept:
         # Lesions with a size, and nodules, are counted.
         if finding.concept == OTHER or is_nodule(finding) or (ours.size_mm and theirs.size_mm):
             return False
     elif (
-        finding.concept not in concept_graph().implied(diagnosis.concept).union(signs.get(diagnosis.concept, ()))
-        or abs(finding.sentence - diagnosis.sentence) > _NEAR
+        (distance := abs(finding.sentence - diagnosis.sentence)) > NEAR
+        or finding.concept
+        not in concept_graph()
+        .implied(diagnosis.concept)
+        .union(signs.get(diagnosis.concept, ()) if distance <= reach else ())
         or (finding.concept == OTHER and organs_differ(finding.organ, diagnosis.organ))
     ):
         return False

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
-from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, is_sign, match_cost, relation_of
+from rrg_rewards.findings.comparing.finding_pairs import NEAR, are_apart, covers, is_sign, match_cost, relation_of
 from rrg_rewards.findings.comparing.significance import clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -121,8 +121,8 @@ def compare_findings(
     malpositioned one, if one is wider than the other and in another place, or if the candidate's is benign, the
     reference's is not, and their names are only similar. A bilateral finding matches one finding on each side, and
     several nodules match each nodule that is neither larger nor more significant. A wider name of a matched finding
-    beside it belongs to the match, and so do the signs of a candidate's diagnosis (``signs`` in
-    ``knowledge/concepts.yaml``). A candidate that describes signs of the reference's diagnosis without naming it
+    beside it belongs to the match, and so do the signs of its diagnosis (``signs`` in ``knowledge/concepts.yaml``); those
+    of the reference's only if one sentence states both. A candidate that describes signs of the reference's diagnosis without naming it
     matches with a significant error. Of each report, only the first 300 findings match.
 
     Args:
@@ -252,7 +252,8 @@ def _groups(
     signs = load_knowledge("concepts")["signs"]
     # A wrong diagnosis explains nothing.
     right = [group for group in groups if not group[2].significant]
-    _add_signs([group[0] for group in right], _rest(len(ours), of_ours), ours, our_weights, {})
+    # A reference that states signs in other sentences than their diagnosis has them as findings of their own.
+    _add_signs([group[0] for group in right], _rest(len(ours), of_ours), ours, our_weights, signs, reach=0)
     _add_signs([group[1] for group in right], _rest(len(theirs), of_theirs), theirs, their_weights, signs)
     # A candidate that describes the signs of the reference's diagnosis invents none of them.
     for (i, *_), described, relation in groups:
@@ -330,11 +331,12 @@ def _add_signs(
     findings: Sequence[Finding],
     weights: Sequence[float],
     signs: Mapping[str, Sequence[str]],
+    reach: int = NEAR,
 ) -> None:
     """Add each unmatched finding that a matched one beside it implies to its group, unless it is more significant."""
     for k in unmatched:
         for group in groups:
-            if any(is_sign(findings[k], findings[m], signs) and weights[k] <= weights[m] for m in group):
+            if any(is_sign(findings[k], findings[m], signs, reach) and weights[k] <= weights[m] for m in group):
                 group.append(k)
                 break
 
