@@ -311,6 +311,9 @@ class AttributeReader:
 
         Alternatives are not separated: "opacity, peripheral/subpleural, with consolidation" names two findings.
         """
+        if ":" in tokens[2:] and tokens[tokens.index(":") - 2] in self._verbs:
+            # "A metastasis is suspected: the liver contains a lesion" says this of the metastasis.
+            tokens = tokens[tokens.index(":") :]
         kinds = {self.links[token] for token in tokens if token in self.links}
         if "alternative" in kinds:
             last = max(i for i, token in enumerate(tokens) if self.links.get(token) == "alternative")
