@@ -110,6 +110,9 @@ def test_unwrap_keeps_the_place_of_every_character(text):
         ("Indication: cough. Pneumothorax?", []),
         ("Indication: cough. Pneumothorax?\nThe lungs show a consolidation.", ["consolidation"]),
         ("Indication: cough and\npneumothorax.", []),
+        # The report has no other line.
+        ("Indication: 67-year-old man, known colon cancer. Emphysema. No nodule.", ["emphysema", "lung_nodule"]),
+        ("Indication: cough. Pneumonia? Effusion? Emphysema.", ["emphysema"]),
     ],
 )
 def test_a_section_on_the_technique_ends_with_its_sentence_before_no_heading(report, concepts):
