@@ -251,8 +251,10 @@ def test_compare_findings_matches_findings_of_other_significance(reference, cand
         # a complication is another finding
         ("Sigmoid diverticulitis.", "Sigmoid diverticulitis with a pericolic abscess of 4 cm.", 1, 0),
         ("Right pulmonary embolism.", "Right pulmonary embolism. Infarct in the right lower lobe.", 1, 0),
-        # a diagnosis does not state its signs
-        ("Emphysema with bullae in both lungs.", "Emphysema in both lungs.", 0, 1),
+        # a diagnosis states its signs if the reference states both in one sentence
+        ("Emphysema with bullae in both lungs.", "Emphysema in both lungs.", 0, 0),
+        ("Emphysema in both lungs. Bullae in both lungs.", "Emphysema in both lungs.", 0, 1),
+        ("Septal thickening and ground-glass opacities, consistent with edema.", "Pulmonary edema.", 0, 0),
     ],
 )
 def test_compare_findings_signs_beside_their_diagnosis(reference, candidate, false, missing):

@@ -334,7 +334,7 @@ def test_presence_no_concept_is_stated(kind, lexicon):
 @pytest.mark.parametrize("kind", MORE)
 def test_presence_no_finding_is_stated(kind):
     # "The gallbladder was not found" says that it is gone.
-    for name in (name for name in names("chest")[::12] if not name.endswith("gallbladder")):
+    for name in (name for name in names("chest")[::12] if not name.endswith(("gallbladder", "kidney"))):
         for sentence in sentences([UNASSERTED[kind], MORE[kind]]):
             report = filled(sentence, name)
             assert abnormal_findings(report, extract_findings(report, open_findings=True)) == [], report
