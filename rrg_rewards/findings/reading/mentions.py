@@ -56,7 +56,8 @@ def find_mentions(
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     size = len(codes)
-    all_codes, plain = _plain_rules(lexicon, words, tokens.index(":") if label else -1)
+    colon = tokens.index(":") if label else -1
+    all_codes, plain = _plain_rules(lexicon, words, -1 if codes[colon] else colon)
     for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
         # The second word often decides; this is not a method, because a call for each word takes as long as the rest.
         if candidates is not None and (
@@ -109,7 +110,7 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> in
     It remains if the statement names a place in another organ: "Mediastinum: there is a nodule in the thyroid".
 
     Returns:
-        The bits of the label's sites, which are those of each item of the list after it; 0 if the colon remains.
+        The bits of the label's sites, which are those of each item of the list after it that names none; 0 for none.
     """
     colon = tokens.index(":")
     sites = union(codes[:colon]) & lexicon.sites
@@ -127,8 +128,7 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> in
     fillers = cue_words("labels", "fillers")
     if all(code & lexicon.sites or token in fillers for code, token in zip(codes[:colon], tokens, strict=False)):
         codes[colon] = 0
-        return sites
-    return 0
+    return sites
 
 
 def sentence_scope(lexicon: Lexicon, tokens: Sequence[str]) -> NegationScope:

@@ -261,7 +261,10 @@ class _Clauses:
         elif after == len(named) or named[after] >= context.stop:
             return self.label & sites
         if after < len(named) and named[after] < context.stop and max(0, named[after] - end + 1) < distance:
-            best = named[after]
+            # "In the left breast there is a mass, and the skin is thick"
+            crosses = distance <= self.size and self._first_of(BREAKING, 0, range(end, named[after])) >= 0
+            if not (crosses and self._first_of(BREAKING, 0, range(best, start)) < 0):
+                best = named[after]
         return self.codes[best] & sites
 
 

@@ -23,6 +23,8 @@ _RELATIVE = frozenset({"with", "which"})
 _COORDINATING = frozenset({"and", "or", "/"})
 # Separators that continue a denied list.
 _ALTERNATIVE = frozenset({"or", "nor", "/"})
+# Number of words in which a participle is appended to the finding before, after each separator.
+_APPENDED = {"and": 1, ",": 2}
 # Number of words in which a clause about the finding before says so.
 _OPENING = 4
 # Shortest word whose end is compared with the suffixes.
@@ -249,9 +251,10 @@ class OpenStatementReader:
             return True
         if is_told and (clause.link == "(" or (clause.link in _RELATIVE and (clause.organ is None or not has_head))):
             return True
-        # "The pleura is thickened and calcified"
-        if is_told and clause.link == "and" and clause.organ is None and tokens[clause.start].endswith("ed"):
-            return clause.start in clause.heads and len(clause.heads) == 1
+        # "The pleura is thickened and calcified", "a mass, partly calcified, in the mediastinum"
+        if is_told and clause.organ is None and tokens[clause.end - 1].endswith("ed") and len(clause.heads) == 1:
+            is_appended = clause.end - clause.start == _APPENDED.get(clause.link)
+            return is_appended and clause.end - 1 in clause.heads
         opening = range(clause.start, min(clause.end, clause.start + _OPENING))
         is_continuing = any(
             roles.get(i) == "continuing" for i in (opening if has_head else range(clause.start, clause.end))
