@@ -27,6 +27,8 @@ _CHANGE = 1 / 64
 NEAR = 2
 """Number of sentences between a diagnosis and its signs."""
 
+# Ratio of two sizes from which a lesion is another one than a normal structure.
+_FAR_LARGER = 1.5
 # Largest part in mm of several findings of which no size is stated.
 _SMALL_PART = 6.0
 
@@ -202,6 +204,12 @@ def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> boo
     if ours.extent == "multiple" or "calcified" not in densities:
         return False
     return "ground_glass" in densities or (opposite and len(densities) > 1)
+
+
+def is_far_larger(reference: Finding, candidate: Finding) -> bool:
+    """Whether the candidate's lesion has at least one and a half times the size of the reference's."""
+    ours, theirs = reference.attributes.size_mm, candidate.attributes.size_mm
+    return ours is not None and theirs is not None and theirs >= _FAR_LARGER * ours
 
 
 def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> float:

@@ -9,7 +9,15 @@ from operator import itemgetter
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
-from rrg_rewards.findings.comparing.finding_pairs import NEAR, are_apart, covers, is_sign, match_cost, relation_of
+from rrg_rewards.findings.comparing.finding_pairs import (
+    NEAR,
+    are_apart,
+    covers,
+    is_far_larger,
+    is_sign,
+    match_cost,
+    relation_of,
+)
 from rrg_rewards.findings.comparing.significance import clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -121,9 +129,10 @@ def compare_findings(
     malpositioned one, if one is wider than the other and in another place, or if the candidate's is benign, the
     reference's is not, and their names are only similar. A bilateral finding matches one finding on each side, and
     several nodules match each nodule that is neither larger nor more significant. A wider name of a matched finding
-    beside it belongs to the match, and so do the signs of its diagnosis (``signs`` in ``knowledge/concepts.yaml``); those
-    of the reference's only if one sentence states both. A candidate that describes signs of the reference's diagnosis without naming it
-    matches with a significant error. Of each report, only the first 300 findings match.
+    beside it belongs to the match, and so do the signs of its diagnosis (``signs`` in ``knowledge/concepts.yaml``), in
+    the reference only if one sentence states both. A candidate that describes signs of the reference's diagnosis
+    without naming it matches with a significant error. A normal structure, such as a small node, does not match one of
+    at least one and a half times its size that is abnormal. Of each report, only the first 300 findings match.
 
     Args:
         reference: Reference report, or its findings.
@@ -283,6 +292,9 @@ def _priced_pairs(
             continue
         # A tortuous aorta is no aneurysm.
         is_weightless = our_weights[i] > 0 and not their_weights[j]
+        if their_weights[j] > 0 and not our_weights[i] and is_far_larger(reference, candidate):
+            # An enlarged node is invented beside a normal one.
+            continue
         if relation.kind != "descriptor" or not is_weightless:
             pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     return sorted(pairs, key=itemgetter(0, 1, 2))

@@ -121,7 +121,7 @@ _NEXT = re.compile(
     re.IGNORECASE,
 )
 # If no heading follows, sections on earlier examinations, the name and the technique end with their first sentence, and
-# other sections with their line. If the report has no other line, they end with their first sentence and their questions.
+# other sections with their line. If the report has no other line, they end with their first sentence and questions.
 _BRIEF = re.compile(r"comparison|exam|study|technique|protocol|procedure", re.IGNORECASE)
 _SENTENCE_END, _LINE_END = re.compile(r"\.\s|\n(?=\s*[A-Z])"), re.compile(r"\n(?=\s*[A-Z])")
 # The end of the first sentence, or of the last question.
