@@ -244,12 +244,12 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
         if not kin.isdisjoint(seen):
             similar = [i for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)) if kept[i].concept in kin]
         seen.add(finding.concept)
+        reference = _reference_to(finding, report) if similar or (kept and is_countable(finding)) else None
+        if reference == "definite" and (antecedent := _antecedent(kept, finding)) is not None:
+            kept[antecedent] = _detailed(kept[antecedent], finding)
+            continue
         if not similar:
             kept.append(finding)
-            continue
-        reference = _reference_to(finding, report)
-        if reference == "definite" and (antecedent := _antecedent(kept, similar, finding)) is not None:
-            kept[antecedent] = _detailed(kept[antecedent], finding)
             continue
         for i in similar:
             earlier = kept[i]
@@ -274,17 +274,11 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
     return [_placed(finding) for finding in kept]
 
 
-def _antecedent(kept: Sequence[Finding], similar: Sequence[int], finding: Finding) -> int | None:
-    """Return the index of the last of the similar findings that "the nodule" can refer to, or ``None``."""
-    wider = concept_graph().wider
-    for i in reversed(similar):
+def _antecedent(kept: Sequence[Finding], finding: Finding) -> int | None:
+    """Return the index of the last finding that "the nodule" can refer to, or ``None``."""
+    for i in range(len(kept) - 1, max(-1, len(kept) - 1 - _MOST_COMPARED), -1):
         earlier = kept[i]
-        is_kind = (
-            finding.concept == earlier.concept
-            or finding.concept in wider(earlier.concept)
-            or (earlier.concept in wider(finding.concept) and is_countable(finding))
-        )
-        if is_kind and (
+        if _is_kind_of(earlier, finding) and (
             _is_part_of(finding.attributes, earlier)
             or (
                 _may_be_one(earlier.attributes, finding.attributes)
@@ -293,6 +287,16 @@ def _antecedent(kept: Sequence[Finding], similar: Sequence[int], finding: Findin
         ):
             return i
     return None
+
+
+def _is_kind_of(earlier: Finding, finding: Finding) -> bool:
+    """Whether "the mass" can be a finding: its concept is as wide, or its name ends so, as "mediastinal mass" does."""
+    if finding.concept == earlier.concept or finding.concept in concept_graph().wider(earlier.concept):
+        return True
+    if not is_countable(finding):
+        return False
+    is_namesake = f" {earlier.text.lower()}".endswith(f" {finding.text.lower()}")
+    return is_namesake or concept_graph().akin(earlier.concept, finding.concept)
 
 
 def _detailed(earlier: Finding, finding: Finding) -> Finding:
@@ -417,14 +421,20 @@ def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]
 def _with_alternative(first: Finding, second: Finding) -> Finding:
     """Return a finding with the concept of a second mention as an alternative, and the attributes of both."""
     attributes = first.attributes.filled(second.attributes)
-    return first._replace(attributes=attributes, alternatives=(*first.alternatives, second.concept))
+    return first._replace(attributes=attributes, alternatives=_alternatives(first, second.concept))
 
 
 def _filled(first: Finding, second: Finding) -> Finding:
     """Return a finding with the attributes and the alternatives of another mention of it."""
-    named = dict.fromkeys((*first.alternatives, *second.alternatives))
-    alternatives = tuple([concept for concept in named if concept != first.concept])
-    return first._replace(attributes=first.attributes.filled(second.attributes), alternatives=alternatives)
+    attributes = first.attributes.filled(second.attributes)
+    return first._replace(attributes=attributes, alternatives=_alternatives(first, *second.alternatives))
+
+
+def _alternatives(finding: Finding, *others: str) -> tuple[str, ...]:
+    """Return the alternatives of a finding and others, without wider ones: "mycobacterial infection" is one."""
+    named = dict.fromkeys((*finding.alternatives, *others))
+    wider = {concept for other in named for concept in concept_graph().wider(other)}
+    return tuple([concept for concept in named if concept != finding.concept and concept not in wider])
 
 
 def _is_near(mention: Finding, report: str, name: str) -> bool:
