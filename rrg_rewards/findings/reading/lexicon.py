@@ -54,7 +54,7 @@ _SECTIONS = ("name", "extends", "exclusive", "groups", "sites", "compounds", "co
 _MERGED = ("groups", "sites", "compounds", "concepts")
 _CHOICES = ("with", "without", "not_next", "not_previous", "not_within")
 _SITES = ("at", "not_at")
-_RULE = ("phrase", *_CHOICES, *_SITES, "says", "scope")
+_RULE = ("phrase", *_CHOICES, *_SITES, "above", "says", "scope")
 # The only label that follows from the others.
 _NO_FINDING = "No Finding"
 _GAP = re.compile(r"<\d{1,2},?>")
@@ -76,6 +76,7 @@ class Rule(Phrase[int]):
         not_next: Bits that must not occur in the two words after the phrase.
         not_previous: Bits that must not occur in the two words before the phrase.
         not_within: Bits that the phrase must not contain, also between its words.
+        above: Size in mm that the size after the phrase must exceed; 0 for none.
         wide: Whether ``needs`` and ``bars`` apply to the sentence instead of the clause.
         absent: Whether the phrase itself denies the finding.
         conditional_on: Bits that decide whether the conditions are checked: they are if the sentence contains one.
@@ -89,6 +90,7 @@ class Rule(Phrase[int]):
     not_next: int = 0
     not_previous: int = 0
     not_within: int = 0
+    above: float = 0.0
     wide: bool = False
     absent: bool = False
     conditional_on: int = 0
@@ -198,6 +200,7 @@ def _compile_rule(
         not_next=choices["not_next"],
         not_previous=choices["not_previous"],
         not_within=choices["not_within"],
+        above=fields.get("above", 0.0),
         wide=fields.get("scope") == "sentence",
         absent=absent,
         # The conditions of a rule that requires a site must be checked even in a sentence without a site.
@@ -406,6 +409,8 @@ class _Checker:
                 self._check_choice(f"{where}, {field}", choice)
         for field in _SITES:
             self._check_names(f"{where}, {field}", rule.get(field, []), "site", self._content["sites"])
+        if not isinstance(above := rule.get("above", 1), int | float) or isinstance(above, bool) or above <= 0:
+            raise self._fail(where, f"above must be a size in mm, got {above!r}")
         for field, value in (("says", "absent"), ("scope", "sentence")):
             if rule.get(field, value) != value:
                 raise self._fail(where, f"{field} must be {value} or be left out, got {rule[field]!r}")

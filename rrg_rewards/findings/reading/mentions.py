@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
+from rrg_rewards.findings.reading.measurements import size_at
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, NegationScope
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
@@ -76,7 +77,7 @@ def find_mentions(
                 continue
             matched = all_codes if rule.is_plain else codes
             end = match_end(matched, i, rule.rest) if rule.rest else i + 1
-            if not end:
+            if not end or (rule.above and not _exceeds(words, end, rule.above)):
                 continue
             scope = scope or NegationScope(codes, cues, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
@@ -150,6 +151,15 @@ def _merged(
         codes[start + 1 : end] = [filled] * (end - start - 1)
         words[start:end] = [compound.meaning, *[""] * (end - start - 1)]
     return words
+
+
+def _exceeds(words: Sequence[str], start: int, limit: float) -> bool:
+    """Whether a size follows a phrase that ends before ``start`` and is larger than a limit in mm: "aorta is 5 cm"."""
+    between = cue_words("limits", "between")
+    # The further words of a compound are empty.
+    i = next((i for i in range(start, len(words)) if words[i] and words[i] not in between), len(words))
+    size = size_at(words, i) if i < len(words) else None
+    return size is not None and size.largest > limit
 
 
 def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationScope) -> bool:

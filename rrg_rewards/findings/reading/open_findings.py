@@ -23,8 +23,8 @@ _RELATIVE = frozenset({"with", "which"})
 _COORDINATING = frozenset({"and", "or", "/"})
 # Separators that continue a denied list.
 _ALTERNATIVE = frozenset({"or", "nor", "/"})
-# Number of words in which a participle is appended to the finding before, after each separator.
-_APPENDED = {"and": 1, ",": 2}
+# Numbers of words in which a participle is appended to the finding before, after each separator.
+_APPENDED = {"and": range(1, 2), ",": range(2, 5)}
 # Number of words in which a clause about the finding before says so.
 _OPENING = 4
 # Shortest word whose end is compared with the suffixes.
@@ -253,8 +253,9 @@ class OpenStatementReader:
             return True
         # "The pleura is thickened and calcified", "a mass, partly calcified, in the mediastinum"
         if is_told and clause.organ is None and tokens[clause.end - 1].endswith("ed") and len(clause.heads) == 1:
-            is_appended = clause.end - clause.start == _APPENDED.get(clause.link)
-            return is_appended and clause.end - 1 in clause.heads
+            is_appended = clause.end - clause.start in _APPENDED.get(clause.link, ())
+            has_verb = not cue_words("statements", "verbs").isdisjoint(tokens[clause.start : clause.end])
+            return is_appended and not has_verb and clause.end - 1 in clause.heads
         opening = range(clause.start, min(clause.end, clause.start + _OPENING))
         is_continuing = any(
             roles.get(i) == "continuing" for i in (opening if has_head else range(clause.start, clause.end))

@@ -1,12 +1,17 @@
 """Two reports finding by finding."""
 
 import string
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rrg_rewards.findings import Coverage, abnormal_findings, compare_findings, extract_findings
+
+
+EQUAL = yaml.safe_load(Path(__file__).with_name("equal_wordings.yaml").read_text(encoding="utf-8"))
 
 
 def errors(reference, candidate, **context):
@@ -399,3 +404,28 @@ def test_compare_findings_alternative_that_the_reference_names_elsewhere_is_no_h
     ]
     unknown = compare_findings("Consolidation on the left.", "Consolidation on the left, possibly pneumonia.")
     assert [error.type for error in unknown.matches[0].discrepancies if error.significant] == ["certainty"]
+
+
+@pytest.mark.parametrize(("first", "second"), EQUAL)
+def test_compare_findings_in_other_words(first: str, second: str) -> None:
+    for reference, candidate in ((first, second), (second, first)):
+        found = compare_findings(reference, candidate, open_findings=True)
+        assert found.matches
+        assert (found.false, found.missing) == ((), ())
+        assert not [error for match in found.matches for error in match.discrepancies if error.significant]
+
+
+def test_compare_findings_a_normal_node_is_no_far_larger_one() -> None:
+    found = compare_findings("Mediastinal node of 7 mm, smaller.", "Mediastinal node of 19 mm, larger.")
+    assert (found.matches, found.false) == ((), (0,))
+    assert compare_findings("Mediastinal node of 9 mm.", "Mediastinal node of 12 mm.").matches
+
+
+def test_compare_findings_the_mass_is_the_one_that_was_named() -> None:
+    reference = "Anterior mediastinal mass of 65 mm. The mass abuts the aorta."
+    assert len(compare_findings(reference, reference).reference) == 1
+
+
+def test_compare_findings_an_abnormality_is_wider_than_a_disease() -> None:
+    found = compare_findings("Hypersensitivity pneumonitis.", "Abnormality of both lungs.", open_findings=True)
+    assert [(error.type, error.significant) for error in found.matches[0].discrepancies] == [("unspecific", True)]

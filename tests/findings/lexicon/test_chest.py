@@ -263,6 +263,31 @@ def test_each_name_of_a_vocabulary_is_its_concept(concept):
     assert {sentence: found for sentence in denied if (found := concepts(sentence))} == {}
 
 
+# Sizes of structures beyond their limit, and within it.
+SIZES = [
+    ("The ascending aorta measures {}.", "46 mm", "38 mm", "aortic_aneurysm"),
+    ("Diameter of the ascending aorta: {}", "4.3 cm", "4.0 cm", "aortic_aneurysm"),
+    ("The infrarenal abdominal aorta has a maximum diameter of {}.", "52mm", "21mm", "aortic_aneurysm"),
+    ("The main pulmonary artery is {} in diameter.", "36 mm", "28 mm", "pulmonary_hypertension"),
+    ("Common bile duct {}.", "12 mm", "5 mm", "biliary_dilatation"),
+    ("The pancreatic duct measures up to {}.", "7 mm", "2 mm", "pancreatic_duct_dilatation"),
+    ("Spleen (approx. {}).", "16 cm", "11 cm", "splenomegaly"),
+    ("Small bowel loops measure up to {}.", "4 cm", "2 cm", "bowel_dilatation"),
+    ("The gallbladder wall is {}.", "6 mm", "2 mm", "gallbladder_thickening"),
+]
+
+
+@pytest.mark.parametrize(("sentence", "large", "normal", "concept"), SIZES)
+def test_size_beyond_the_limit_of_a_structure_is_a_finding(sentence, large, normal, concept):
+    assert concepts(sentence.format(large)) == [concept]
+    assert concepts(sentence.format(normal)) == []
+
+
+@pytest.mark.parametrize("sentence", ["Node beside the ascending aorta, 46 mm.", "Stone in the common bile duct of 12 mm."])
+def test_size_of_a_lesion_is_none_of_the_structure_beside_it(sentence):
+    assert not {"aortic_aneurysm", "biliary_dilatation"}.intersection(concepts(sentence))
+
+
 def test_normal_sentences_on_the_chest_state_no_finding():
     read = {wording: concepts(f"{wording}.") for wording in LUNG_NORMAL}
     assert {wording: found for wording, found in read.items() if found} == {}

@@ -159,6 +159,7 @@ WRONG = {
     "concepts: {a: [{phrase: b, with: c}]}": "with must be a list of words, got 'c'",
     "concepts: {a: [{phrase: b, at: [lungs]}]}\nsites: {lung: lungs}": "at: unknown site .lungs.; did you mean .lung.",
     "concepts: {a: [{phrase: b, says: present}]}": "says must be absent or be left out",
+    "concepts: {a: [{phrase: b, above: 4 cm}]}": "above must be a size in mm, got '4 cm'",
     "concepts: {a: [b]}\nlabels: {A: [c]}": "label 'A': unknown concept 'c'",
     "concepts: {a: [b]}\nlabels: {A: []}": "label 'A': has no concept",
     "concepts: {a: [b]}\nlabels: {A: a}": "label 'A': must be a list of concepts",
