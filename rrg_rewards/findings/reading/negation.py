@@ -511,6 +511,9 @@ class NegationScope(_Clauses):
     def _is_history(self, clause: range, start: int, end: int) -> bool:
         """Whether the mention is only the reason for an earlier operation, or follows "history of"."""
         codes = self.codes
+        # "bypass surgery of the stomach" is the operation itself
+        if self.union(start, end) & SURGERY:
+            return False
         # "cancer surgery"
         if end < clause.stop and codes[end] & SURGERY:
             return True
