@@ -262,16 +262,23 @@ def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[s
         # Lesions with a size, and nodules, are counted.
         if finding.concept == OTHER or is_nodule(finding) or (ours.size_mm and theirs.size_mm):
             return False
-    elif (
-        (distance := abs(finding.sentence - diagnosis.sentence)) > NEAR
-        or finding.concept
-        not in concept_graph()
-        .implied(diagnosis.concept)
-        .union(signs.get(diagnosis.concept, ()) if distance <= reach else ())
-        or (finding.concept == OTHER and organs_differ(finding.organ, diagnosis.organ))
-    ):
+    elif not _is_described_by(diagnosis, finding, signs, reach):
         return False
     return not sides_conflict(ours, theirs) and not _levels_conflict(ours, theirs)
+
+
+def _is_described_by(diagnosis: Finding, finding: Finding, signs: Mapping[str, Sequence[str]], reach: int) -> bool:
+    """Whether a mention of another concept near a diagnosis describes it: a wider name, a sign, or an open finding."""
+    distance = abs(finding.sentence - diagnosis.sentence)
+    if finding.concept == OTHER and (organs_differ(finding.organ, diagnosis.organ) or diagnosis.concept == OTHER):
+        return False
+    # "Appendagitis, with an inflamed fat lobule beside the colon"
+    if finding.concept == OTHER and not distance and finding.organ == diagnosis.organ:
+        return True
+    known = signs.get(diagnosis.concept, ()) if distance <= reach else ()
+    return distance <= NEAR and (
+        finding.concept in concept_graph().implied(diagnosis.concept) or finding.concept in known
+    )
 
 
 def _is_plural(text: str) -> bool:
