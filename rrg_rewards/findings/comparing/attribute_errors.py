@@ -276,7 +276,8 @@ def _severity(reference: Finding, candidate: Finding, significance: Significance
         is_slight = {ours.severity, theirs.severity} == {"minimal", "mild"}
         significant = not is_slight and (steps >= _SIGNIFICANT_STEPS or changed)
         errors.append(AttributeDiscrepancy("severity", significant, f"{theirs.severity} for {ours.severity}"))
-    if {ours.extent, theirs.extent} == {"focal", "diffuse"}:
+    is_counted = reference.concept in load_knowledge("concepts")["measurement"]["concepts"]
+    if {ours.extent, theirs.extent} in ({"focal", "diffuse"}, {"focal", "multiple"} if is_counted else set()):
         errors.append(AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}"))
     return errors
 

@@ -425,9 +425,26 @@ def _with_alternative(first: Finding, second: Finding) -> Finding:
 
 
 def _filled(first: Finding, second: Finding) -> Finding:
-    """Return a finding with the attributes and the alternatives of another mention of it."""
+    """Return a finding with the attributes and the alternatives of another mention of it, and with its diagnosis."""
     attributes = first.attributes.filled(second.attributes)
-    return first._replace(attributes=attributes, alternatives=_alternatives(first, *second.alternatives))
+    merged = first._replace(attributes=attributes, alternatives=_alternatives(first, *second.alternatives))
+    if first.concept == second.concept and second.presence == "present" and _is_diagnosis(second):
+        # "Lesion in segment 4, a metastasis"
+        return merged if _is_diagnosis(first) else merged._replace(start=second.start, end=second.end, text=second.text)
+    return merged
+
+
+@lru_cache(maxsize=1 << 12)
+def _diagnosing(concept: str) -> tuple[str, ...]:
+    """Return the beginnings of the words that make a mention of a concept a diagnosis: "metasta" of a lesion."""
+    rules = load_knowledge("concepts")["worded"]
+    words = [word for rule in rules if rule["concept"] == concept and "interprets" in rule for word in rule["words"]]
+    return tuple(word.rstrip("*") for word in words)
+
+
+def _is_diagnosis(finding: Finding) -> bool:
+    stems = _diagnosing(finding.concept)
+    return bool(stems) and any(word.startswith(stems) for word in tokenise(finding.text))
 
 
 def _alternatives(finding: Finding, *others: str) -> tuple[str, ...]:
