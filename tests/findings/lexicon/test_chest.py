@@ -283,7 +283,9 @@ def test_size_beyond_the_limit_of_a_structure_is_a_finding(sentence, large, norm
     assert concepts(sentence.format(normal)) == []
 
 
-@pytest.mark.parametrize("sentence", ["Node beside the ascending aorta, 46 mm.", "Stone in the common bile duct of 12 mm."])
+@pytest.mark.parametrize(
+    "sentence", ["Node beside the ascending aorta, 46 mm.", "Stone in the common bile duct of 12 mm."]
+)
 def test_size_of_a_lesion_is_none_of_the_structure_beside_it(sentence):
     assert not {"aortic_aneurysm", "biliary_dilatation"}.intersection(concepts(sentence))
 

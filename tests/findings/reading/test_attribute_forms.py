@@ -48,5 +48,7 @@ def test_change_in_many_forms(change: str) -> None:
 def test_place_in_many_forms(place: dict[str, str]) -> None:
     reports = [filled(form, name) for form in place["forms"] for name in PLACED]
     expected = [(place["side"], {place["level"]} & LEVELS)]
-    read = {report: [(one.laterality, LEVELS.intersection(one.location)) for one in findings(report)] for report in reports}
+    read = {
+        report: [(one.laterality, LEVELS.intersection(one.location)) for one in findings(report)] for report in reports
+    }
     assert {report: stated for report, stated in read.items() if stated != expected} == {}
