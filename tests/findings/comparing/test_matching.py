@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from rrg_rewards.findings import Coverage, abnormal_findings, compare_findings, extract_findings
 
-
 EQUAL = yaml.safe_load(Path(__file__).with_name("equal_wordings.yaml").read_text(encoding="utf-8"))
 
 
