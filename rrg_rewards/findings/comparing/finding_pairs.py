@@ -273,7 +273,7 @@ def _is_described_by(diagnosis: Finding, finding: Finding, signs: Mapping[str, S
     if finding.concept == OTHER and (organs_differ(finding.organ, diagnosis.organ) or diagnosis.concept == OTHER):
         return False
     # "Appendagitis, with an inflamed fat lobule beside the colon"
-    if finding.concept == OTHER and not distance and finding.organ == diagnosis.organ:
+    if finding.concept == OTHER and not distance and finding.organ is not None and finding.organ == diagnosis.organ:
         return True
     known = signs.get(diagnosis.concept, ()) if distance <= reach else ()
     return distance <= NEAR and (

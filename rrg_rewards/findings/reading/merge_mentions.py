@@ -296,7 +296,7 @@ def _is_kind_of(earlier: Finding, finding: Finding) -> bool:
     if not is_countable(finding):
         return False
     is_namesake = f" {earlier.text.lower()}".endswith(f" {finding.text.lower()}")
-    return is_namesake or concept_graph().akin(earlier.concept, finding.concept)
+    return is_namesake or (is_countable(earlier) and concept_graph().akin(earlier.concept, finding.concept))
 
 
 def _detailed(earlier: Finding, finding: Finding) -> Finding:

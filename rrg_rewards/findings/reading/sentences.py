@@ -124,8 +124,8 @@ _NEXT = re.compile(
 # other sections with their line. If the report has no other line, they end with their first sentence and questions.
 _BRIEF = re.compile(r"comparison|exam|study|technique|protocol|procedure", re.IGNORECASE)
 _SENTENCE_END, _LINE_END = re.compile(r"\.\s|\n(?=\s*[A-Z])"), re.compile(r"\n(?=\s*[A-Z])")
-# The end of the first sentence, or of the last question.
-_ASKED = re.compile(r"[.?]\s")
+# The end of the first sentence that no question follows.
+_ASKED = re.compile(r"[.?]\s(?![^.?]*\?(?:\s|\Z))")
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".
 _ITEM = re.compile(r"[*#|+>\-\u2022-\u2024\u2013\u2014]|\(?\d{1,2}[.)](?!\d)|[A-Za-z][.)]\s")
 # Starts of a line that begin a statement even in lower case: "no ...", "there is ...", "heart size: ...".
@@ -200,11 +200,7 @@ def _blank_requests(report: str) -> str:
         close = _SENTENCE_END if _BRIEF.search(heading[0]) else _LINE_END
         begins = heading.end() - 1
         # A report on one line does not end with its indication.
-        following = (
-            _NEXT.search(report, begins)
-            or close.search(report, begins)
-            or _ASKED.search(report, max(begins, report.rfind("?")))
-        )
+        following = _NEXT.search(report, begins) or close.search(report, begins) or _ASKED.search(report, begins)
         end = following.start() if following else len(report)
         kept += [report[begin:start], " " * (end - start)]
         begin = end

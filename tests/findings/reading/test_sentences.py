@@ -113,6 +113,7 @@ def test_unwrap_keeps_the_place_of_every_character(text):
         # The report has no other line.
         ("Indication: 67-year-old man, known colon cancer. Emphysema. No nodule.", ["emphysema", "lung_nodule"]),
         ("Indication: cough. Pneumonia? Effusion? Emphysema.", ["emphysema"]),
+        ("Indication: pain. Lesion in the liver (cyst?). Emphysema.", ["hepatic_lesion", "hepatic_cyst", "emphysema"]),
     ],
 )
 def test_a_section_on_the_technique_ends_with_its_sentence_before_no_heading(report, concepts):
