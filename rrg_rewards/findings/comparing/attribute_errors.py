@@ -276,8 +276,9 @@ def _severity(reference: Finding, candidate: Finding, significance: Significance
         is_slight = {ours.severity, theirs.severity} == {"minimal", "mild"}
         significant = not is_slight and (steps >= _SIGNIFICANT_STEPS or changed)
         errors.append(AttributeDiscrepancy("severity", significant, f"{theirs.severity} for {ours.severity}"))
-    is_counted = reference.concept in load_knowledge("concepts")["measurement"]["concepts"]
-    if {ours.extent, theirs.extent} in ({"focal", "diffuse"}, {"focal", "multiple"} if is_counted else set()):
+    is_lesion = reference.concept in load_knowledge("concepts")["measurement"]["concepts"]
+    extents = {ours.extent, theirs.extent}
+    if extents == {"focal", "diffuse"} or (is_lesion and extents == {"focal", "multiple"}):
         errors.append(AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}"))
     return errors
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 
 from rrg_rewards.findings.comparing.attribute_errors import (
     density,
@@ -13,20 +12,17 @@ from rrg_rewards.findings.comparing.attribute_errors import (
     stated_places,
 )
 from rrg_rewards.findings.knowledge.concepts import SAME, Relation, concept_graph, finding_organ, organs_differ
-from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, OTHER, Attributes, Finding
-from rrg_rewards.findings.reading.phrases import WordBits
 from rrg_rewards.findings.reading.tokens import tokenise
-from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, wording
+from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, relating_words, wording
 
 # Costs of a match: each step between the concepts, and differences in side, location, density, severity and size.
 _STEP, _OPPOSITE, _ONE_OF_BOTH, _PLACE, _DENSITY, _SEVERITY, _SIZE = 4.0, 3.0, 1.0, 2.0, 1.0, 0.25, 0.5
 # Cost of a difference in change; it only decides between matches that are equal otherwise.
 _CHANGE = 1 / 64
 
-NEAR = 2
-"""Number of sentences between a diagnosis and its signs."""
-
+# Number of sentences between a diagnosis and its signs.
+_NEAR = 2
 # Ratio of two sizes from which a lesion is another one than a normal structure.
 _FAR_LARGER = 1.5
 # Largest part in mm of several findings of which no size is stated.
@@ -104,7 +100,7 @@ def _worded_relation(reference: Finding, candidate: Finding, relation: Relation)
         >>> _worded_relation(first, second, concept_graph().relation(first.concept, second.concept)).significant
         False
     """
-    worded = _worded()
+    worded = relating_words()
     for named, other in ((reference, candidate), (candidate, reference)):
         if (named.concept, other.concept) not in worded:
             continue
@@ -115,19 +111,6 @@ def _worded_relation(reference: Finding, candidate: Finding, relation: Relation)
             return Relation("unspecific" if named is reference else "overinterpretation", 1, significant=True)
         return replace(relation, distance=1, significant=False)
     return relation
-
-
-@cache
-def _worded() -> dict[tuple[str, str], tuple[WordBits, bool]]:
-    """Return the words of a concept's mention that relate it to another, and whether they make it a diagnosis of it."""
-    found = {}
-    for rule in load_knowledge("concepts")["worded"]:
-        bits = WordBits()
-        for word in rule["words"]:
-            bits.add(word, 1)
-        relation = "interprets" if "interprets" in rule else "near"
-        found[rule["concept"], rule[relation]] = bits, relation == "interprets"
-    return found
 
 
 def _is_wider(concept: str, others: frozenset[str]) -> bool:
@@ -179,9 +162,11 @@ def _open_relation(reference: Finding, candidate: Finding) -> Relation | None:
 
 
 def _words(finding: Finding) -> tuple[str, ...]:
+    if finding.words:
+        return finding.words
     # The "disease" in the name of a concept does not make a mention vague.
     named = [word for word in finding.concept.split("_") if not wording((word,)).is_general]
-    return finding.words or (*tokenise(finding.text), *named)
+    return (*tokenise(finding.text), *named)
 
 
 def _levels_conflict(reference: Attributes, candidate: Attributes) -> bool:
@@ -207,7 +192,7 @@ def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> boo
 
 
 def is_far_larger(reference: Finding, candidate: Finding) -> bool:
-    """Whether the candidate's lesion has at least one and a half times the size of the reference's."""
+    """Whether both findings have a size, and the candidate's is at least one and a half times the reference's."""
     ours, theirs = reference.attributes.size_mm, candidate.attributes.size_mm
     return ours is not None and theirs is not None and theirs >= _FAR_LARGER * ours
 
@@ -248,7 +233,7 @@ def covers(whole: Finding, part: Finding) -> bool:
     )
 
 
-def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[str]], reach: int = NEAR) -> bool:
+def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[str]], reach: int = _NEAR) -> bool:
     """Whether a mention names a finding again, or describes one beside it by a wider name or a sign, in its place.
 
     Args:
@@ -262,23 +247,23 @@ def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[s
         # Lesions with a size, and nodules, are counted.
         if finding.concept == OTHER or is_nodule(finding) or (ours.size_mm and theirs.size_mm):
             return False
-    elif not _is_described_by(diagnosis, finding, signs, reach):
+    elif not _describes(finding, diagnosis, signs, reach):
         return False
     return not sides_conflict(ours, theirs) and not _levels_conflict(ours, theirs)
 
 
-def _is_described_by(diagnosis: Finding, finding: Finding, signs: Mapping[str, Sequence[str]], reach: int) -> bool:
-    """Whether a mention of another concept near a diagnosis describes it: a wider name, a sign, or an open finding."""
+def _describes(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[str]], reach: int) -> bool:
+    """Whether a mention near a diagnosis of another concept is a wider name, a sign, or an open finding of it."""
     distance = abs(finding.sentence - diagnosis.sentence)
-    if finding.concept == OTHER and (organs_differ(finding.organ, diagnosis.organ) or diagnosis.concept == OTHER):
-        return False
-    # "Appendagitis, with an inflamed fat lobule beside the colon"
-    if finding.concept == OTHER and not distance and finding.organ is not None and finding.organ == diagnosis.organ:
+    if finding.concept == OTHER:
+        if organs_differ(finding.organ, diagnosis.organ):
+            return False
+        # "Appendagitis, with an inflamed fat lobule beside the colon"
+        if distance == 0 and finding.organ is not None and finding.organ == diagnosis.organ:
+            return True
+    if distance <= reach and finding.concept in signs.get(diagnosis.concept, ()):
         return True
-    known = signs.get(diagnosis.concept, ()) if distance <= reach else ()
-    return distance <= NEAR and (
-        finding.concept in concept_graph().implied(diagnosis.concept) or finding.concept in known
-    )
+    return distance <= _NEAR and finding.concept in concept_graph().implied(diagnosis.concept)
 
 
 def _is_plural(text: str) -> bool:

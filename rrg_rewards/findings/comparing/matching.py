@@ -1,7 +1,7 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
 from itertools import chain
@@ -10,7 +10,6 @@ from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
 from rrg_rewards.findings.comparing.finding_pairs import (
-    NEAR,
     are_apart,
     covers,
     is_far_larger,
@@ -262,8 +261,18 @@ def _groups(
     # A wrong diagnosis explains nothing.
     right = [group for group in groups if not group[2].significant]
     # A reference that states signs in other sentences than their diagnosis has them as findings of their own.
-    _add_signs([group[0] for group in right], _rest(len(ours), of_ours), ours, our_weights, signs, reach=0)
-    _add_signs([group[1] for group in right], _rest(len(theirs), of_theirs), theirs, their_weights, signs)
+    _add_signs(
+        [group[0] for group in right],
+        _rest(len(ours), of_ours),
+        our_weights,
+        lambda k, m: is_sign(ours[k], ours[m], signs, reach=0),
+    )
+    _add_signs(
+        [group[1] for group in right],
+        _rest(len(theirs), of_theirs),
+        their_weights,
+        lambda k, m: is_sign(theirs[k], theirs[m], signs),
+    )
     # A candidate that describes the signs of the reference's diagnosis invents none of them.
     for (i, *_), described, relation in groups:
         if relation.kind in ("unspecific", "severity") and relation.significant:
@@ -338,17 +347,12 @@ def _assignment(costs: Mapping[tuple[int, int], float]) -> dict[int, int]:
 
 
 def _add_signs(
-    groups: Sequence[list[int]],
-    unmatched: Sequence[int],
-    findings: Sequence[Finding],
-    weights: Sequence[float],
-    signs: Mapping[str, Sequence[str]],
-    reach: int = NEAR,
+    groups: Sequence[list[int]], unmatched: Sequence[int], weights: Sequence[float], belongs: Callable[[int, int], bool]
 ) -> None:
-    """Add each unmatched finding that a matched one beside it implies to its group, unless it is more significant."""
+    """Add each unmatched finding that belongs to a matched one to its group, unless it is more significant."""
     for k in unmatched:
         for group in groups:
-            if any(is_sign(findings[k], findings[m], signs, reach) and weights[k] <= weights[m] for m in group):
+            if any(weights[k] <= weights[m] and belongs(k, m) for m in group):
                 group.append(k)
                 break
 

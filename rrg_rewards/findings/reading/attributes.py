@@ -27,6 +27,8 @@ _WITHIN_LOBES = LUNG_PARTS - LUNG_LEVELS
 _PRONOUN_REACH = 6
 # Number of words before a place in which a word such as "largest" singles out a part of the finding.
 _EMPHASIS_REACH = 8
+# Distance in words from a verb to the colon that ends its statement: "is suspected:".
+_VERB_DISTANCE = 2
 # Largest difference in mm of two sizes that is no change, after the Fleischner Society.
 _MEASUREMENT_ERROR = 2.0
 
@@ -311,9 +313,10 @@ class AttributeReader:
 
         Alternatives are not separated: "opacity, peripheral/subpleural, with consolidation" names two findings.
         """
-        if ":" in tokens[2:] and tokens[tokens.index(":") - 2] in self._verbs:
+        colon = tokens.index(":") if ":" in tokens else 0
+        if colon >= _VERB_DISTANCE and tokens[colon - _VERB_DISTANCE] in self._verbs:
             # "A metastasis is suspected: the liver contains a lesion" says this of the metastasis.
-            tokens = tokens[tokens.index(":") :]
+            tokens = tokens[colon:]
         kinds = {self.links[token] for token in tokens if token in self.links}
         if "alternative" in kinds:
             last = max(i for i, token in enumerate(tokens) if self.links.get(token) == "alternative")

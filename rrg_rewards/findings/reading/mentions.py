@@ -50,15 +50,14 @@ def find_mentions(
         cues = sentence = union(codes)
         if not sentence & lexicon.firsts:
             return mentions, None
-    label = 0
+    label, colon = 0, -1
     if ":" in tokens[1 : _LABEL_SIZE + 1]:
-        label = _join_label(lexicon, tokens, codes)
+        label, colon = _join_label(lexicon, tokens, codes)
         cues = union(codes)
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     size = len(codes)
-    colon = tokens.index(":") if label else -1
-    all_codes, plain = _plain_rules(lexicon, words, -1 if codes[colon] else colon)
+    all_codes, plain = _plain_rules(lexicon, words, colon)
     for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
         # The second word often decides; this is not a method, because a call for each word takes as long as the rest.
         if candidates is not None and (
@@ -105,13 +104,14 @@ def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[li
     return codes, plain
 
 
-def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> int:
+def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> tuple[int, int]:
     """Remove, in ``codes``, the colon after a label that only names a place: "Pleura: thickened on the right".
 
     It remains if the statement names a place in another organ: "Mediastinum: there is a nodule in the thyroid".
 
     Returns:
         The bits of the label's sites, which are those of each item of the list after it that names none; 0 for none.
+        The index of the colon if it was removed, else -1.
     """
     colon = tokens.index(":")
     sites = union(codes[:colon]) & lexicon.sites
@@ -123,13 +123,14 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> in
     named = union(code for i, code in enumerate(codes) if i > colon and i not in vague)
     # "Bronchiectasis: none" is an answer.
     if not sites or codes[colon] != lexicon.words[":"] or named & lexicon.sites & ~sites:
-        return 0
+        return 0, -1
     for i in vague:
         codes[i] &= ~lexicon.sites
     fillers = cue_words("labels", "fillers")
     if all(code & lexicon.sites or token in fillers for code, token in zip(codes[:colon], tokens, strict=False)):
         codes[colon] = 0
-    return sites
+        return sites, colon
+    return sites, -1
 
 
 def sentence_scope(lexicon: Lexicon, tokens: Sequence[str]) -> NegationScope:

@@ -13,6 +13,7 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.finding import DOUBTFUL, OTHER, Attributes, Finding, may_be_same
 from rrg_rewards.findings.reading.tokens import tokenise
+from rrg_rewards.findings.reading.wordings import diagnosing_words
 
 # The words of a heading after a finding that it names: "Nodes/esophagus:".
 _HEADING_END = re.compile(r"(?: ?(?:/|,|&|\band\b) ?[A-Za-z]+){0,2} ?:")
@@ -425,26 +426,23 @@ def _with_alternative(first: Finding, second: Finding) -> Finding:
 
 
 def _filled(first: Finding, second: Finding) -> Finding:
-    """Return a finding with the attributes and the alternatives of another mention of it, and with its diagnosis."""
+    """Return a finding with the attributes and the alternatives of another mention of it.
+
+    It is named as in the second mention if only this one is a diagnosis: "lesion in segment 4, a metastasis".
+    """
     attributes = first.attributes.filled(second.attributes)
     merged = first._replace(attributes=attributes, alternatives=_alternatives(first, *second.alternatives))
-    if first.concept == second.concept and second.presence == "present" and _is_diagnosis(second):
-        # "Lesion in segment 4, a metastasis"
-        return merged if _is_diagnosis(first) else merged._replace(start=second.start, end=second.end, text=second.text)
-    return merged
-
-
-@lru_cache(maxsize=1 << 12)
-def _diagnosing(concept: str) -> tuple[str, ...]:
-    """Return the beginnings of the words that make a mention of a concept a diagnosis: "metasta" of a lesion."""
-    rules = load_knowledge("concepts")["worded"]
-    words = [word for rule in rules if rule["concept"] == concept and "interprets" in rule for word in rule["words"]]
-    return tuple(word.rstrip("*") for word in words)
+    if first.concept != second.concept or second.presence != "present":
+        return merged
+    if not _is_diagnosis(second) or _is_diagnosis(first):
+        return merged
+    return merged._replace(start=second.start, end=second.end, text=second.text)
 
 
 def _is_diagnosis(finding: Finding) -> bool:
-    stems = _diagnosing(finding.concept)
-    return bool(stems) and any(word.startswith(stems) for word in tokenise(finding.text))
+    """Whether the words of a mention name the cause of a lesion."""
+    tables = diagnosing_words(finding.concept)
+    return bool(tables) and any(table[word] for word in tokenise(finding.text) for table in tables)
 
 
 def _alternatives(finding: Finding, *others: str) -> tuple[str, ...]:

@@ -261,11 +261,15 @@ class _Clauses:
         elif after == len(named) or named[after] >= context.stop:
             return self.label & sites
         if after < len(named) and named[after] < context.stop and max(0, named[after] - end + 1) < distance:
+            has_before = distance <= self.size
             # "In the left breast there is a mass, and the skin is thick"
-            crosses = distance <= self.size and self._first_of(BREAKING, 0, range(end, named[after])) >= 0
-            if not (crosses and self._first_of(BREAKING, 0, range(best, start)) < 0):
+            if not has_before or self._is_broken(best, start) or not self._is_broken(end, named[after]):
                 best = named[after]
         return self.codes[best] & sites
+
+    def _is_broken(self, start: int, end: int) -> bool:
+        """Whether a word that can end a clause, such as a comma or "and", is among some tokens."""
+        return bool(self.union(start, end) & BREAKING)
 
 
 class NegationScope(_Clauses):
@@ -432,7 +436,8 @@ class NegationScope(_Clauses):
         """Whether the first comma or "and" after a mention begins a statement, and not the next item of a list."""
         codes, first, clause = self.codes, parting[0], self.clause(start).start
         # "Effusion persists and edema has resolved", "stable effusion, edema has resolved", "tube in place, ..."
-        if self.union(start if codes[first] & JOINT else clause, first) & LASTING:
+        described = start if codes[first] & JOINT else clause
+        if self.union(described, first) & LASTING:
             return True
         has_verb = _any_between(self.verbs, clause, start)
         is_opened = bool(has_verb or self.union(clause, first) & DEGREE or codes[clause] & HEDGE)

@@ -207,3 +207,26 @@ def _composition(rule: dict[str, Any]) -> _Composition:
     return _Composition(
         _head_bits(*(name for name in names if name != "focal")), "focal" in names, part, unless, rule["concept"]
     )
+
+
+@cache
+def relating_words() -> dict[tuple[str, str], tuple[WordBits, bool]]:
+    """Return the words of a concept's mention that relate it to another, and whether they make it a diagnosis of it.
+
+    The keys are pairs of concepts, from ``worded`` in ``knowledge/concepts.yaml``.
+    """
+    found = {}
+    for rule in load_knowledge("concepts")["worded"]:
+        bits = WordBits()
+        for word in rule["words"]:
+            bits.add(word, 1)
+        relation = "interprets" if "interprets" in rule else "near"
+        found[rule["concept"], rule[relation]] = bits, relation == "interprets"
+    return found
+
+
+@cache
+def diagnosing_words(concept: str) -> tuple[WordBits, ...]:
+    """Return the words that make a mention of a concept a diagnosis: "metastasis" of a lesion."""
+    relating = relating_words().items()
+    return tuple([words for (named, _), (words, is_diagnosis) in relating if named == concept and is_diagnosis])
