@@ -55,6 +55,14 @@ WORDS = [
         "2.5",
         "mm",
         "liver",
+        "diameter",
+        "roanlm",
+        "4m",
+        "5x",
+        "x",
+        "grade",
+        "hu",
+        "%",
     ),
 ]
 sentences = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)

@@ -259,7 +259,7 @@ def _describes(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequenc
         if organs_differ(finding.organ, diagnosis.organ):
             return False
         # "Appendagitis, with an inflamed fat lobule beside the colon"
-        if distance == 0 and finding.organ is not None and finding.organ == diagnosis.organ:
+        if reach and distance == 0 and finding.organ is not None and finding.organ == diagnosis.organ:
             return True
     if distance <= reach and finding.concept in signs.get(diagnosis.concept, ()):
         return True

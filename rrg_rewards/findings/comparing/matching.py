@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -129,9 +129,10 @@ def compare_findings(
     reference's is not, and their names are only similar. A bilateral finding matches one finding on each side, and
     several nodules match each nodule that is neither larger nor more significant. A wider name of a matched finding
     beside it belongs to the match, and so do the signs of its diagnosis (``signs`` in ``knowledge/concepts.yaml``), in
-    the reference only if one sentence states both. A candidate that describes signs of the reference's diagnosis
-    without naming it matches with a significant error. A normal structure, such as a small node, does not match one of
-    at least one and a half times its size that is abnormal. Of each report, only the first 300 findings match.
+    the reference only if one sentence states both and they are no ``complications``. A candidate that describes signs
+    of the reference's diagnosis without naming it matches with a significant error. A normal structure, such as a small
+    node, does not match one of at least one and a half times its size that is abnormal. Of each report, only the first
+    300 findings match.
 
     Args:
         reference: Reference report, or its findings.
@@ -257,15 +258,15 @@ def _groups(
         elif i not in of_ours and excess >= 0 and covers(theirs[j], ours[i]):
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
-    signs = load_knowledge("concepts")["signs"]
+    signs, described = _signs()
     # A wrong diagnosis explains nothing.
     right = [group for group in groups if not group[2].significant]
-    # A reference that states signs in other sentences than their diagnosis has them as findings of their own.
+    # A reference has complications, and signs in other sentences than their diagnosis, as findings of their own.
     _add_signs(
         [group[0] for group in right],
         _rest(len(ours), of_ours),
         our_weights,
-        lambda k, m: is_sign(ours[k], ours[m], signs, reach=0),
+        lambda k, m: is_sign(ours[k], ours[m], described, reach=0),
     )
     _add_signs(
         [group[1] for group in right],
@@ -274,15 +275,24 @@ def _groups(
         lambda k, m: is_sign(theirs[k], theirs[m], signs),
     )
     # A candidate that describes the signs of the reference's diagnosis invents none of them.
-    for (i, *_), described, relation in groups:
+    for (i, *_), shown, relation in groups:
         if relation.kind in ("unspecific", "severity") and relation.significant:
-            described += [
+            shown += [
                 j
                 for j in _rest(len(theirs), chain.from_iterable(group[1] for group in groups))
                 if their_weights[j] <= our_weights[i]
                 and is_sign(theirs[j], ours[i]._replace(sentence=theirs[j].sentence), signs)
             ]
     return groups
+
+
+@cache
+def _signs() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Return the signs of each diagnosis, and those that follow from it: heart failure does not imply an effusion."""
+    knowledge = load_knowledge("concepts")
+    signs, complications = knowledge["signs"], set(knowledge["complications"])
+    contained = {diagnosis: [sign for sign in of_it if sign not in complications] for diagnosis, of_it in signs.items()}
+    return signs, contained
 
 
 def _priced_pairs(

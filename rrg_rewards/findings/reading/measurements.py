@@ -147,6 +147,8 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
         elif joins not in _TIMES:
             break
         i += 1
+    if not numbers:
+        return None
     unit = _METRES_MEANT if tokens[start].endswith("m") and not any(units) and _is_meant(tokens, start) else None
     unit = next(filter(None, reversed(units)), unit)
     if unit is None:

@@ -14,6 +14,10 @@ from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
 _LABEL_SIZE = 4
+# Number of words before a structure that can make it a place, and after its size that can say that it is none.
+_PLACE_REACH, _SIZE_REACH = 4, 3
+# A structure that is more times as large as its limit is none: "200 cm of small bowel".
+_LARGEST = 6
 _rank = attrgetter("rank")
 
 
@@ -76,7 +80,7 @@ def find_mentions(
                 continue
             matched = all_codes if rule.is_plain else codes
             end = match_end(matched, i, rule.rest) if rule.rest else i + 1
-            if not end or (rule.above and not _exceeds(words, end, rule.above)):
+            if not end or (rule.above and not _exceeds(words, i, end, rule.above)):
                 continue
             scope = scope or NegationScope(codes, cues, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
@@ -154,13 +158,20 @@ def _merged(
     return words
 
 
-def _exceeds(words: Sequence[str], start: int, limit: float) -> bool:
-    """Whether a size follows a phrase that ends before ``start`` and is larger than a limit in mm: "aorta is 5 cm"."""
-    between = cue_words("limits", "between")
+def _exceeds(words: Sequence[str], start: int, end: int, limit: float) -> bool:
+    """Whether the size of the structure at ``start`` to ``end`` follows and exceeds a limit in mm: "aorta is 5 cm"."""
+    between, dimension = cue_words("limits", "between"), cue_words("limits", "dimension")
     # The further words of a compound are empty.
-    i = next((i for i in range(start, len(words)) if words[i] and words[i] not in between), len(words))
+    i = next((i for i in range(end, len(words)) if words[i] and words[i] not in between), len(words))
     size = size_at(words, i) if i < len(words) else None
-    return size is not None and size.largest > limit
+    if size is None or not limit < size.largest <= _LARGEST * limit:
+        return False
+    before, joining = words[max(0, start - _PLACE_REACH) : start], words[end:i]
+    following = words[size.end : size.end + _SIZE_REACH]
+    after = next((word for word in following if word not in between and word != ","), "")
+    is_place = not cue_words("limits", "beside").isdisjoint(before) and dimension.isdisjoint(before)
+    is_held = not cue_words("limits", "holding").isdisjoint(joining) and dimension.isdisjoint((*joining, *following))
+    return not (is_place or is_held or after in cue_words("limits", "not_size"))
 
 
 def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationScope) -> bool:

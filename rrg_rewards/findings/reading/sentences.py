@@ -125,7 +125,7 @@ _NEXT = re.compile(
 _BRIEF = re.compile(r"comparison|exam|study|technique|protocol|procedure", re.IGNORECASE)
 _SENTENCE_END, _LINE_END = re.compile(r"\.\s|\n(?=\s*[A-Z])"), re.compile(r"\n(?=\s*[A-Z])")
 # The end of the first sentence that no question follows.
-_ASKED = re.compile(r"[.?]\s(?![^.?]*\?(?:\s|\Z))")
+_ASKED = re.compile(r"(?<!\bdr)(?<!\b\d)[.?]\s(?![^.?]*\?(?:\s|\Z))", re.IGNORECASE)
 # Starts of a line that begin a list item: bullets, "1.", "2)", "(3)", "a)".
 _ITEM = re.compile(r"[*#|+>\-\u2022-\u2024\u2013\u2014]|\(?\d{1,2}[.)](?!\d)|[A-Za-z][.)]\s")
 # Starts of a line that begin a statement even in lower case: "no ...", "there is ...", "heart size: ...".

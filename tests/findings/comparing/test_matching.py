@@ -259,6 +259,11 @@ def test_compare_findings_matches_findings_of_other_significance(reference, cand
         ("Emphysema with bullae in both lungs.", "Emphysema in both lungs.", 0, 0),
         ("Emphysema in both lungs. Bullae in both lungs.", "Emphysema in both lungs.", 0, 1),
         ("Septal thickening and ground-glass opacities, consistent with edema.", "Pulmonary edema.", 0, 0),
+        # and misses its complications
+        ("Heart failure with edema and effusions.", "Heart failure.", 0, 2),
+        ("Cirrhosis with ascites, splenomegaly and varices.", "Cirrhosis.", 0, 3),
+        ("Goiter with tracheal stenosis.", "Goiter.", 0, 1),
+        ("Acute pancreatitis with ascites.", "Acute pancreatitis.", 0, 1),
     ],
 )
 def test_compare_findings_signs_beside_their_diagnosis(reference, candidate, false, missing):

@@ -277,6 +277,19 @@ SIZES = [
 ]
 
 
+NEAR = {
+    sentence: findings
+    for group in yaml.safe_load(Path(__file__).with_name("near_wordings.yaml").read_text(encoding="utf-8")).values()
+    for sentence, findings in group.items()
+}
+
+
+@pytest.mark.parametrize("sentence", NEAR)
+def test_words_near_those_of_another_finding(sentence):
+    found = {f.concept: f.presence for f in extract_findings(sentence) if f.concept != "other_finding"}
+    assert found == NEAR[sentence]
+
+
 @pytest.mark.parametrize(("sentence", "large", "normal", "concept"), SIZES)
 def test_size_beyond_the_limit_of_a_structure_is_a_finding(sentence, large, normal, concept):
     assert concepts(sentence.format(large)) == [concept]

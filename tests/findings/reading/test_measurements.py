@@ -64,6 +64,11 @@ def test_size_at_finds_no_size(text: str) -> None:
     assert [found for found in modifier_reader().measures(tokenise(text)) if found.values] == []
 
 
+def test_size_at_a_word_that_ends_like_a_unit_is_no_size() -> None:
+    assert size_at(["diameter", "is", "roanlm"], 2) is None
+    assert extract_findings("Thoracic aorta diameter is roanlm.") == []
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [
