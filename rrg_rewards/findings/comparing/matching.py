@@ -266,7 +266,7 @@ def _groups(
         [group[0] for group in right],
         _rest(len(ours), of_ours),
         our_weights,
-        lambda k, m: is_sign(ours[k], ours[m], described, reach=0),
+        lambda k, m: ours[m].presence == "present" and is_sign(ours[k], ours[m], described, reach=0),
     )
     _add_signs(
         [group[1] for group in right],

@@ -84,6 +84,8 @@ class _Clauses:
         # Verbs with a preceding subject, words before which a list ends, and words that continue a list.
         self.spoken: list[int] = []
         self.openers: list[int] = []
+        # Commas before an interpretation.
+        self.links: list[int] = []
         self.others: list[int] = []
         if not self.kinds & _PARTING:
             return
@@ -104,6 +106,8 @@ class _Clauses:
                 self.breaks.append(i)
                 if code & COMMA and self.union(i + 1, i + 2) & (OPEN | HEDGE):
                     self.openers.append(i)
+                elif code & COMMA and self.union(i + 1, i + 3) & LINKING:
+                    self.links.append(i)
             elif code & (BE | HAVE | PERHAPS):
                 if not (i and codes[i - 1] & RELATIVE):
                     self.spoken.append(i)
@@ -232,7 +236,7 @@ class _Clauses:
         after = bisect_left(commas, i)
         # "Hepatic nodule, suspicious for metastasis"
         item = after
-        while item and self.codes[commas[item - 1] + 1] & LINKING:
+        while item and self.union(commas[item - 1] + 1, commas[item - 1] + 3) & LINKING:
             item -= 1
         if item:
             start = commas[item - 1]
@@ -457,6 +461,10 @@ class NegationScope(_Clauses):
         """Whether a word between denial and mention begins a new statement: "no effusion, mild edema"."""
         openers = [_first_between(self.openers, denial, start), _first_between(self._list_closers(), denial, start)]
         opener = max(openers) if min(openers) < 0 else min(openers)
+        # "Nodule without calcification, consistent with a granuloma"
+        is_adjunct = denial and (self.codes[denial] & TIED or self.codes[denial - 1] & WITH)
+        if is_adjunct and _any_between(self.links, denial, start):
+            return True
         # "no consolidation, large effusion or pneumothorax" is one list.
         return opener >= 0 and not _any_between(self.others, opener, clause_end)
 
