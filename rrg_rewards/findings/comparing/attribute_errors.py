@@ -7,7 +7,9 @@ from math import inf
 
 from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Attributes, Finding, Place
+from rrg_rewards.findings.reading.merge_mentions import is_countable
 
 _SEVERITIES = {"minimal": 0, "mild": 1, "moderate": 2, "severe": 3}
 # Number of severity steps that is significant for every finding: from "small" to "large".
@@ -276,11 +278,16 @@ def _severity(reference: Finding, candidate: Finding, significance: Significance
         is_slight = {ours.severity, theirs.severity} == {"minimal", "mild"}
         significant = not is_slight and (steps >= _SIGNIFICANT_STEPS or changed)
         errors.append(AttributeDiscrepancy("severity", significant, f"{theirs.severity} for {ours.severity}"))
-    is_lesion = reference.concept in load_knowledge("concepts")["measurement"]["concepts"]
-    extents = {ours.extent, theirs.extent}
-    if extents == {"focal", "diffuse"} or (is_lesion and extents == {"focal", "multiple"}):
-        errors.append(AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}"))
+    extents = _extent(reference), _extent(candidate)
+    if set(extents) == {"focal", "diffuse"} or (set(extents) == {"focal", "multiple"} and is_countable(reference)):
+        errors.append(AttributeDiscrepancy("severity", True, f"{extents[1]} for {extents[0]}"))
     return errors
+
+
+def _extent(finding: Finding) -> str | None:
+    """Return the stated extent of a finding; one lesion is focal."""
+    is_one = finding.text.lower().endswith(tuple(cue_words("references", "single")))
+    return finding.attributes.extent or ("focal" if is_one else None)
 
 
 def _measurement(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:

@@ -221,8 +221,10 @@ def _united(findings: Sequence[Finding]) -> Finding:
     location = dict.fromkeys(place for finding in findings for place in finding.attributes.location)
     side = "bilateral" if {"left", "right"} <= sides or "bilateral" in sides else attributes.laterality
     places = tuple(place for finding in findings for place in stated_places(finding.attributes))
+    is_several = any(finding.concept == findings[0].concept for finding in findings[1:])
     united = attributes._replace(
         laterality=side,
+        extent=attributes.extent or ("multiple" if is_several else None),
         location=tuple(location),
         size_mm=max(filter(None, (finding.attributes.size_mm for finding in findings)), default=None),
         places=places if side == "bilateral" and None not in sides else (),

@@ -234,9 +234,12 @@ class _Clauses:
             return clause
         commas = [k for k in self.breaks if start <= k < end and self.codes[k] & COMMA]
         after = bisect_left(commas, i)
-        # "Hepatic nodule, suspicious for metastasis"
+        # "Hepatic nodule, suspicious for metastasis", "pericardium normal, without effusion"
         item = after
-        while item and self.union(commas[item - 1] + 1, commas[item - 1] + 3) & LINKING:
+        while item:
+            following = commas[item - 1] + 1
+            if not (self.union(following, following + 2) & LINKING or self.codes[following] & TIED):
+                break
             item -= 1
         if item:
             start = commas[item - 1]

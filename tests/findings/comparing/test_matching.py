@@ -116,7 +116,7 @@ def errors(reference, candidate, **context):
         ("Granuloma.", "Nodule.", [("unspecific", True)]),
         ("Calcified nodule.", "Spiculated nodule.", [("unspecific", True)]),
         ("Calcified nodule.", "Nodule.", [("unspecific", True)]),
-        ("Multiple nodules.", "Calcified nodule.", [("descriptor", False)]),
+        ("Multiple nodules.", "Calcified nodule.", [("descriptor", False), ("severity", True)]),
     ],
 )
 def test_compare_findings_attribute_errors(reference, candidate, expected):
