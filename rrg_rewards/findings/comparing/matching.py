@@ -17,7 +17,7 @@ from rrg_rewards.findings.comparing.finding_pairs import (
     match_cost,
     relation_of,
 )
-from rrg_rewards.findings.comparing.significance import clinical_significance
+from rrg_rewards.findings.comparing.significance import SIGNIFICANCE_LEVELS, clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
@@ -39,8 +39,6 @@ _REFERENCES = 1_024
 _CANDIDATES = 16
 # Number of findings whose significance is remembered: those of some hundred references and a batch of candidates.
 _FINDINGS = 1 << 13
-# Levels of clinical significance, the least significant first.
-_LEVELS = sorted(SIGNIFICANCE_WEIGHTS, key=SIGNIFICANCE_WEIGHTS.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,4 +392,4 @@ def _finding_significance(finding: Finding, patient: Patient) -> str:
     """
     named = (finding.concept, *finding.alternatives)
     levels = [clinical_significance(concept, finding.attributes, patient, finding.words) for concept in named]
-    return max(levels, key=_LEVELS.index)
+    return max(levels, key=SIGNIFICANCE_LEVELS.index)
