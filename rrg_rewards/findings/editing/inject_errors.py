@@ -24,7 +24,15 @@ from rrg_rewards.findings.editing.injected_report import (
     requested_counts,
 )
 from rrg_rewards.findings.editing.report_view import Proposal, ReportView
-from rrg_rewards.findings.editing.text_edits import Move, Replacement, apply, candidate_place, conflicting, reordered
+from rrg_rewards.findings.editing.text_edits import (
+    Move,
+    Replacement,
+    apply,
+    candidate_place,
+    conflicting,
+    reordered,
+    trimmed,
+)
 from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
@@ -239,7 +247,7 @@ class _Injection:
         for proposal in self._made:
             place = proposal.shown
             if place is not None:
-                place = self._moved(_trimmed(text, candidate_place(place, self._replacements)))
+                place = self._moved(trimmed(text, *candidate_place(place, self._replacements)))
             found.append(replace(proposal.edit, candidate=place))
         if self._moves:
             found.append(ErrorEdit(None, "reordered", f"{len(self._moves)} sentences"))
@@ -248,13 +256,6 @@ class _Injection:
     def _moved(self, place: tuple[int, int]) -> tuple[int, int]:
         by = next((move.by for move in self._moves if move.start <= place[0] < move.end), 0)
         return place[0] + by, place[1] + by
-
-
-def _trimmed(text: str, place: tuple[int, int]) -> tuple[int, int]:
-    """Return a span without leading and trailing spaces."""
-    start, end = place
-    inside = text[start:end]
-    return start + len(inside) - len(inside.lstrip()), end - (len(inside) - len(inside.rstrip()))
 
 
 def _comparisons_fit(letter: str | None, change: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import localcontext
 from typing import Any, NamedTuple
 
-from rrg_rewards.findings.editing.text_edits import Replacement, apply, matching_case
+from rrg_rewards.findings.editing.text_edits import Replacement, apply, matching_case, trimmed
 from rrg_rewards.findings.knowledge.load import joined
 
 # A sentence ends at a full stop before a space, at a line end, and at quotes and bullets, which separate lines of an
@@ -116,10 +116,8 @@ def spans(report: str) -> Iterator[tuple[int, int]]:
     start = 0
     for end, after in [*((found.start(), found.end()) for found in _BOUNDARY.finditer(report)), (len(report),) * 2]:
         for first, last in _parts(report, start, end):
-            inside = report[first:last]
-            if inside.strip():
-                first += len(inside) - len(inside.lstrip())
-                yield first, first + len(inside.strip())
+            if report[first:last].strip():
+                yield trimmed(report, first, last)
         start = after
 
 

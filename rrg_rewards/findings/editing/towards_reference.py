@@ -92,29 +92,20 @@ def _proposals(candidate: str, reference: str, comparison: FindingComparison) ->
     right = [finding for i, finding in enumerate(comparison.candidate) if i not in comparison.false]
     mentions = [mention for sentence in ours for mention in sentence.abnormal]
     kept = [mention for mention in mentions if _is_of(mention, right, false)]
-    mentions_of = {
-        finding: [mention for mention in mentions if mention not in kept and _is_of(mention, [finding])]
-        for finding in false
-    }
-    for finding in false:
-        sentence = _sentence_of(finding, ours)
-        if sentence is None or any(mention in kept for mention in sentence.mentions):
-            continue
-        for absent in missing:
-            source = _sentence_of(absent, theirs)
-            if source is not None and finding.organ == absent.organ:
-                edited = apply(candidate, [Replacement(sentence.start, sentence.stop, source.text)])
-                yield edited, ReferenceEdit(finding.text, source.text)
-    for finding in false:
-        sentence = _sentence_of(finding, ours)
-        if sentence is not None:
-            replacements = _removal(mentions_of[finding], ours, kept)
-            if replacements and not conflicting(replacements):
-                yield apply(candidate, replacements).strip(), ReferenceEdit(finding.text, "")
-    for absent in missing:
-        source = _sentence_of(absent, theirs)
-        if source is not None:
-            yield _with_sentence(candidate, source.text), ReferenceEdit("", source.text)
+    invented = [(finding, sentence) for finding in false if (sentence := _sentence_of(finding, ours))]
+    sources = [(finding, sentence.text) for finding in missing if (sentence := _sentence_of(finding, theirs))]
+    for finding, sentence in invented:
+        if not any(mention in kept for mention in sentence.mentions):
+            for absent, text in sources:
+                if finding.organ == absent.organ:
+                    yield apply(candidate, [Replacement(*sentence.span, text)]), ReferenceEdit(finding.text, text)
+    for finding, _ in invented:
+        own = [mention for mention in mentions if mention not in kept and _is_of(mention, [finding])]
+        replacements = _removal(own, ours, kept)
+        if replacements and not conflicting(replacements):
+            yield apply(candidate, replacements).strip(), ReferenceEdit(finding.text, "")
+    for _, text in sources:
+        yield _with_sentence(candidate, text), ReferenceEdit("", text)
 
 
 def _by_significance(findings: Sequence[Finding], levels: Sequence[str], chosen: Sequence[int]) -> list[Finding]:
@@ -146,8 +137,7 @@ def _removal(targets: Sequence[Finding], sentences: Sequence[Sentence], kept: Se
             continue
         states_kept = any(mention in kept for mention in sentence.mentions)
         changes = [] if states_kept else drop_sentence(sentences, place)
-        if not changes and (item := without_item(sentence, own)) is not None:
-            changes = [item]
+        changes = changes or without_item(sentence, own)
         if not changes:
             return []
         removal += changes
