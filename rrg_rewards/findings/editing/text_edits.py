@@ -200,7 +200,7 @@ def drop_sentence(sentences: Sequence[Sentence], place: int) -> list[Replacement
     return dropped
 
 
-def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, list[Move]] | None:
+def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, list[Move]]:
     """Reorder neighbouring sentences; the last sentence, list items and sentences with a heading do not move.
 
     Args:
@@ -209,7 +209,7 @@ def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple
         draws: Source of the random order.
 
     Returns:
-        The text and the moves; ``None`` if the order does not change.
+        The text and the moves; none if the order does not change.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     for place, sentence in enumerate(sentences[:-1]):
@@ -224,7 +224,7 @@ def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple
     run = max(runs, key=len)
     order = draws.shuffled(run)
     if order == run:
-        return None
+        return report, []
     moves, start = [], run[0][0]
     for first, last in order:
         moves.append(Move(first, last, start - first))
