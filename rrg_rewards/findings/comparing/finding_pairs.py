@@ -59,9 +59,9 @@ def relation_of(reference: Finding, candidate: Finding, considered: frozenset[st
 
 def _are_elsewhere(reference: Finding, candidate: Finding) -> bool:
     """Whether the organs of two findings tell them apart; a lucency of the lung may be a pneumothorax."""
-    are_usual = (finding.organ == finding_organ(finding.concept, None) for finding in (reference, candidate))
     return organs_differ(reference.organ, candidate.organ) and (
-        reference.concept == candidate.concept or not all(are_usual)
+        reference.concept == candidate.concept
+        or any(finding.organ != finding_organ(finding.concept, None) for finding in (reference, candidate))
     )
 
 
@@ -72,9 +72,9 @@ def _named_relation(reference: Finding, candidate: Finding, considered: frozense
     """
     graph = concept_graph()
     direct = graph.relation(reference.concept, candidate.concept)
-    ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
-    if len(ours) == len(theirs) == 1:
+    if not (reference.alternatives or candidate.alternatives):
         return direct and _worded_relation(reference, candidate, direct)
+    ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
     pairs = product(ours, theirs) if max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES else ()
     relations = filter(None, [direct, *(graph.relation(*pair) for pair in pairs)])
     best = min(relations, key=lambda relation: relation.distance, default=None)
@@ -160,9 +160,16 @@ def _words(finding: Finding) -> tuple[str, ...]:
     return (*tokenise(finding.text), *named)
 
 
-def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> bool:
-    """Whether two mentions of related concepts are different findings."""
+def are_apart(reference: Finding, candidate: Finding, relation: Relation, weights: tuple[float, float]) -> bool:
+    """Whether two mentions of related concepts, with the weights of their significance, are different findings."""
     ours, theirs = reference.attributes, candidate.attributes
+    # A tortuous aorta is no aneurysm.
+    if weights[0] > weights[1] == 0 and relation.kind == "descriptor":
+        return True
+    # An enlarged node is invented beside a normal one.
+    sizes = [side.size_mm for side in (ours, theirs) if side.size_mm is not None]
+    if weights[1] > weights[0] == 0 and len(sizes) == 2 and sizes[1] >= _FAR_LARGER * sizes[0]:
+        return True
     if {ours.device_position, theirs.device_position} == {"satisfactory", "malpositioned"}:
         return True
     opposite = {ours.laterality, theirs.laterality} == {"left", "right"}
@@ -175,12 +182,6 @@ def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> boo
     if ours.extent == "multiple" or "calcified" not in densities:
         return False
     return "ground_glass" in densities or (opposite and len(densities) > 1)
-
-
-def is_far_larger(reference: Finding, candidate: Finding) -> bool:
-    """Whether both findings have a size, and the candidate's is at least one and a half times the reference's."""
-    ours, theirs = reference.attributes.size_mm, candidate.attributes.size_mm
-    return ours is not None and theirs is not None and theirs >= _FAR_LARGER * ours
 
 
 def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> float:

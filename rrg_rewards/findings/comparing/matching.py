@@ -9,14 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
-from rrg_rewards.findings.comparing.finding_pairs import (
-    are_apart,
-    covers,
-    is_far_larger,
-    is_sign,
-    match_cost,
-    relation_of,
-)
+from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, is_sign, match_cost, relation_of
 from rrg_rewards.findings.comparing.significance import SIGNIFICANCE_LEVELS, clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -279,13 +272,7 @@ def _priced_pairs(
     for i, j in _related_pairs(ours, theirs):
         reference, candidate = ours[i], theirs[j]
         relation = relation_of(reference, candidate, considered)
-        if relation is None or are_apart(reference, candidate, relation):
-            continue
-        # A tortuous aorta is no aneurysm.
-        is_normal = weights[0][i] > weights[1][j] == 0 and relation.kind == "descriptor"
-        # An enlarged node is invented beside a normal one.
-        is_other = weights[1][j] > weights[0][i] == 0 and is_far_larger(reference, candidate)
-        if not (is_normal or is_other):
+        if relation and not are_apart(reference, candidate, relation, (weights[0][i], weights[1][j])):
             pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     return sorted(pairs, key=itemgetter(0, 1, 2))
 

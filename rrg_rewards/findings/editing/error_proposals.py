@@ -112,12 +112,7 @@ def _denies(sentence: Sentence) -> bool:
 
 
 def _additions(
-    view: ReportView,
-    region: str,
-    texts: Sequence[str],
-    edit: ErrorEdit,
-    draws: Draws,
-    removed: Sequence[Replacement] = (),
+    view: ReportView, region: str, texts: Sequence[str], edit: ErrorEdit, draws: Draws, removed: Sequence[Replacement]
 ) -> Iterator[Proposal]:
     """Propose to add one of several texts after a sentence about the region, or after any sentence if there is none."""
     free = [
@@ -143,7 +138,7 @@ def global_comparisons(view: ReportView, draws: Draws) -> Iterator[Proposal]:
     if not view.comparing:
         texts = load_knowledge("errors")["comparison"]["added_sentences"]
         edit = ErrorEdit("E", "comparison added", WHOLE_EXAMINATION)
-        yield from _additions(view, "lungs", texts, edit, draws)
+        yield from _additions(view, "lungs", texts, edit, draws, ())
     for place in sorted(view.comparing):
         sentence = view.sentences[place]
         is_alone = not sentence.abnormal and only_compares(sentence.text)
@@ -161,7 +156,7 @@ def normal_statements(view: ReportView, now: ReportView, draws: Draws) -> Iterat
             continue
         text = draws.pick(entry["sentences"])
         edit = ErrorEdit(None, "normal statement", concept or "anatomy")
-        additions = list(_additions(view, entry["region"], (text,), edit, draws))
+        additions = list(_additions(view, entry["region"], (text,), edit, draws, ()))
         if text not in now.report:
             yield from additions
 
@@ -190,8 +185,7 @@ def omissions(view: ReportView, target: int) -> Iterator[Proposal]:
     if len(group) > 1 and finding.concept in load_knowledge("errors")["umbrellas"]:
         return
     replacements: list[Replacement] = []
-    places = view.places_of(group)
-    for place in places:
+    for place in view.places_of(group):
         sentence = view.sentences[place]
         own = [mention for mention in sentence.abnormal if mention in group]
         if len(own) > 1:
@@ -203,9 +197,8 @@ def omissions(view: ReportView, target: int) -> Iterator[Proposal]:
         if not changed:
             return
         replacements += [replacement for replacement in changed if replacement not in replacements]
-    if places:
-        edit = ErrorEdit("B", "dropped", finding.concept, (finding.start, finding.end))
-        yield Proposal(edit, tuple(replacements), None, target)
+    edit = ErrorEdit("B", "dropped", finding.concept, (finding.start, finding.end))
+    yield Proposal(edit, tuple(replacements), None, target)
 
 
 def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:

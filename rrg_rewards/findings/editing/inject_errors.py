@@ -121,7 +121,7 @@ def inject_errors(
     if any(requested) and not any(injection.counts):
         return None
     injection.add_harmless(number)
-    return InjectedReport(report, injection.candidate, tuple(injection.counts), requested, injection.edits())
+    return InjectedReport(report, injection.now.report, tuple(injection.counts), requested, injection.edits())
 
 
 def _measured(comparison: FindingComparison) -> tuple[int, int, int, int, int] | None:
@@ -148,14 +148,10 @@ class _Injection:
         self._reference, self._draws, self._modality = view, draws, modality
         self._made: list[Proposal] = []
         self._replacements: list[Replacement] = []
-        self._now = view
+        # The report with all edits applied.
+        self.now = view
         self.counts = [0] * len(LETTERS)
         self._moves: list[Move] = []
-
-    @property
-    def candidate(self) -> str:
-        """The report with all edits applied."""
-        return self._now.report
 
     def add(self, letter: str, number: int) -> None:
         """Inject up to ``number`` errors of a category."""
@@ -170,14 +166,14 @@ class _Injection:
             offers = {
                 "synonym": synonyms(self._reference, self._draws),
                 "denial dropped": denials_dropped(self._reference, self._draws),
-                "normal statement": normal_statements(self._reference, self._now, self._draws),
+                "normal statement": normal_statements(self._reference, self.now, self._draws),
             }
             self._apply_one(offers.get(kind, ()))
         if "reordered" in drawn:
-            text, moves = reordered(self._now.report, self._now.sentences, self._draws)
+            text, moves = reordered(self.now.report, self.now.sentences, self._draws)
             now = ReportView(text)
             if self._reads_as_meant(None, "", now, self.counts):
-                self._now, self._moves = now, moves
+                self.now, self._moves = now, moves
 
     def _apply_one(self, proposals: Iterable[Proposal]) -> bool:
         """Apply the first edit that has the intended effect; return whether one was applied."""
@@ -216,14 +212,14 @@ class _Injection:
         if not self._reads_as_meant(letter, proposal.edit.detail, now, counts):
             return False
         self._made.append(proposal)
-        self._replacements, self._now, self.counts = replacements, now, counts
+        self._replacements, self.now, self.counts = replacements, now, counts
         return True
 
     def _reads_as_meant(self, letter: str | None, detail: str, now: ReportView, counts: Sequence[int]) -> bool:
-        before, after = Counter(map(_key, self._now.mentions)), Counter(map(_key, now.mentions))
+        before, after = Counter(map(_key, self.now.mentions)), Counter(map(_key, now.mentions))
         if not _mentions_fit(letter, detail, [*(before - after).elements()], [*(after - before).elements()]):
             return False
-        compared = len(now.comparing) - len(self._now.comparing)
+        compared = len(now.comparing) - len(self.now.comparing)
         if not {"B": compared <= 0, "E": compared == 1, "F": compared < 0}.get(letter or "", compared == 0):
             return False
         measured = _measured(compare_findings(self._reference.findings, now.findings))

@@ -69,8 +69,8 @@ class ReportView:
         graph, finding = concept_graph(), self.findings[place]
         return not any(
             graph.akin(first, second)
-            for i, other in enumerate(self.findings)
-            if i != place and other.concept != finding.concept
+            for other in self.findings
+            if other.concept != finding.concept
             for first in (finding.concept, *finding.alternatives)
             for second in (other.concept, *other.alternatives)
         )
@@ -92,6 +92,11 @@ class ReportView:
         """Return the indices in ``sentences`` of the sentences that contain mentions, in order."""
         indices = {mention.sentence for mention in mentions}
         return [i for i, sentence in enumerate(self.sentences) if sentence.index in indices]
+
+    def sentence_of(self, finding: Finding) -> Sentence | None:
+        """Return the sentence of a finding, unless it only makes sense after the one before it."""
+        found = next((one for one in self.sentences if one.start <= finding.start and finding.end <= one.end), None)
+        return None if found is None or found.goes_on else found
 
     def compared_next(self, place: int) -> bool:
         """Whether the next sentence is a comparison without a finding: "Decreased from before"."""

@@ -4,16 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rrg_rewards.findings.comparing.matching import FindingComparison, compare_findings
-from rrg_rewards.findings.editing.text_edits import (
-    Replacement,
-    Sentence,
-    apply,
-    conflicting,
-    drop_sentence,
-    read_sentences,
-    without_item,
-)
-from rrg_rewards.findings.reading.engine import extract_findings
+from rrg_rewards.findings.editing.report_view import ReportView
+from rrg_rewards.findings.editing.text_edits import Replacement, apply, conflicting, drop_sentence, without_item
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
@@ -85,15 +77,14 @@ def _num_wrong(comparison: FindingComparison) -> int:
 
 def _proposals(candidate: str, reference: str, comparison: FindingComparison) -> Iterator[tuple[str, ReferenceEdit]]:
     """Yield edited texts with their edits, the best kind first; they may leave as much wrong as before."""
-    ours = read_sentences(candidate, extract_findings(candidate))
-    theirs = read_sentences(reference, extract_findings(reference))
+    ours, theirs = ReportView(candidate), ReportView(reference)
     false = _by_significance(comparison.candidate, comparison.candidate_significance, comparison.false)
     missing = _by_significance(comparison.reference, comparison.reference_significance, comparison.missing)
     right = [finding for i, finding in enumerate(comparison.candidate) if i not in comparison.false]
-    mentions = [mention for sentence in ours for mention in sentence.abnormal]
+    mentions = [mention for sentence in ours.sentences for mention in sentence.abnormal]
     kept = [mention for mention in mentions if _is_of(mention, right, false)]
-    invented = [(finding, sentence) for finding in false if (sentence := _sentence_of(finding, ours))]
-    sources = [(finding, sentence.text) for finding in missing if (sentence := _sentence_of(finding, theirs))]
+    invented = [(finding, sentence) for finding in false if (sentence := ours.sentence_of(finding))]
+    sources = [(finding, sentence.text) for finding in missing if (sentence := theirs.sentence_of(finding))]
     for finding, sentence in invented:
         if not any(mention in kept for mention in sentence.mentions):
             for absent, text in sources:
@@ -113,12 +104,6 @@ def _by_significance(findings: Sequence[Finding], levels: Sequence[str], chosen:
     return [findings[i] for i in order]
 
 
-def _sentence_of(finding: Finding, sentences: Sequence[Sentence]) -> Sentence | None:
-    """Return the sentence of a finding, unless it only makes sense after the one before it."""
-    found = next((one for one in sentences if one.start <= finding.start and finding.end <= one.end), None)
-    return None if found is None or found.goes_on else found
-
-
 def _is_of(mention: Finding, findings: Sequence[Finding], others: Sequence[Finding] = ()) -> bool:
     """Whether a mention states one of some findings: in its words, or, outside the words of others, by its concept."""
     if any(finding.start <= mention.start and mention.end <= finding.end for finding in findings):
@@ -128,15 +113,15 @@ def _is_of(mention: Finding, findings: Sequence[Finding], others: Sequence[Findi
     return any(mention.concept in (finding.concept, *finding.alternatives) for finding in findings)
 
 
-def _removal(targets: Sequence[Finding], sentences: Sequence[Sentence], kept: Sequence[Finding]) -> list[Replacement]:
+def _removal(targets: Sequence[Finding], view: ReportView, kept: Sequence[Finding]) -> list[Replacement]:
     """Return what removes mentions from all their sentences; nothing if a sentence with a kept mention is no list."""
     removal: list[Replacement] = []
-    for place, sentence in enumerate(sentences):
+    for place, sentence in enumerate(view.sentences):
         own = [mention for mention in sentence.mentions if mention in targets]
         if not own:
             continue
         states_kept = any(mention in kept for mention in sentence.mentions)
-        changes = [] if states_kept else drop_sentence(sentences, place)
+        changes = [] if states_kept else drop_sentence(view.sentences, place)
         changes = changes or without_item(sentence, own)
         if not changes:
             return []

@@ -189,9 +189,7 @@ def organs_differ(first: str | None, second: str | None) -> bool:
         >>> organs_differ("lung", "liver"), organs_differ("mediastinum", "hilum"), organs_differ("lung", None)
         (True, False, False)
     """
-    if first == second or None in (first, second):
-        return False
-    return (first, second) not in _neighbours()
+    return first != second and None not in (first, second) and (first, second) not in _neighbours()
 
 
 @cache
