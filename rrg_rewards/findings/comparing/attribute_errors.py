@@ -1,8 +1,8 @@
 """Attribute errors of a matched finding: CRIMSON's eight types, significant or negligible."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import product
 from math import inf
 
 from rrg_rewards.findings.knowledge.concepts import Relation
@@ -98,70 +98,68 @@ def attribute_discrepancies(
     if relation.kind == "same" and _is_bare(ours, theirs):
         explanation = f"{_words([candidate.concept])} without side and degree"
         errors.append(AttributeDiscrepancy("unspecific", True, explanation))
-    errors += _location(reference, candidate)
+    errors += _most_significant(_location(reference, candidate))
     # Names that state two degrees are one error with the words for these degrees.
     if relation.kind != "severity":
         errors += _severity(reference, candidate, significance)
-    errors += _measurement(reference, candidate, significance)
+    errors += _most_significant(_measurement(reference, candidate, significance))
     # A name and a form that contradict the reference's are one error.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
     errors += [] if named else _morphology(ours, theirs)
-    errors += _temporal(ours, theirs)
-    return errors + _certainty(reference, candidate, significance)
+    errors += _most_significant(_temporal(ours, theirs))
+    return [*errors, *_certainty(reference, candidate, significance)]
+
+
+def _most_significant(errors: Iterable[AttributeDiscrepancy]) -> list[AttributeDiscrepancy]:
+    """Return the first significant error, or else the first one."""
+    return sorted(errors, key=lambda error: not error.significant)[:1]
 
 
 def is_nodule(finding: Finding) -> bool:
     """Whether the density of a finding is one of its attributes, and not another finding."""
-    return finding.concept in _nodules()
-
-
-@cache
-def _nodules() -> Mapping[str, str | None]:
-    """Return the concepts of nodules, and the density that a concept states."""
-    nodules: Mapping[str, str | None] = load_knowledge("concepts")["density"]["concepts"]
-    return nodules
+    return finding.concept in load_knowledge("concepts")["density"]["concepts"]
 
 
 def density(finding: Finding) -> str | None:
     """Return the density of a nodule: ``calcified``, ``ground_glass`` or ``solid``; ``None`` if it is not stated."""
-    nodules = _nodules()
-    if finding.concept not in nodules:
+    if not is_nodule(finding):
         return None
-    stated = (nodules[finding.concept], *finding.attributes.morphology)
-    return next((value for value in load_knowledge("concepts")["density"]["values"] if value in stated), None)
+    rules = load_knowledge("concepts")["density"]
+    stated = (rules["concepts"][finding.concept], *finding.attributes.morphology)
+    return next((value for value in rules["values"] if value in stated), None)
 
 
 def _density(
     reference: Finding, candidate: Finding, relation: Relation, significance: Significance
-) -> list[AttributeDiscrepancy]:
-    """Return the difference in density of two nodules.
+) -> Iterator[AttributeDiscrepancy]:
+    """Yield the difference in density of two nodules.
 
     Two stated densities differ significantly. A density that one report leaves open does if the significance differs.
     Several nodules can have several densities. A name that states a cause, as granuloma does, is a diagnosis.
     """
     ours, theirs = density(reference), density(candidate)
     if ours == theirs:
-        return []
+        return
     several = reference.attributes.extent == "multiple"
     if not {reference.concept, candidate.concept}.isdisjoint(load_knowledge("concepts")["density"]["diagnoses"]):
         names = f"{_words([candidate.concept])} for {_words([reference.concept])}"
-        return [AttributeDiscrepancy(relation.kind, not several, names)]
+        yield AttributeDiscrepancy(relation.kind, not several, names)
+        return
     levels = {
         significance(finding.concept, reference.attributes._replace(morphology=finding.attributes.morphology))
         for finding in (reference, candidate)
     }
     significant = not several and (None not in (ours, theirs) or len(levels) > 1)
     kind = "unspecific" if theirs is None else "descriptor"
-    return [AttributeDiscrepancy(kind, significant, f"{_words([theirs or 'nodule'])} for {_words([ours or 'nodule'])}")]
+    yield AttributeDiscrepancy(kind, significant, f"{_words([theirs or 'nodule'])} for {_words([ours or 'nodule'])}")
 
 
-def _certainty(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
+def _certainty(reference: Finding, candidate: Finding, significance: Significance) -> Iterator[AttributeDiscrepancy]:
     ours, theirs = reference.attributes.certainty, candidate.attributes.certainty
-    if ours == theirs:
-        return []
-    is_urgent = "urgent" in (significance(finding.concept, finding.attributes) for finding in (reference, candidate))
-    significant = {ours, theirs} == {None, "possible"} and is_urgent
-    return [AttributeDiscrepancy("certainty", significant, f"{theirs or 'certain'} for {ours or 'certain'}")]
+    if ours != theirs:
+        levels = [significance(finding.concept, finding.attributes) for finding in (reference, candidate)]
+        significant = {ours, theirs} == {None, "possible"} and "urgent" in levels
+        yield AttributeDiscrepancy("certainty", significant, f"{theirs or 'certain'} for {ours or 'certain'}")
 
 
 def _is_bare(ours: Attributes, theirs: Attributes) -> bool:
@@ -175,36 +173,30 @@ def _words(values: Iterable[str]) -> str:
     return " and ".join(values).replace("_", " ")
 
 
-def _location(reference: Finding, candidate: Finding) -> list[AttributeDiscrepancy]:
-    """Return the difference in place: at most one, the significant one if there are several."""
+def _location(reference: Finding, candidate: Finding) -> Iterator[AttributeDiscrepancy]:
+    """Yield the differences in place."""
     ours, theirs = reference.attributes, candidate.attributes
-    errors = []
     if sides_conflict(ours, theirs):
         # Of a finding on both sides, one side may be the one that matters.
         partly = "bilateral" in (ours.laterality, theirs.laterality)
         significant = not partly or reference.concept in load_knowledge("concepts")["each_side"]
-        errors.append(AttributeDiscrepancy("location", significant, f"{theirs.laterality} for {ours.laterality}"))
+        yield AttributeDiscrepancy("location", significant, f"{theirs.laterality} for {ours.laterality}")
     if "malpositioned" in (ours.device_position, theirs.device_position):
         if ours.device_position != theirs.device_position:
             stated = f"{theirs.device_position or 'position not stated'} for {ours.device_position or 'not stated'}"
-            errors.append(AttributeDiscrepancy("location", True, stated))
+            yield AttributeDiscrepancy("location", True, stated)
     elif ours.places or theirs.places:
         wrong = [place for place in stated_places(ours) if not is_among(place, stated_places(theirs))]
         if wrong:
             # Some of several places are an extent, as one side of both is.
-            far = [place for place in wrong if not any(_touches(place, other) for other in stated_places(theirs))]
-            significant = len(wrong) == len(stated_places(ours)) and bool(far)
-            errors.append(AttributeDiscrepancy("location", significant, f"not {_words(map(_place_name, wrong))}"))
+            is_far = not all(any(_touches(place, other) for other in stated_places(theirs)) for place in wrong)
+            significant = len(wrong) == len(stated_places(ours)) and is_far
+            names = (" ".join((place.laterality, *place.location)) for place in wrong)
+            yield AttributeDiscrepancy("location", significant, f"not {_words(names)}")
     elif ours.location and theirs.location and set(ours.location).isdisjoint(theirs.location):
         explanation = f"{_words(theirs.location)} for {_words(ours.location)}"
-        significant = levels_apart(ours, theirs) or _bones_apart(ours.location, theirs.location)
-        errors.append(AttributeDiscrepancy("location", significant, explanation))
-    return _most_significant(errors)
-
-
-def _most_significant(errors: list[AttributeDiscrepancy]) -> list[AttributeDiscrepancy]:
-    """Return the first significant error, or else the first one."""
-    return errors if len(errors) < 2 else sorted(errors, key=lambda error: not error.significant)[:1]
+        significant = _levels_apart(ours, theirs) or _bones_apart(ours.location, theirs.location)
+        yield AttributeDiscrepancy("location", significant, explanation)
 
 
 def stated_places(attributes: Attributes) -> tuple[Place, ...]:
@@ -214,47 +206,49 @@ def stated_places(attributes: Attributes) -> tuple[Place, ...]:
 
 def is_among(place: Place, places: Sequence[Place]) -> bool:
     """Whether a place may be one of several others: on their side, and at their level if both state one."""
-    levels = LUNG_LEVELS.intersection(place.location)
     return any(
         (place.laterality == other.laterality or "bilateral" in (place.laterality, other.laterality))
-        and not (levels and LUNG_LEVELS.intersection(other.location) and levels.isdisjoint(other.location))
+        and not levels_conflict(place, other)
         for other in places
     )
 
 
 def _touches(place: Place, other: Place) -> bool:
     """Whether two places are on one side and at levels that touch."""
-    return place.laterality == other.laterality and not levels_apart(place, other)
+    return place.laterality == other.laterality and not _levels_apart(place, other)
 
 
-def _place_name(place: Place) -> str:
-    return " ".join((place.laterality, *place.location))
+def levels_conflict(reference: Attributes | Place, candidate: Attributes | Place) -> bool:
+    """Whether both findings have a stated level of the lung and the levels differ."""
+    ours, theirs = LUNG_LEVELS.intersection(reference.location), LUNG_LEVELS.intersection(candidate.location)
+    return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
 
 
-def levels_apart(reference: Attributes | Place, candidate: Attributes | Place) -> bool:
+def _levels_apart(reference: Attributes | Place, candidate: Attributes | Place) -> bool:
     """Whether two findings are in lobes of the lung that do not touch: one in the upper, one in the lower.
 
     The left lung has two lobes, which touch.
 
     Example:
-        >>> levels_apart(Place("right", ("upper",)), Place("right", ("lower",)))
+        >>> _levels_apart(Place("right", ("upper",)), Place("right", ("lower",)))
         True
-        >>> levels_apart(Place("left", ("upper",)), Place("left", ("lower",)))
+        >>> _levels_apart(Place("left", ("upper",)), Place("left", ("lower",)))
         False
     """
-    if reference.laterality == candidate.laterality == "left":
-        return False
-    ours, theirs = LUNG_LEVELS.intersection(reference.location), LUNG_LEVELS.intersection(candidate.location)
-    return bool(ours) and bool(theirs) and ours.isdisjoint(theirs) and "middle" not in ours | theirs
+    return (
+        levels_conflict(reference, candidate)
+        and "middle" not in (*reference.location, *candidate.location)
+        and not reference.laterality == candidate.laterality == "left"
+    )
 
 
 def _bones_apart(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     """Whether two locations are bones that are too far apart to be confused."""
     levels = load_knowledge("concepts")["levels"]
     first, second = (dict(filter(None, map(_bone, places))) for places in (ours, theirs))
-    if not first or not second:
-        return False
-    return not any(kind in second and abs(level - second[kind]) <= levels.get(kind, 0) for kind, level in first.items())
+    return bool(first and second) and not any(
+        abs(first[kind] - second[kind]) <= levels.get(kind, 0) for kind in first.keys() & second
+    )
 
 
 def _bone(place: str) -> tuple[str, int] | None:
@@ -266,22 +260,18 @@ def _bone(place: str) -> tuple[str, int] | None:
     return (place, 0) if place in load_knowledge("concepts")["bones"] else None
 
 
-def _severity(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
+def _severity(reference: Finding, candidate: Finding, significance: Significance) -> Iterator[AttributeDiscrepancy]:
     ours, theirs = reference.attributes, candidate.attributes
-    errors = []
     steps = severity_steps(ours, theirs)
     if steps:
-        changed = significance(reference.concept, ours) != significance(
-            reference.concept, Attributes(severity=theirs.severity).filled(ours)
-        )
+        levels = {significance(reference.concept, ours._replace(severity=side.severity)) for side in (ours, theirs)}
         # "Slight" and "mild" are one degree in different words.
         is_slight = {ours.severity, theirs.severity} == {"minimal", "mild"}
-        significant = not is_slight and (steps >= _SIGNIFICANT_STEPS or changed)
-        errors.append(AttributeDiscrepancy("severity", significant, f"{theirs.severity} for {ours.severity}"))
+        significant = not is_slight and (steps >= _SIGNIFICANT_STEPS or len(levels) > 1)
+        yield AttributeDiscrepancy("severity", significant, f"{theirs.severity} for {ours.severity}")
     extents = _extent(reference), _extent(candidate)
     if set(extents) == {"focal", "diffuse"} or (set(extents) == {"focal", "multiple"} and is_countable(reference)):
-        errors.append(AttributeDiscrepancy("severity", True, f"{extents[1]} for {extents[0]}"))
-    return errors
+        yield AttributeDiscrepancy("severity", True, f"{extents[1]} for {extents[0]}")
 
 
 def _extent(finding: Finding) -> str | None:
@@ -290,34 +280,29 @@ def _extent(finding: Finding) -> str | None:
     return finding.attributes.extent or ("focal" if is_one else None)
 
 
-def _measurement(reference: Finding, candidate: Finding, significance: Significance) -> list[AttributeDiscrepancy]:
-    """Return the difference in size or in another value: at most one, the significant one if there are several."""
+def _measurement(reference: Finding, candidate: Finding, significance: Significance) -> Iterator[AttributeDiscrepancy]:
+    """Yield the differences in size and in other values."""
     ours, theirs = reference.attributes, candidate.attributes
     concept, rules = reference.concept, load_knowledge("concepts")["measurement"]
     other_size = ours._replace(size_mm=theirs.size_mm, short_axis_mm=theirs.short_axis_mm)
     levels = {significance(concept, attributes) for attributes in (ours, other_size)}
     is_other_level = concept in rules["levels"] and len(levels) > 1
-    errors = [
-        AttributeDiscrepancy(
-            "measurement",
-            (kind == "size" and is_other_level) or _values_differ(concept, kind, own, other),
-            f"{other:g} mm for {own:g} mm" if kind == "size" else f"{other:g} for {own:g} ({kind})",
-        )
-        for kind, own, other in _measured(ours, theirs)
-        if own != other
-    ]
+    for kind, own, other in _measured(ours, theirs):
+        if own != other:
+            significant = (kind == "size" and is_other_level) or _values_differ(concept, kind, own, other)
+            explanation = f"{other:g} mm for {own:g} mm" if kind == "size" else f"{other:g} for {own:g} ({kind})"
+            yield AttributeDiscrepancy("measurement", significant, explanation)
     # "A tiny nodule" is no nodule of 20 mm.
     for sized, graded in ((ours, theirs), (theirs, ours)) if concept in rules["concepts"] else ():
         lowest, highest = rules["degrees"].get(None if graded.size_mm else graded.severity, (0, inf))
         if sized.size_mm is not None and not lowest <= sized.size_mm <= highest:
-            errors.append(AttributeDiscrepancy("measurement", True, f"{graded.severity} for {sized.size_mm:g} mm"))
-    return _most_significant(errors)
+            yield AttributeDiscrepancy("measurement", True, f"{graded.severity} for {sized.size_mm:g} mm")
 
 
 def _measured(ours: Attributes, theirs: Attributes) -> Iterator[tuple[str, float, float]]:
     """Yield the values that both findings state, with their kind; equally many of one kind in ascending order."""
     sized: list[tuple[Attributes | Place, Attributes | Place]] = [
-        (place, other) for place in ours.places for other in theirs.places if is_among(place, [other])
+        pair for pair in product(ours.places, theirs.places) if is_among(pair[0], pair[1:])
     ]
     for first, second in sized or [(ours, theirs)]:
         if first.size_mm is not None and second.size_mm is not None:
@@ -334,62 +319,45 @@ def _values_differ(concept: str, kind: str, ours: float, theirs: float) -> bool:
     Example:
         >>> _values_differ("emphysema", "share", 30, 40), _values_differ("lung_nodule", "count", 2, 5)
         (False, True)
+        >>> [_values_differ("lung_mass", "size", *sizes) for sizes in ((50, 60), (50, 61), (31, 29))]
+        [False, True, True]
     """
     rules = load_knowledge("concepts")["measurement"]
-    if kind == "size":
-        return _is_beyond(concept, ours, theirs)
-    if kind in rules["ratios"]:
-        return bool(max(ours, theirs) > rules["ratios"][kind] * min(ours, theirs))
-    return bool(round(abs(ours - theirs) - rules["values"][kind], 6) > 0)
-
-
-def _is_beyond(concept: str, ours: float, theirs: float) -> bool:
-    """Whether the difference of two sizes in mm is beyond the margin of a concept.
-
-    Example:
-        >>> _is_beyond("lung_mass", 50, 60), _is_beyond("lung_mass", 50, 61), _is_beyond("lung_mass", 31, 29)
-        (False, True, True)
-    """
-    rules = load_knowledge("concepts")["measurement"]
-    if concept not in rules["concepts"]:
+    ratio, margin = rules["ratios"].get(kind), rules["values"].get(kind)
+    if kind == "size" and concept not in rules["concepts"]:
         ratio = (rules["calibers"] if concept in rules["calibers"]["concepts"] else rules)["ratio"]
+    elif kind == "size":
+        is_mass = ours >= rules["mass"]
+        if is_mass != (theirs >= rules["mass"]):
+            return True
+        margins = sorted(rules["margins"].items(), reverse=True)
+        margin = rules["share"] * ours if is_mass else next(most for size, most in margins if ours >= size)
+    if ratio is not None:
         return bool(max(ours, theirs) > ratio * min(ours, theirs))
-    is_mass = ours >= rules["mass"]
-    if is_mass != (theirs >= rules["mass"]):
-        return True
-    if is_mass:
-        # Rounded, because the share and sizes in cm are not exact in binary.
-        return bool(round(abs(ours - theirs) - rules["share"] * ours, 6) > 0)
-    margin: float = next(margin for size, margin in sorted(rules["margins"].items(), reverse=True) if ours >= size)
-    return round(abs(ours - theirs) - margin, 6) > 0
+    # Rounded, because the share and sizes in cm are not exact in binary.
+    return bool(round(abs(ours - theirs) - margin, 6) > 0)
 
 
-def _morphology(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
-    errors = []
+def _morphology(ours: Attributes, theirs: Attributes) -> Iterator[AttributeDiscrepancy]:
     if ours.morphology and theirs.morphology and set(ours.morphology).isdisjoint(theirs.morphology):
-        contradictions = load_knowledge("concepts")["contradictions"]
-        pairs = [{first, second} for first in ours.morphology for second in theirs.morphology]
-        significant = any(set(pair) in pairs for pair in contradictions["morphology"])
+        contradictions = load_knowledge("concepts")["contradictions"]["morphology"]
+        pairs = [set(pair) for pair in product(ours.morphology, theirs.morphology)]
+        significant = any(set(pair) in pairs for pair in contradictions)
         explanation = f"{_words(theirs.morphology)} for {_words(ours.morphology)}"
-        errors.append(AttributeDiscrepancy("descriptor", significant, explanation))
-    return errors
+        yield AttributeDiscrepancy("descriptor", significant, explanation)
 
 
-def _temporal(ours: Attributes, theirs: Attributes) -> list[AttributeDiscrepancy]:
-    """Return the difference in the change since an earlier examination, or in age: at most one.
+def _temporal(ours: Attributes, theirs: Attributes) -> Iterator[AttributeDiscrepancy]:
+    """Yield the differences in the change since an earlier examination, and in age.
 
     A change that is new or worse is significant if the candidate leaves it out, invents it or has another one. A report
     without an earlier examination states no change.
     """
-    if ours.change == theirs.change and ours.acuity == theirs.acuity:
-        return []
     rules = load_knowledge("concepts")
-    errors = []
     if ours.change != theirs.change:
         significant = not {ours.change, theirs.change}.isdisjoint(rules["significant_changes"])
         names = [change or "no stated change" for change in (theirs.change, ours.change)]
-        errors.append(AttributeDiscrepancy("temporal", significant, " for ".join(names)))
+        yield AttributeDiscrepancy("temporal", significant, " for ".join(names))
     if ours.acuity and theirs.acuity and ours.acuity != theirs.acuity:
         significant = any({ours.acuity, theirs.acuity} == set(pair) for pair in rules["contradictions"]["acuity"])
-        errors.append(AttributeDiscrepancy("temporal", significant, f"{theirs.acuity} for {ours.acuity}"))
-    return _most_significant(errors)
+        yield AttributeDiscrepancy("temporal", significant, f"{theirs.acuity} for {ours.acuity}")

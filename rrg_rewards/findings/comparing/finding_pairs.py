@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 from rrg_rewards.findings.comparing.attribute_errors import (
     density,
     is_among,
     is_nodule,
+    levels_conflict,
     severity_steps,
     sides_conflict,
     stated_places,
 )
 from rrg_rewards.findings.knowledge.concepts import SAME, Relation, concept_graph, finding_organ, organs_differ
-from rrg_rewards.findings.reading.finding import LUNG_LEVELS, OTHER, Attributes, Finding
+from rrg_rewards.findings.reading.finding import OTHER, Finding
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, relating_words, wording
 
@@ -58,13 +60,9 @@ def relation_of(reference: Finding, candidate: Finding, considered: frozenset[st
 def _are_elsewhere(reference: Finding, candidate: Finding) -> bool:
     """Whether the organs of two findings tell them apart; a lucency of the lung may be a pneumothorax."""
     return organs_differ(reference.organ, candidate.organ) and (
-        reference.concept == candidate.concept or not (_is_usual(reference) and _is_usual(candidate))
+        reference.concept == candidate.concept
+        or any(finding.organ != finding_organ(finding.concept, None) for finding in (reference, candidate))
     )
-
-
-def _is_usual(finding: Finding) -> bool:
-    """Whether a finding is in the usual organ of its concept."""
-    return finding.organ == finding_organ(finding.concept, None)
 
 
 def _named_relation(reference: Finding, candidate: Finding, considered: frozenset[str]) -> Relation | None:
@@ -73,21 +71,19 @@ def _named_relation(reference: Finding, candidate: Finding, considered: frozense
     A candidate that names an alternative which the reference does not name hedges: a significant error of certainty.
     """
     graph = concept_graph()
-    if not (reference.alternatives or candidate.alternatives):
-        relation = graph.relation(reference.concept, candidate.concept)
-        return relation and _worded_relation(reference, candidate, relation)
-    ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
-    pairs = [(reference.concept, candidate.concept)]
-    if len(ours) + len(theirs) > 2 and max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES:
-        pairs += [(first, second) for first in ours for second in theirs]
-    relations = [relation for pair in pairs if (relation := graph.relation(*pair)) is not None]
-    best = min(relations, key=lambda relation: relation.distance, default=None)
-    named = considered.union(ours)
-    if best is None or not candidate.alternatives or all(other in named or _is_wider(other, named) for other in theirs):
-        return best
-    hedged = Relation("certainty", 1 + best.distance, significant=True)
     direct = graph.relation(reference.concept, candidate.concept)
-    return direct if direct is not None and direct.significant else hedged
+    if not (reference.alternatives or candidate.alternatives):
+        return direct and _worded_relation(reference, candidate, direct)
+    ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
+    pairs = product(ours, theirs) if max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES else ()
+    relations = filter(None, [direct, *(graph.relation(*pair) for pair in pairs)])
+    best = min(relations, key=lambda relation: relation.distance, default=None)
+    if best is None or not candidate.alternatives:
+        return best
+    named = {concept for known in considered.union(ours) for concept in (known, *graph.wider(known))}
+    if named.issuperset(theirs):
+        return best
+    return direct if direct and direct.significant else Relation("certainty", 1 + best.distance, significant=True)
 
 
 def _worded_relation(reference: Finding, candidate: Finding, relation: Relation) -> Relation:
@@ -111,11 +107,6 @@ def _worded_relation(reference: Finding, candidate: Finding, relation: Relation)
             return Relation("unspecific" if named is reference else "overinterpretation", 1, significant=True)
         return replace(relation, distance=1, significant=False)
     return relation
-
-
-def _is_wider(concept: str, others: frozenset[str]) -> bool:
-    """Whether a concept is wider than one of the others."""
-    return any(concept in concept_graph().wider(other) for other in others)
 
 
 def _open_relation(reference: Finding, candidate: Finding) -> Relation | None:
@@ -169,32 +160,28 @@ def _words(finding: Finding) -> tuple[str, ...]:
     return (*tokenise(finding.text), *named)
 
 
-def _levels_conflict(reference: Attributes, candidate: Attributes) -> bool:
-    ours, theirs = LUNG_LEVELS.intersection(reference.location), LUNG_LEVELS.intersection(candidate.location)
-    return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
-
-
-def are_apart(reference: Finding, candidate: Finding, relation: Relation) -> bool:
-    """Whether two mentions of related concepts are different findings."""
+def are_apart(reference: Finding, candidate: Finding, relation: Relation, weights: tuple[float, float]) -> bool:
+    """Whether two mentions of related concepts, with the weights of their significance, are different findings."""
     ours, theirs = reference.attributes, candidate.attributes
+    # A tortuous aorta is no aneurysm.
+    if weights[0] > weights[1] == 0 and relation.kind == "descriptor":
+        return True
+    # An enlarged node is invented beside a normal one.
+    sizes = [side.size_mm for side in (ours, theirs) if side.size_mm is not None]
+    if weights[1] > weights[0] == 0 and len(sizes) == 2 and sizes[1] >= _FAR_LARGER * sizes[0]:
+        return True
     if {ours.device_position, theirs.device_position} == {"satisfactory", "malpositioned"}:
         return True
     opposite = {ours.laterality, theirs.laterality} == {"left", "right"}
     # An opacity is an atelectasis only in the same place.
     is_other = relation.kind in ("unspecific", "overinterpretation") and not is_nodule(candidate)
-    if is_other and (opposite or _levels_conflict(ours, theirs)):
+    if is_other and (opposite or levels_conflict(ours, theirs)):
         return True
     densities = {density(reference), density(candidate)}
     # Of several nodules, some may be calcified.
     if ours.extent == "multiple" or "calcified" not in densities:
         return False
     return "ground_glass" in densities or (opposite and len(densities) > 1)
-
-
-def is_far_larger(reference: Finding, candidate: Finding) -> bool:
-    """Whether both findings have a size, and the candidate's is at least one and a half times the reference's."""
-    ours, theirs = reference.attributes.size_mm, candidate.attributes.size_mm
-    return ours is not None and theirs is not None and theirs >= _FAR_LARGER * ours
 
 
 def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> float:
@@ -249,7 +236,7 @@ def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[s
             return False
     elif not _describes(finding, diagnosis, signs, reach):
         return False
-    return not sides_conflict(ours, theirs) and not _levels_conflict(ours, theirs)
+    return not sides_conflict(ours, theirs) and not levels_conflict(ours, theirs)
 
 
 def _describes(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[str]], reach: int) -> bool:

@@ -9,15 +9,8 @@ from operator import itemgetter
 from typing import Any
 
 from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
-from rrg_rewards.findings.comparing.finding_pairs import (
-    are_apart,
-    covers,
-    is_far_larger,
-    is_sign,
-    match_cost,
-    relation_of,
-)
-from rrg_rewards.findings.comparing.significance import clinical_significance
+from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, is_sign, match_cost, relation_of
+from rrg_rewards.findings.comparing.significance import SIGNIFICANCE_LEVELS, clinical_significance
 from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
@@ -39,8 +32,6 @@ _REFERENCES = 1_024
 _CANDIDATES = 16
 # Number of findings whose significance is remembered: those of some hundred references and a batch of candidates.
 _FINDINGS = 1 << 13
-# Levels of clinical significance, the least significant first.
-_LEVELS = sorted(SIGNIFICANCE_WEIGHTS, key=SIGNIFICANCE_WEIGHTS.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,25 +84,16 @@ class FindingComparison:
             false: 'Emphysema' (candidate 21-30), not_actionable_not_urgent
             severity (significant): severe for mild: 'effusion' (candidate 11-19) for 'effusion' (reference 11-19)
         """
-        lines = [
-            f"missing: {_place(self.reference[i], 'reference')}, {self.reference_significance[i]}" for i in self.missing
-        ]
-        lines += [
-            f"false: {_place(self.candidate[i], 'candidate')}, {self.candidate_significance[i]}" for i in self.false
-        ]
+        ours = [f"{found.text!r} (reference {found.start}-{found.end})" for found in self.reference]
+        theirs = [f"{found.text!r} (candidate {found.start}-{found.end})" for found in self.candidate]
+        lines = [f"missing: {ours[i]}, {self.reference_significance[i]}" for i in self.missing]
+        lines += [f"false: {theirs[i]}, {self.candidate_significance[i]}" for i in self.false]
         for match in self.matches:
-            ours = ", ".join(_place(self.reference[i], "reference") for i in match.reference)
-            theirs = ", ".join(_place(self.candidate[i], "candidate") for i in match.candidate)
-            lines += [
-                f"{error.type} ({'significant' if error.significant else 'negligible'}): {error.explanation}: "
-                f"{theirs} for {ours}"
-                for error in match.discrepancies
-            ]
+            pair = f"{', '.join(theirs[i] for i in match.candidate)} for {', '.join(ours[i] for i in match.reference)}"
+            for error in match.discrepancies:
+                level = "significant" if error.significant else "negligible"
+                lines.append(f"{error.type} ({level}): {error.explanation}: {pair}")
         return lines
-
-
-def _place(finding: Finding, report: str) -> str:
-    return f"{finding.text!r} ({report} {finding.start}-{finding.end})"
 
 
 def compare_findings(
@@ -154,13 +136,12 @@ def compare_findings(
     patient = Patient.from_context(context)
     significance = partial(clinical_significance, patient=patient)
     levels = [tuple([_finding_significance(finding, patient) for finding in report]) for report in (ours, theirs)]
-    matched = _groups(ours, theirs, levels[0], levels[1]) if ours and theirs else []
-    if patient.contexts:
-        matched = [(i, j, _in_patient(relation, ours[i[0]], theirs[j[0]], patient)) for i, j, relation in matched]
+    groups = _groups(ours, theirs, levels) if ours and theirs else []
     matches = []
-    for of_ours, of_theirs, relation in matched:
+    for of_ours, of_theirs, relation in groups:
+        here = _in_patient(relation, ours[of_ours[0]], theirs[of_theirs[0]], patient)
         united = _united([ours[i] for i in of_ours]), _united([theirs[j] for j in of_theirs])
-        errors = attribute_discrepancies(*united, relation, significance)
+        errors = attribute_discrepancies(*united, here, significance)
         matches.append(FindingMatch(tuple(of_ours), tuple(of_theirs), tuple(errors)))
     return FindingComparison(
         reference=ours,
@@ -168,8 +149,8 @@ def compare_findings(
         reference_significance=levels[0],
         candidate_significance=levels[1],
         matches=tuple(matches),
-        false=_rest(len(theirs), [i for _, of_theirs, _ in matched for i in of_theirs]),
-        missing=_rest(len(ours), [i for of_ours, _, _ in matched for i in of_ours]),
+        false=_rest(theirs, chain.from_iterable(group[1] for group in groups)),
+        missing=_rest(ours, chain.from_iterable(group[0] for group in groups)),
         reference_coverage=our_coverage,
         candidate_coverage=their_coverage,
     )
@@ -179,7 +160,7 @@ def _in_patient(relation: Relation, reference: Finding, candidate: Finding, pati
     """Return the relation of two findings, which is negligible if the patient's context makes a sign its diagnosis."""
     pair = {reference.concept, candidate.concept}
     for rule in load_knowledge("significance")["diagnoses"]:
-        if rule["diagnosis"] in pair <= {rule["diagnosis"], *rule["of"]} and rule["context"] in patient.contexts:
+        if rule["context"] in patient.contexts and rule["diagnosis"] in pair <= {rule["diagnosis"], *rule["of"]}:
             return replace(relation, significant=False)
     return relation
 
@@ -206,10 +187,10 @@ def _findings(
     return findings, None
 
 
-def _rest(size: int, taken: Iterable[int]) -> tuple[int, ...]:
-    """Return the numbers below ``size`` that are not taken."""
+def _rest(findings: Sequence[Finding], taken: Iterable[int]) -> tuple[int, ...]:
+    """Return the indices of the findings that are not taken."""
     gone = set(taken)
-    return tuple([i for i in range(size) if i not in gone])
+    return tuple([i for i in range(len(findings)) if i not in gone])
 
 
 def _united(findings: Sequence[Finding]) -> Finding:
@@ -233,19 +214,15 @@ def _united(findings: Sequence[Finding]) -> Finding:
 
 
 def _groups(
-    ours: Sequence[Finding],
-    theirs: Sequence[Finding],
-    our_levels: Sequence[str],
-    their_levels: Sequence[str],
+    ours: Sequence[Finding], theirs: Sequence[Finding], levels: Sequence[Sequence[str]]
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
     doubted = [finding.concept for finding in ours if finding.presence == "uncertain"]
     considered = frozenset([*doubted, *(concept for finding in ours for concept in finding.alternatives)])
     # Further findings do not match.
     ours, theirs = ours[:_MOST_FINDINGS], theirs[:_MOST_FINDINGS]
-    our_weights = [SIGNIFICANCE_WEIGHTS[level] for level in our_levels]
-    their_weights = [SIGNIFICANCE_WEIGHTS[level] for level in their_levels]
-    pairs = _priced_pairs(ours, theirs, our_weights, their_weights, considered)
+    our_weights, their_weights = weights = [[SIGNIFICANCE_WEIGHTS[level] for level in report] for report in levels]
+    pairs = _priced_pairs(ours, theirs, weights, considered)
     partners = _assignment({(i, j): cost for cost, i, j, _ in pairs})
     groups = [([i], [j], relation) for _, i, j, relation in pairs if partners.get(i) == j]
     of_ours = {group[0][0]: k for k, group in enumerate(groups)}
@@ -264,24 +241,16 @@ def _groups(
     # A wrong diagnosis explains nothing.
     right = [group for group in groups if not group[2].significant]
     # A reference has complications, and signs in other sentences than their diagnosis, as findings of their own.
-    _add_signs(
-        [group[0] for group in right],
-        _rest(len(ours), of_ours),
-        our_weights,
-        lambda k, m: ours[m].presence == "present" and is_sign(ours[k], ours[m], described, reach=0),
-    )
-    _add_signs(
-        [group[1] for group in right],
-        _rest(len(theirs), of_theirs),
-        their_weights,
-        lambda k, m: is_sign(theirs[k], theirs[m], signs),
-    )
+    certain = [group[0] for group in right if ours[group[0][0]].presence == "present"]
+    _add_signs(ours, certain, _rest(ours, of_ours), our_weights, partial(is_sign, signs=described, reach=0))
+    stated = [group[1] for group in right]
+    _add_signs(theirs, stated, _rest(theirs, of_theirs), their_weights, partial(is_sign, signs=signs))
     # A candidate that describes the signs of the reference's diagnosis invents none of them.
     for (i, *_), shown, relation in groups:
         if relation.kind in ("unspecific", "severity") and relation.significant:
             shown += [
                 j
-                for j in _rest(len(theirs), chain.from_iterable(group[1] for group in groups))
+                for j in _rest(theirs, chain.from_iterable(group[1] for group in groups))
                 if their_weights[j] <= our_weights[i]
                 and is_sign(theirs[j], ours[i]._replace(sentence=theirs[j].sentence), signs)
             ]
@@ -298,25 +267,14 @@ def _signs() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
 
 
 def _priced_pairs(
-    ours: Sequence[Finding],
-    theirs: Sequence[Finding],
-    our_weights: Sequence[float],
-    their_weights: Sequence[float],
-    considered: frozenset[str],
+    ours: Sequence[Finding], theirs: Sequence[Finding], weights: Sequence[Sequence[float]], considered: frozenset[str]
 ) -> list[tuple[float, int, int, Relation]]:
     """Return the pairs of findings that may match, the cheapest first: cost, indices in both reports, and relation."""
     pairs = []
     for i, j in _related_pairs(ours, theirs):
         reference, candidate = ours[i], theirs[j]
         relation = relation_of(reference, candidate, considered)
-        if relation is None or are_apart(reference, candidate, relation):
-            continue
-        # A tortuous aorta is no aneurysm.
-        is_weightless = our_weights[i] > 0 and not their_weights[j]
-        if their_weights[j] > 0 and not our_weights[i] and is_far_larger(reference, candidate):
-            # An enlarged node is invented beside a normal one.
-            continue
-        if relation.kind != "descriptor" or not is_weightless:
+        if relation and not are_apart(reference, candidate, relation, (weights[0][i], weights[1][j])):
             pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     return sorted(pairs, key=itemgetter(0, 1, 2))
 
@@ -359,12 +317,16 @@ def _assignment(costs: Mapping[tuple[int, int], float]) -> dict[int, int]:
 
 
 def _add_signs(
-    groups: Sequence[list[int]], unmatched: Sequence[int], weights: Sequence[float], belongs: Callable[[int, int], bool]
+    findings: Sequence[Finding],
+    groups: Sequence[list[int]],
+    unmatched: Sequence[int],
+    weights: Sequence[float],
+    belongs: Callable[[Finding, Finding], bool],
 ) -> None:
     """Add each unmatched finding that belongs to a matched one to its group, unless it is more significant."""
     for k in unmatched:
         for group in groups:
-            if any(weights[k] <= weights[m] and belongs(k, m) for m in group):
+            if any(weights[k] <= weights[m] and belongs(findings[k], findings[m]) for m in group):
                 group.append(k)
                 break
 
@@ -375,13 +337,11 @@ def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding]) -> Iterat
     # Open findings, and those with alternatives, can be related to others by more than their concepts.
     concepts = [None if finding.alternatives or finding.concept == OTHER else finding.concept for finding in theirs]
     for i, finding in enumerate(ours):
-        if finding.alternatives or finding.concept == OTHER:
-            yield from ((i, j) for j in range(len(theirs)))
-            continue
+        is_any = finding.alternatives or finding.concept == OTHER
         # A concept without an entry is related to itself.
         kin = related(finding.concept)
         for j, concept in enumerate(concepts):
-            if concept is None or concept in kin:
+            if is_any or concept is None or concept in kin:
                 yield i, j
 
 
@@ -396,4 +356,4 @@ def _finding_significance(finding: Finding, patient: Patient) -> str:
     """
     named = (finding.concept, *finding.alternatives)
     levels = [clinical_significance(concept, finding.attributes, patient, finding.words) for concept in named]
-    return max(levels, key=_LEVELS.index)
+    return max(levels, key=SIGNIFICANCE_LEVELS.index)

@@ -12,14 +12,16 @@ from rrg_rewards.findings.reading.engine import get_engine
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.phrases import WordBits
 
-# The levels by their names in the knowledge, the least significant first.
+# The levels by their names in the knowledge.
 _LEVELS = {
     "benign": "benign_expected",
     "not_actionable": "not_actionable_not_urgent",
     "actionable": "actionable_not_urgent",
     "urgent": "urgent",
 }
-_ORDER = tuple(_LEVELS.values())
+SIGNIFICANCE_LEVELS = tuple(_LEVELS.values())
+"""Levels of clinical significance, the least significant first."""
+
 Condition = Callable[[Attributes, Patient, Sequence[str]], bool]
 
 
@@ -48,16 +50,13 @@ def clinical_significance(concept: str, attributes: Attributes, patient: Patient
     default, by_severity, cases = _rules()[concept]
     steps = 0
     for conditions, level in cases:
-        for condition in conditions:
-            if not condition(attributes, patient, words):
-                break
-        else:
+        if all(condition(attributes, patient, words) for condition in conditions):
             if level != "lower":
                 break
             steps += 1
     else:
         level = by_severity.get(attributes.severity, default)
-    return _ORDER[max(_ORDER.index(level) - steps, 0)] if steps else level
+    return SIGNIFICANCE_LEVELS[max(SIGNIFICANCE_LEVELS.index(level) - steps, 0)] if steps else level
 
 
 @cache
@@ -92,12 +91,18 @@ def _condition(key: str, value: Any, concept: str) -> Condition:
         return lambda attributes, patient, words: not denied(attributes, patient, words)
     name, _, bound = key.rpartition("_")
     if bound in ("below", "from") and name in _MEASURES:
-        return _bound(name, value, below=bound == "below")
+        measure, is_below = _MEASURES[name], bound == "below"
+        return lambda attributes, patient, _: (
+            (number := measure(attributes, patient)) is not None and (number < value) == is_below
+        )
     if key == "known":
         family = concept_graph().family(concept)
         return lambda _, patient, __: not family.isdisjoint(known_concepts(patient.known))
     if key == "words":
-        return _words(value)
+        bits = WordBits()
+        for word in value:
+            bits.add(word, 1)
+        return lambda _, __, words: any(bits[word] for word in words)
     choices = frozenset(value)
     if key == "context":
         return lambda _, patient, __: not choices.isdisjoint(patient.contexts)
@@ -120,23 +125,6 @@ def known_concepts(text: str) -> frozenset[str]:
     """
     findings = get_engine("chest").extract(text) if text else ()
     return frozenset(finding.concept for finding in findings if finding.presence != "absent")
-
-
-def _bound(name: str, value: float, below: bool) -> Condition:
-    measure = _MEASURES[name]
-
-    def holds(attributes: Attributes, patient: Patient, _: Sequence[str]) -> bool:
-        number = measure(attributes, patient)
-        return number is not None and (number < value) == below
-
-    return holds
-
-
-def _words(choices: Sequence[str]) -> Condition:
-    bits = WordBits()
-    for word in choices:
-        bits.add(word, 1)
-    return lambda _, __, words: any(bits[word] for word in words)
 
 
 def _mean_size(attributes: Attributes, _: Patient) -> float | None:

@@ -3,15 +3,15 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from typing import Any
 
 from rrg_rewards.findings.editing.injected_report import WHOLE_EXAMINATION, ErrorEdit
-from rrg_rewards.findings.editing.report_view import Proposal, ReportView, comparison_words
+from rrg_rewards.findings.editing.report_view import Proposal, ReportView, only_compares, without_comparison
 from rrg_rewards.findings.editing.text_edits import Replacement, Sentence, drop_sentence, matching_case, without_item
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS
-from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.utilities.random_draws import Draws
 
@@ -31,17 +31,8 @@ _LEAST_MM = 2.0
 _NUMBER = re.compile(r"\d*\.?\d+")
 _WORD = re.compile(r"[A-Za-z]+")
 
+_words = partial(word_pattern, "errors")
 Proposer = Callable[[ReportView, int], Iterator[Proposal]]
-
-
-@cache
-def _inventions(modality: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return concept, region and sentences of the findings that can be invented in reports of a modality."""
-    return [
-        (entry["concept"], entry["region"], (*entry.get("any", ()), *entry.get(modality, ())))
-        for entry in load_knowledge("errors")["invented"]
-        if "any" in entry or modality in entry
-    ]
 
 
 @cache
@@ -61,7 +52,7 @@ def report_modality(report: str) -> str:
         >>> report_modality("Chest CT without contrast."), report_modality("PA and lateral views.")
         ('ct', 'xray')
     """
-    is_ct, is_xray = (word_pattern("errors", "modalities", modality).search(report) for modality in MODALITIES)
+    is_ct, is_xray = (_words("modalities", modality).search(report) for modality in MODALITIES)
     return "ct" if is_ct and not is_xray else "xray"
 
 
@@ -69,13 +60,15 @@ def inventions(view: ReportView, modality: str, draws: Draws) -> Iterator[Propos
     """A: add a finding that the report does not contain, and remove the statements that it contradicts."""
     graph = concept_graph()
     held = {name for finding in view.findings for name in (finding.concept, *finding.alternatives)}
-    for concept, region, sentences in draws.shuffled(_inventions(modality)):
+    entries = [entry for entry in load_knowledge("errors")["invented"] if "any" in entry or modality in entry]
+    for entry in draws.shuffled(entries):
+        concept, region = entry["concept"], entry["region"]
         if any(graph.akin(concept, name) for name in held):
             continue
         removed = _contradictions(view, concept, region, draws)
         if removed is None:
             continue
-        text = draws.pick(sentences)
+        text = draws.pick((*entry.get("any", ()), *entry.get(modality, ())))
         edit = ErrorEdit("A", "invented", concept)
         if removed and draws.chance(0.5) and removed[0].text == "":
             start, end, _ = removed[0]
@@ -92,60 +85,45 @@ def _contradictions(view: ReportView, concept: str, region: str, draws: Draws) -
     graph = concept_graph()
     removed: list[Replacement] = []
     for place, sentence in enumerate(view.sentences):
-        denied = [
-            mention
-            for mention in sentence.mentions
-            if mention.presence == "absent" and graph.relation(mention.concept, concept) is not None
-        ]
-        if not denied:
-            normal = (
-                not sentence.abnormal
-                and len(sentence.text) <= _LONGEST_NORMAL
+        absent = [mention for mention in sentence.mentions if mention.presence == "absent"]
+        denied = [mention for mention in absent if graph.relation(mention.concept, concept) is not None]
+        if denied:
+            is_whole = len(denied) == len(sentence.mentions) and place not in view.comparing and _denies(sentence)
+            changed = drop_sentence(view.sentences, place) if is_whole else without_item(sentence, denied)
+            if not changed:
+                return None
+            removed += changed
+        elif not sentence.abnormal:
+            is_normal = (
+                len(sentence.text) <= _LONGEST_NORMAL
                 and place not in view.comparing
-                and word_pattern("errors", "contradicted", region).search(sentence.text)
-                and word_pattern("errors", "normal_words").search(sentence.text)
+                and _words("contradicted", region).search(sentence.text)
+                and _words("normal_words").search(sentence.text)
             )
-            summary = (
-                not sentence.abnormal
-                and word_pattern("errors", "summaries").match(sentence.text)
-                and draws.chance(_SUMMARY_REMOVED)
-            )
-            if normal or summary:
+            is_summary = _words("summaries").match(sentence.text) and draws.chance(_SUMMARY_REMOVED)
+            if is_normal or is_summary:
                 removed += drop_sentence(view.sentences, place)
-            continue
-        if len(denied) == len(sentence.mentions) and place not in view.comparing and _denies(sentence):
-            changed = drop_sentence(view.sentences, place)
-        else:
-            item = without_item(sentence, denied)
-            changed = [] if item is None else [item]
-        if not changed:
-            return None
-        removed += changed
     return removed
 
 
 def _denies(sentence: Sentence) -> bool:
     """Whether a sentence clearly denies findings; "a calcification is not identified laterally" does not."""
-    return word_pattern("errors", "denials").match(sentence.text) is not None
+    return _words("denials").match(sentence.text) is not None
 
 
 def _additions(
-    view: ReportView,
-    region: str,
-    texts: Sequence[str],
-    edit: ErrorEdit,
-    draws: Draws,
-    removed: Sequence[Replacement] = (),
+    view: ReportView, region: str, texts: Sequence[str], edit: ErrorEdit, draws: Draws, removed: Sequence[Replacement]
 ) -> Iterator[Proposal]:
     """Propose to add one of several texts after a sentence about the region, or after any sentence if there is none."""
-    free = []
-    for place, sentence in enumerate(view.sentences):
-        following = view.follows(place)
-        ends = view.report[sentence.stop : sentence.end].startswith(".")
-        taken = any(cut.start <= sentence.start < max(cut.end, cut.start + 1) for cut in removed)
-        if ends and sentence.marker is None and not taken and (following is None or not following.goes_on):
-            free.append(sentence)
-    near = [sentence for sentence in free if word_pattern("errors", "regions", region).search(sentence.text)]
+    free = [
+        sentence
+        for place, sentence in enumerate(view.sentences)
+        if view.report[sentence.stop : sentence.end].startswith(".")
+        and sentence.marker is None
+        and not any(cut.start <= sentence.start < max(cut.end, cut.start + 1) for cut in removed)
+        and not view.is_continued(place)
+    ]
+    near = [sentence for sentence in free if _words("regions", region).search(sentence.text)]
     if not free:
         return
     where = draws.pick(near or free).end
@@ -160,14 +138,12 @@ def global_comparisons(view: ReportView, draws: Draws) -> Iterator[Proposal]:
     if not view.comparing:
         texts = load_knowledge("errors")["comparison"]["added_sentences"]
         edit = ErrorEdit("E", "comparison added", WHOLE_EXAMINATION)
-        yield from _additions(view, "lungs", texts, edit, draws)
+        yield from _additions(view, "lungs", texts, edit, draws, ())
     for place in sorted(view.comparing):
         sentence = view.sentences[place]
-        if not sentence.abnormal and comparison_words().is_alone(sentence.text):
-            removed = drop_sentence(view.sentences, place)
-            if removed:
-                edit = ErrorEdit("F", "comparison dropped", WHOLE_EXAMINATION, (sentence.start, sentence.stop))
-                yield Proposal(edit, tuple(removed))
+        is_alone = not sentence.abnormal and only_compares(sentence.text)
+        if is_alone and (removed := drop_sentence(view.sentences, place)):
+            yield Proposal(ErrorEdit("F", "comparison dropped", WHOLE_EXAMINATION, sentence.span), tuple(removed))
 
 
 def normal_statements(view: ReportView, now: ReportView, draws: Draws) -> Iterator[Proposal]:
@@ -180,7 +156,7 @@ def normal_statements(view: ReportView, now: ReportView, draws: Draws) -> Iterat
             continue
         text = draws.pick(entry["sentences"])
         edit = ErrorEdit(None, "normal statement", concept or "anatomy")
-        additions = list(_additions(view, entry["region"], (text,), edit, draws))
+        additions = list(_additions(view, entry["region"], (text,), edit, draws, ()))
         if text not in now.report:
             yield from additions
 
@@ -188,11 +164,10 @@ def normal_statements(view: ReportView, now: ReportView, draws: Draws) -> Iterat
 def denials_dropped(view: ReportView, draws: Draws) -> Iterator[Proposal]:
     """Harmless: remove a denial."""
     for place, sentence in draws.shuffled(list(enumerate(view.sentences))):
-        if sentence.mentions and not sentence.abnormal and place not in view.comparing and _denies(sentence):
-            removed = drop_sentence(view.sentences, place)
-            if removed:
-                span = (sentence.start, sentence.stop)
-                yield Proposal(ErrorEdit(None, "denial dropped", sentence.mentions[0].concept, span), tuple(removed))
+        is_denial = sentence.mentions and not sentence.abnormal and place not in view.comparing and _denies(sentence)
+        if is_denial and (removed := drop_sentence(view.sentences, place)):
+            edit = ErrorEdit(None, "denial dropped", sentence.mentions[0].concept, sentence.span)
+            yield Proposal(edit, tuple(removed))
 
 
 def synonyms(view: ReportView, draws: Draws) -> Iterator[Proposal]:
@@ -210,25 +185,20 @@ def omissions(view: ReportView, target: int) -> Iterator[Proposal]:
     if len(group) > 1 and finding.concept in load_knowledge("errors")["umbrellas"]:
         return
     replacements: list[Replacement] = []
-    places = view.places_of(group)
-    for place in places:
+    for place in view.places_of(group):
         sentence = view.sentences[place]
         own = [mention for mention in sentence.abnormal if mention in group]
         if len(own) > 1:
             # "A granuloma in the left lung and hilar granulomas" may be one finding or two.
             return
         # Mentions that were merged into the finding are removed with it: "opacity, likely atelectasis".
-        if any(mention not in group and mention.concept != finding.concept for mention in sentence.abnormal):
-            item = without_item(sentence, own)
-            changed = [] if item is None else [item]
-        else:
-            changed = drop_sentence(view.sentences, place)
+        is_shared = any(mention not in group and mention.concept != finding.concept for mention in sentence.abnormal)
+        changed = without_item(sentence, own) if is_shared else drop_sentence(view.sentences, place)
         if not changed:
             return
         replacements += [replacement for replacement in changed if replacement not in replacements]
-    if places:
-        edit = ErrorEdit("B", "dropped", finding.concept, (finding.start, finding.end))
-        yield Proposal(edit, tuple(replacements), None, target)
+    edit = ErrorEdit("B", "dropped", finding.concept, (finding.start, finding.end))
+    yield Proposal(edit, tuple(replacements), None, target)
 
 
 def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
@@ -245,9 +215,8 @@ def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
 def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]) -> Iterator[Proposal]:
     finding = view.findings[target]
     replacements: list[Replacement] = []
-    for start, end, modifier in _modifiers(view, target):
-        values = dict(modifier.values)
-        if kind not in values or (kind == "location" and values[kind] not in LUNG_LEVELS):
+    for start, end, value in _modifiers(view, target, kind):
+        if kind == "location" and value not in LUNG_LEVELS:
             continue
         text = view.report[start:end]
         if kind == "laterality" and set(load_knowledge("errors")["one_sided"]) & set(text.lower().split()):
@@ -263,8 +232,8 @@ def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]
         yield Proposal(edit, tuple(replacements), replacements[0][:2], target)
 
 
-def _modifiers(view: ReportView, target: int) -> Iterator[tuple[int, int, Modifier]]:
-    """Yield the modifiers in all mentions of a finding, with their spans in the report."""
+def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[tuple[int, int, Any]]:
+    """Yield the span in the report and the value of each modifier of a kind in all mentions of a finding."""
     group = view.groups[target]
     reader = attribute_reader()
     for place in view.places_of(group):
@@ -276,9 +245,10 @@ def _modifiers(view: ReportView, target: int) -> Iterator[tuple[int, int, Modifi
         spans = sorted({Span(i, i + 1) for i in named.values() if i is not None})
         own = {named[mention] for mention in sentence.mentions if mention in group}
         for modifier, owner in reader.owned(tokens, spans):
-            if spans[owner].start in own:
+            values = dict(modifier.values)
+            if spans[owner].start in own and kind in values:
                 first, last = places[modifier.start][0], places[modifier.end - 1][1]
-                yield sentence.start + first, sentence.start + last, modifier
+                yield sentence.start + first, sentence.start + last, values[kind]
 
 
 def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
@@ -292,7 +262,7 @@ def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
 
 def _severity(view: ReportView, target: int) -> Iterator[Proposal]:
     finding, words = view.findings[target], load_knowledge("errors")["severities"]
-    spans = [span[:2] for span in _modifiers(view, target) if "severity" in dict(span[2].values)]
+    spans = [(start, end) for start, end, _ in _modifiers(view, target, "severity")]
     olds = [view.report[start:end].lower() for start, end in spans]
     # A finding may be "small" in one sentence and "tiny" in another; each word is replaced by its own opposite.
     for option in range(min((len(words.get(old, ())) for old in olds), default=0)):
@@ -311,17 +281,16 @@ def _articles(view: ReportView, replacements: Sequence[Replacement]) -> list[Rep
     changed = []
     for start, _, text in replacements:
         found = re.search(r"\b(an?) $", view.report[:start], re.IGNORECASE)
-        if found:
-            article = "an" if text[0].lower() in "aeiou" else "a"
-            if article != found[1].lower():
-                changed.append(Replacement(found.start(1), found.end(1), matching_case(article, found[1])))
+        article = "an" if text[0].lower() in "aeiou" else "a"
+        if found and article != found[1].lower():
+            changed.append(Replacement(found.start(1), found.end(1), matching_case(article, found[1])))
     return changed
 
 
 def _size(view: ReportView, target: int) -> Iterator[Proposal]:
     finding = view.findings[target]
     size = finding.attributes.size_mm or 0.0
-    spans = [span[:2] for span in _modifiers(view, target) if "size_mm" in dict(span[2].values)]
+    spans = [(start, end) for start, end, _ in _modifiers(view, target, "size_mm")]
     for factor in _FACTORS if spans else ():
         if abs(factor * size - size) <= _CLEAR_MM or factor * size < _LEAST_MM:
             continue
@@ -345,16 +314,13 @@ def added_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
         return
     for place in places:
         sentence = view.sentences[place]
-        following = view.follows(place)
         # In "Low volumes without consolidation, decreased" it is unclear what has decreased.
         plain = len(sentence.mentions) == 1 == len(sentence.abnormal)
-        if plain and (following is None or not following.goes_on) and sentence.text[-1].isalnum():
+        if plain and not view.is_continued(place) and sentence.text[-1].isalnum():
             for text in load_knowledge("errors")["comparison"]["added"]:
-                edit = ErrorEdit(
-                    "E", "comparison added", f"{finding.concept}: {text[2:]}", (sentence.start, sentence.stop)
-                )
+                edit = ErrorEdit("E", "comparison added", f"{finding.concept}: {text[2:]}", sentence.span)
                 added = Replacement(sentence.stop - 1, sentence.stop, sentence.text[-1] + text)
-                yield Proposal(edit, (added,), (sentence.start, sentence.stop), target)
+                yield Proposal(edit, (added,), sentence.span, target)
 
 
 def dropped_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
@@ -371,15 +337,14 @@ def dropped_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
         # The sentence must describe the change of one finding only, under any of its names.
         if not all(akin(mention.concept) for mention in sentence.abnormal):
             return
-        found = next(comparison_words().without(sentence.text), None)
+        found = next(without_comparison(sentence.text), None)
         if found is None:
             return
         start, end, text = found
         replacements.append(Replacement(sentence.start + start, sentence.start + end, text))
     if replacements:
-        first = view.sentences[places[0]]
-        edit = ErrorEdit("F", "comparison dropped", finding.concept, (first.start, first.stop))
-        yield Proposal(edit, tuple(replacements), (first.start, first.stop), target)
+        span = view.sentences[places[0]].span
+        yield Proposal(ErrorEdit("F", "comparison dropped", finding.concept, span), tuple(replacements), span, target)
 
 
 PROPOSERS: Mapping[str, Proposer] = {

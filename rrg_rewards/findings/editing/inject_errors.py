@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from rrg_rewards.findings.comparing.matching import FindingComparison, compare_findings
 from rrg_rewards.findings.editing.error_proposals import (
@@ -24,7 +25,15 @@ from rrg_rewards.findings.editing.injected_report import (
     requested_counts,
 )
 from rrg_rewards.findings.editing.report_view import Proposal, ReportView
-from rrg_rewards.findings.editing.text_edits import Move, Replacement, apply, candidate_place, conflicting, reordered
+from rrg_rewards.findings.editing.text_edits import (
+    Move,
+    Replacement,
+    apply,
+    candidate_place,
+    conflicting,
+    reordered,
+    trimmed,
+)
 from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
@@ -37,10 +46,10 @@ _MOST_HARMLESS = 3
 _HARMLESS = ("synonym", "synonym", "normal statement", "denial dropped", "reordered")
 # Attributes that an error of each category changes in a mention.
 _CHANGES = {
-    "C": frozenset({"laterality", "location"}),
-    "D": frozenset({"severity", "size_mm"}),
-    "E": frozenset({"change"}),
-    "F": frozenset({"change"}),
+    "C": ("laterality", "location"),
+    "D": ("severity", "size_mm"),
+    "E": ("change",),
+    "F": ("change",),
 }
 
 _Mention = tuple[str, str, Attributes]
@@ -112,7 +121,7 @@ def inject_errors(
     if any(requested) and not any(injection.counts):
         return None
     injection.add_harmless(number)
-    return InjectedReport(report, injection.candidate, tuple(injection.counts), requested, injection.edits())
+    return InjectedReport(report, injection.now.report, tuple(injection.counts), requested, injection.edits())
 
 
 def _measured(comparison: FindingComparison) -> tuple[int, int, int, int, int] | None:
@@ -139,50 +148,36 @@ class _Injection:
         self._reference, self._draws, self._modality = view, draws, modality
         self._made: list[Proposal] = []
         self._replacements: list[Replacement] = []
-        self._now = view
+        # The report with all edits applied.
+        self.now = view
         self.counts = [0] * len(LETTERS)
         self._moves: list[Move] = []
-
-    @property
-    def candidate(self) -> str:
-        """The report with all edits applied."""
-        return self._now.report
 
     def add(self, letter: str, number: int) -> None:
         """Inject up to ``number`` errors of a category."""
         for _ in range(number):
-            for proposal in islice(self._proposals(letter), _TRIES):
-                if self._try(proposal):
-                    break
-            else:
+            if not self._apply_one(self._proposals(letter)):
                 return
 
     def add_harmless(self, number: int) -> None:
         """Apply up to ``number`` harmless edits. Sentences are reordered last."""
         drawn = [self._draws.pick(_HARMLESS) for _ in range(number)]
         for kind in drawn:
-            for proposal in islice(self._harmless(kind), _TRIES):
-                if self._try(proposal):
-                    break
+            offers = {
+                "synonym": synonyms(self._reference, self._draws),
+                "denial dropped": denials_dropped(self._reference, self._draws),
+                "normal statement": normal_statements(self._reference, self.now, self._draws),
+            }
+            self._apply_one(offers.get(kind, ()))
         if "reordered" in drawn:
-            self._reorder()
+            text, moves = reordered(self.now.report, self.now.sentences, self._draws)
+            now = ReportView(text)
+            if self._reads_as_meant(None, "", now, self.counts):
+                self.now, self._moves = now, moves
 
-    def _harmless(self, kind: str) -> Iterator[Proposal]:
-        if kind == "synonym":
-            yield from synonyms(self._reference, self._draws)
-        elif kind == "denial dropped":
-            yield from denials_dropped(self._reference, self._draws)
-        elif kind == "normal statement":
-            yield from normal_statements(self._reference, self._now, self._draws)
-
-    def _reorder(self) -> None:
-        """Reorder the sentences of the candidate if the engine finds the same errors afterwards."""
-        found = reordered(self._now.report, self._now.sentences, self._draws)
-        if found is None:
-            return
-        now = ReportView(found[0])
-        if self._reads_as_meant(None, "", now, self.counts):
-            self._now, self._moves = now, found[1]
+    def _apply_one(self, proposals: Iterable[Proposal]) -> bool:
+        """Apply the first edit that has the intended effect; return whether one was applied."""
+        return any(map(self._try, islice(proposals, _TRIES)))
 
     def _proposals(self, letter: str) -> Iterator[Proposal]:
         if letter == "A":
@@ -197,8 +192,7 @@ class _Injection:
         ]
         offers = [list(PROPOSERS[letter](view, target)) for target in targets]
         if letter in "EF":
-            whole = [found for found in global_comparisons(view, draws) if found.edit.category == letter]
-            offers += [[found] for found in whole]
+            offers += [[found] for found in global_comparisons(view, draws) if found.edit.category == letter]
         for offer in draws.shuffled(offers):
             yield from draws.shuffled(offer)[:_TRIES_OF_ONE]
 
@@ -218,15 +212,15 @@ class _Injection:
         if not self._reads_as_meant(letter, proposal.edit.detail, now, counts):
             return False
         self._made.append(proposal)
-        self._replacements, self._now, self.counts = replacements, now, counts
+        self._replacements, self.now, self.counts = replacements, now, counts
         return True
 
     def _reads_as_meant(self, letter: str | None, detail: str, now: ReportView, counts: Sequence[int]) -> bool:
-        before, after = Counter(map(_key, self._now.mentions)), Counter(map(_key, now.mentions))
-        compared = len(now.comparing) - len(self._now.comparing)
-        if not _mentions_fit(letter, detail, (before - after).elements(), (after - before).elements()):
+        before, after = Counter(map(_key, self.now.mentions)), Counter(map(_key, now.mentions))
+        if not _mentions_fit(letter, detail, [*(before - after).elements()], [*(after - before).elements()]):
             return False
-        if not _comparisons_fit(letter, compared):
+        compared = len(now.comparing) - len(self.now.comparing)
+        if not {"B": compared <= 0, "E": compared == 1, "F": compared < 0}.get(letter or "", compared == 0):
             return False
         measured = _measured(compare_findings(self._reference.findings, now.findings))
         # A comparison of the whole examination is no error of a finding.
@@ -239,51 +233,24 @@ class _Injection:
         for proposal in self._made:
             place = proposal.shown
             if place is not None:
-                place = self._moved(_trimmed(text, candidate_place(place, self._replacements)))
+                start, end = trimmed(text, *candidate_place(place, self._replacements))
+                by = next((move.by for move in self._moves if move.start <= start < move.end), 0)
+                place = start + by, end + by
             found.append(replace(proposal.edit, candidate=place))
         if self._moves:
             found.append(ErrorEdit(None, "reordered", f"{len(self._moves)} sentences"))
         return tuple(found)
 
-    def _moved(self, place: tuple[int, int]) -> tuple[int, int]:
-        by = next((move.by for move in self._moves if move.start <= place[0] < move.end), 0)
-        return place[0] + by, place[1] + by
 
-
-def _trimmed(text: str, place: tuple[int, int]) -> tuple[int, int]:
-    """Return a span without leading and trailing spaces."""
-    start, end = place
-    inside = text[start:end]
-    return start + len(inside) - len(inside.lstrip()), end - (len(inside) - len(inside.rstrip()))
-
-
-def _comparisons_fit(letter: str | None, change: int) -> bool:
-    """Whether an edit of a category may change the number of comparing sentences by ``change``."""
-    if letter == "E":
-        return change == 1
-    if letter == "F":
-        return change < 0
-    return change <= 0 if letter == "B" else change == 0
-
-
-def _mentions_fit(letter: str | None, detail: str, removed: Iterable[_Mention], added: Iterable[_Mention]) -> bool:
+def _mentions_fit(letter: str | None, detail: str, lost: Sequence[_Mention], won: Sequence[_Mention]) -> bool:
     """Whether an edit of a category may remove and add these mentions."""
-    lost, won = list(removed), list(added)
     if letter == "A":
-        return all(presence == "absent" for _, presence, _ in lost) and {
-            (concept, presence) for concept, presence, _ in won
-        } == {(detail, "present")}
+        is_added = {mention[:2] for mention in won} == {(detail, "present")}
+        return is_added and all(presence == "absent" for _, presence, _ in lost)
     if letter == "B":
         return not won
     if letter is None:
         return all(presence == "absent" for _, presence, _ in (*lost, *won))
-    if Counter(found[:2] for found in lost) != Counter(found[:2] for found in won):
-        return False
-    allowed = _CHANGES[letter]
-    return all(
-        any(_changed(first[2], second[2]) <= allowed for second in won if second[:2] == first[:2]) for first in lost
-    )
-
-
-def _changed(first: Attributes, second: Attributes) -> set[str]:
-    return {name for name in Attributes._fields if getattr(first, name) != getattr(second, name)}
+    blank: dict[str, Any] = dict.fromkeys(_CHANGES[letter])
+    old, new = ([(found[:2], found[2]._replace(**blank)) for found in mentions] for mentions in (lost, won))
+    return Counter(name for name, _ in old) == Counter(name for name, _ in new) and set(old) <= set(new)

@@ -1,8 +1,10 @@
 """Candidate reports with known errors, and the numbers of errors to inject."""
 
 import operator
+from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -97,13 +99,8 @@ class InjectedReport:
 
 def _drawn(shares: Sequence[float], draws: Draws) -> int:
     """Return an index drawn with the probabilities ``shares``."""
-    number = draws.uniform()
-    for index, share in enumerate(shares):
-        number -= share
-        if number < 0:
-            return index
     # Rounding can make the sum of the shares slightly less than 1.
-    return len(shares) - 1
+    return min(bisect(list(accumulate(shares)), draws.uniform()), len(shares) - 1)
 
 
 def draw_counts(draws: Draws) -> tuple[int, ...]:

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from rrg_rewards.findings.editing.rewrite_rules import (
     MEASURED_NUMBERS,
-    NUMBER,
     Rewording,
     RewrittenReport,
     Rule,
     TextRewriter,
-    exact_arithmetic,
+    change_numbers,
     read_rules,
     spans,
 )
+from rrg_rewards.findings.editing.text_edits import Replacement, apply
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
@@ -38,7 +38,7 @@ class _Form(NamedTuple):
     """A form of a whole sentence, and its alternatives."""
 
     match: re.Pattern[str]
-    options: tuple[str, ...]
+    options: Sequence[str]
     is_fragment: bool
 
 
@@ -52,12 +52,8 @@ def _rules() -> tuple[Rule, ...]:
 @cache
 def _forms() -> tuple[_Form, ...]:
     return tuple(
-        _Form(
-            re.compile(expand(entry["match"], "paraphrases"), re.IGNORECASE),
-            tuple(entry["as"]),
-            entry.get("fragment", False),
-        )
-        for entry in load_knowledge("paraphrases")["sentences"]
+        _Form(re.compile(expand(form["match"], "paraphrases"), re.IGNORECASE), form["as"], form.get("fragment", False))
+        for form in load_knowledge("paraphrases")["sentences"]
     )
 
 
@@ -92,13 +88,9 @@ def paraphrase_report(report: str, *, seed: int) -> RewrittenReport:
         texts.append(text)
         changes += done
     order = _order(report, sentences, draws)
-    parts, last = [], 0
-    for (start, end), place in zip(sentences, order, strict=True):
-        if sentences[place] != (start, end):
-            changes.append(Rewording("order", report[start:end], ""))
-        parts += [report[last:start], texts[place]]
-        last = end
-    return RewrittenReport(report, "".join([*parts, report[last:]]), tuple(changes))
+    changes += [Rewording("order", report[slice(*sentences[i])], "") for i, place in enumerate(order) if i != place]
+    text = apply(report, [Replacement(*span, texts[place]) for span, place in zip(sentences, order, strict=True)])
+    return RewrittenReport(report, text, tuple(changes))
 
 
 def _sentence_spans(report: str) -> list[tuple[int, int]]:
@@ -160,8 +152,7 @@ def _converted(measure: re.Match[str]) -> str:
     """Convert a measure from millimetres to centimetres or vice versa."""
     is_millimetres = measure[2].lower().startswith(("mm", "milli"))
     power = -1 if is_millimetres else 1
-    with exact_arithmetic(measure[1]):
-        numbers = NUMBER.sub(lambda number: f"{Decimal(number[0]).scaleb(power).normalize():f}", measure[1])
+    numbers = change_numbers(measure[1], lambda number: f"{Decimal(number).scaleb(power).normalize():f}")
     return f"{numbers} {'cm' if is_millimetres else 'mm'}"
 
 
@@ -175,13 +166,12 @@ def _in_another_form(sentence: str, draws: Draws) -> str:
         found = form.match.fullmatch(sentence)
         if found is None or verbs.search(found["x"]) or _words("clauses").search(found["x"]):
             continue
-        if form.is_fragment and _words("denials").search(found["x"]):
-            continue
         parts = found.groupdict(default="")
         # The words after the subject may deny its findings.
-        if _words("second_denials").search(parts.get("p", "")) or any(
-            part.count("(") != part.count(")") for part in parts.values()
-        ):
+        is_denied = form.is_fragment and _words("denials").search(found["x"])
+        if is_denied or _words("second_denials").search(parts.get("p", "")):
+            continue
+        if any(part.count("(") != part.count(")") for part in parts.values()):
             continue
         for option in draws.shuffled(form.options):
             made = _filled(option, parts)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 from rrg_rewards.findings.editing.injected_report import ErrorEdit
 from rrg_rewards.findings.editing.text_edits import Replacement, Sentence, read_sentences
@@ -57,21 +57,20 @@ class ReportView:
     @cached_property
     def comparing(self) -> set[int]:
         """Indices in ``sentences`` of the sentences that compare with a prior study."""
-        words = comparison_words()
-        return {i for i, sentence in enumerate(self.sentences) if words.compares(sentence.text)}
+        return {i for i, sentence in enumerate(self.sentences) if compares(sentence.text)}
 
     @cached_property
     def groups(self) -> tuple[tuple[Finding, ...], ...]:
         """All mentions of each finding; empty if they are ambiguous or the finding is not certainly present."""
-        return tuple(self._mentions_of(i) for i in range(len(self.findings)))
+        return tuple(map(self._mentions_of, range(len(self.findings))))
 
     def stands_alone(self, place: int) -> bool:
         """Whether no other finding may be the same one under another name, such as an opacity and a pneumonia."""
         graph, finding = concept_graph(), self.findings[place]
         return not any(
             graph.akin(first, second)
-            for i, other in enumerate(self.findings)
-            if i != place and other.concept != finding.concept
+            for other in self.findings
+            if other.concept != finding.concept
             for first in (finding.concept, *finding.alternatives)
             for second in (other.concept, *other.alternatives)
         )
@@ -94,81 +93,66 @@ class ReportView:
         indices = {mention.sentence for mention in mentions}
         return [i for i, sentence in enumerate(self.sentences) if sentence.index in indices]
 
+    def sentence_of(self, finding: Finding) -> Sentence | None:
+        """Return the sentence of a finding, unless it only makes sense after the one before it."""
+        found = next((one for one in self.sentences if one.start <= finding.start and finding.end <= one.end), None)
+        return None if found is None or found.goes_on else found
+
     def compared_next(self, place: int) -> bool:
         """Whether the next sentence is a comparison without a finding: "Decreased from before"."""
-        following = self.follows(place)
-        return following is not None and place + 1 in self.comparing and not following.mentions
+        return place + 1 in self.comparing and not self.sentences[place + 1].mentions
 
-    def follows(self, place: int) -> Sentence | None:
-        """Return the next sentence, if there is one."""
-        return self.sentences[place + 1] if place + 1 < len(self.sentences) else None
+    def is_continued(self, place: int) -> bool:
+        """Whether the next sentence refers to this one."""
+        return any(sentence.goes_on for sentence in self.sentences[place + 1 : place + 2])
 
 
-@dataclass(frozen=True)
-class ComparisonWords:
-    """Compiled expressions of comparisons with a prior study.
+_words = partial(word_pattern, "errors", "comparison")
 
-    Args:
-        cue: Words that mark a sentence as a comparison.
-        droppings: Expressions of comparison, each with the text that replaces it.
-        alone: Sentences that contain only a comparison.
-        dangling: Words that cannot end a sentence after the comparison has been removed.
+
+def compares(sentence: str) -> bool:
+    """Whether a sentence compares with a prior study.
+
+    Example:
+        >>> compares("Small effusion, unchanged"), compares("Increased markings")
+        (True, False)
     """
+    return _words("cues").search(sentence) is not None
 
-    cue: re.Pattern[str]
-    droppings: tuple[tuple[re.Pattern[str], str], ...]
-    alone: re.Pattern[str]
-    dangling: re.Pattern[str]
 
-    def compares(self, sentence: str) -> bool:
-        """Whether a sentence compares with a prior study.
+def only_compares(sentence: str) -> bool:
+    """Whether a sentence without abnormal findings contains only a comparison.
 
-        Example:
-            >>> words = comparison_words()
-            >>> words.compares("Small effusion, unchanged"), words.compares("Increased markings")
-            (True, False)
-        """
-        return self.cue.search(sentence) is not None
+    Example:
+        >>> only_compares("No significant interval change.")
+        True
+    """
+    return _words("alone").fullmatch(sentence.strip(" .")) is not None
 
-    def is_alone(self, sentence: str) -> bool:
-        """Whether a sentence without abnormal findings contains only a comparison.
 
-        Example:
-            >>> comparison_words().is_alone("No significant interval change.")
-            True
-        """
-        return self.alone.fullmatch(sentence.strip(" .")) is not None
+def without_comparison(sentence: str) -> Iterator[tuple[int, int, str]]:
+    """Yield replacements ``(start, end, text)``, each of which removes the comparison from a sentence.
 
-    def without(self, sentence: str) -> Iterator[tuple[int, int, str]]:
-        """Yield replacements ``(start, end, text)``, each of which removes the comparison from a sentence.
-
-        Example:
-            >>> [("Stable cardiomegaly"[:a] + text + "Stable cardiomegaly"[b:]) for a, b, text in
-            ...  comparison_words().without("Stable cardiomegaly")]
-            ['Cardiomegaly']
-        """
-        for pattern, left in self.droppings:
-            for match in pattern.finditer(sentence):
-                start, end, text = match.start(), match.end(), match.expand(left)
-                if start == 0 and end < len(sentence) and not text:
-                    # The next word becomes the first word of the sentence.
-                    text, end = sentence[end].upper(), end + 1
-                elif start == 0:
-                    text = text[:1].upper() + text[1:]
-                rest = sentence[:start] + text + sentence[end:]
-                if rest.strip() and not self.compares(rest) and not self.dangling.search(rest.rstrip(" .")):
-                    yield start, end, text
+    Example:
+        >>> [("Stable cardiomegaly"[:a] + text + "Stable cardiomegaly"[b:]) for a, b, text in
+        ...  without_comparison("Stable cardiomegaly")]
+        ['Cardiomegaly']
+    """
+    for pattern, left in _droppings():
+        for match in pattern.finditer(sentence):
+            start, end, text = match.start(), match.end(), match.expand(left)
+            if start == 0 and end < len(sentence) and not text:
+                # The next word becomes the first word of the sentence.
+                text, end = sentence[end].upper(), end + 1
+            elif start == 0:
+                text = text[:1].upper() + text[1:]
+            rest = sentence[:start] + text + sentence[end:]
+            if rest.strip() and not compares(rest) and not _words("dangling").search(rest.rstrip(" .")):
+                yield start, end, text
 
 
 @cache
-def comparison_words() -> ComparisonWords:
-    """Return the expressions in ``errors.yaml``, compiled once per process."""
+def _droppings() -> list[tuple[re.Pattern[str], str]]:
+    """Return expressions of comparison, each with the text that replaces it."""
     droppings = load_knowledge("errors")["comparison"]["droppings"]
-    return ComparisonWords(
-        cue=word_pattern("errors", "comparison", "cues"),
-        droppings=tuple(
-            (re.compile(expand(pattern, "errors"), re.IGNORECASE), text) for pattern, text in droppings.items()
-        ),
-        alone=word_pattern("errors", "comparison", "alone"),
-        dangling=word_pattern("errors", "comparison", "dangling"),
-    )
+    return [(re.compile(expand(pattern, "errors"), re.IGNORECASE), text) for pattern, text in droppings.items()]

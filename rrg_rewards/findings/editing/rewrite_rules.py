@@ -3,12 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import localcontext
 from typing import Any, NamedTuple
 
-from rrg_rewards.findings.editing.text_edits import Replacement, apply, matching_case
+from rrg_rewards.findings.editing.text_edits import Replacement, apply, matching_case, trimmed
 from rrg_rewards.findings.knowledge.load import joined
 
 # A sentence ends at a full stop before a space, at a line end, and at quotes and bullets, which separate lines of an
@@ -116,10 +115,8 @@ def spans(report: str) -> Iterator[tuple[int, int]]:
     start = 0
     for end, after in [*((found.start(), found.end()) for found in _BOUNDARY.finditer(report)), (len(report),) * 2]:
         for first, last in _parts(report, start, end):
-            inside = report[first:last]
-            if inside.strip():
-                first += len(inside) - len(inside.lstrip())
-                yield first, first + len(inside.strip())
+            if report[first:last].strip():
+                yield trimmed(report, first, last)
         start = after
 
 
@@ -204,19 +201,18 @@ class TextRewriter:
         return tuple(Rewording(kind, self.text[r.start : r.end], r.text) for r, kind in sorted(self._put))
 
 
-@contextmanager
-def exact_arithmetic(digits: str) -> Iterator[None]:
-    """Calculate with a number of any length exactly. By default, decimals have 28 digits and longer ones are rounded.
+def change_numbers(text: str, change: Callable[[str], str]) -> str:
+    """Replace each number in a text. Decimals are exact in ``change``; by default, those of over 28 digits are rounded.
 
     Args:
-        digits: The number.
+        text: The text.
+        change: Function that returns a number's replacement.
 
     Example:
         >>> from decimal import Decimal
-        >>> with exact_arithmetic("9" * 30):
-        ...     Decimal("9" * 30) * 2
-        Decimal('1999999999999999999999999999998')
+        >>> change_numbers("9" * 30 + " x 4 mm", lambda number: str(Decimal(number) * 2))
+        '1999999999999999999999999999998 x 8 mm'
     """
     with localcontext() as context:
-        context.prec = max(context.prec, len(digits) + _MORE_DIGITS)
-        yield
+        context.prec = max(context.prec, len(text) + _MORE_DIGITS)
+        return NUMBER.sub(lambda number: change(number[0]), text)

@@ -1,9 +1,11 @@
 """Remove, change, add and reorder the sentences of a report, and track positions."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
+from operator import attrgetter
 from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.load import word_pattern
@@ -24,6 +26,17 @@ class Replacement(NamedTuple):
     start: int
     end: int
     text: str
+
+
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span without leading and trailing spaces.
+
+    Example:
+        >>> trimmed("Clear. No effusion ", 6, 19)
+        (7, 18)
+    """
+    inside = text[start:end]
+    return start + len(inside) - len(inside.lstrip()), end - len(inside) + len(inside.rstrip())
 
 
 class Move(NamedTuple):
@@ -55,6 +68,11 @@ class Sentence:
     mentions: tuple[Finding, ...]
 
     @property
+    def span(self) -> tuple[int, int]:
+        """Start and end in the report, without the full stop."""
+        return self.start, self.stop
+
+    @property
     def abnormal(self) -> tuple[Finding, ...]:
         """Mentions that are present or possible."""
         return tuple(mention for mention in self.mentions if mention.presence != "absent")
@@ -82,20 +100,17 @@ def read_sentences(report: str, mentions: Iterable[Finding]) -> list[Sentence]:
         >>> [sentence.text for sentence in read_sentences("1. Small effusion. 2. Scoliosis.", [])]
         ['1', 'Small effusion', '2', 'Scoliosis']
     """
-    by_sentence: dict[int, list[Finding]] = {}
+    by_sentence = defaultdict(list)
     for mention in mentions:
-        by_sentence.setdefault(mention.sentence, []).append(mention)
+        by_sentence[mention.sentence].append(mention)
     sentences, index, offset = [], 0, 0
     for unit in unwrap(report).split(UNIT_SEPARATOR):
         for piece_start, piece in split_unit(unit):
-            stripped = piece.strip()
-            if stripped:
-                start = offset + piece_start + piece.index(stripped)
-                stop = start + len(stripped)
-                match = _TERMINATOR.match(report, stop)
-                end = stop if match is None else match.end()
-                mentioned = tuple(by_sentence.get(index, ()))
-                sentences.append(Sentence(index, start, stop, end, report[start:stop], mentioned))
+            if piece.strip():
+                start, stop = trimmed(report, offset + piece_start, offset + piece_start + len(piece))
+                # Always found, because it also matches no character.
+                end = next(_TERMINATOR.finditer(report, stop)).end()
+                sentences.append(Sentence(index, start, stop, end, report[start:stop], tuple(by_sentence[index])))
             index += 1
         offset += len(unit) + len(UNIT_SEPARATOR)
     return sentences
@@ -168,39 +183,24 @@ def drop_sentence(sentences: Sequence[Sentence], place: int) -> list[Replacement
     Returns:
         Replacements; empty if a sentence that refers to the removed one mentions findings.
     """
-    last = place
-    while last + 1 < len(sentences) and sentences[last + 1].goes_on:
-        last += 1
-        if sentences[last].mentions:
-            return []
-    first = place
-    if place and sentences[place - 1].marker is not None and _is_item_end(sentences, last):
-        first -= 1
-    dropped = [Replacement(sentences[first].start, sentences[last].end, "")]
-    if first < place:
-        dropped += _renumbered(sentences[last + 1 :], sentences[first].marker or 0)
+    following = list(takewhile(attrgetter("goes_on"), sentences[place + 1 :]))
+    if any(sentence.mentions for sentence in following):
+        return []
+    first, rest = sentences[place], sentences[place + 1 + len(following) :]
+    end = following[-1].end if following else first.end
+    number = sentences[place - 1].marker if place else None
+    if number is None or (rest and rest[0].marker is None):
+        return [Replacement(first.start, end, "")]
+    dropped = [Replacement(sentences[place - 1].start, end, "")]
+    for sentence in rest:
+        if sentence.marker == number + 1:
+            start, stop = next(_NUMBER.finditer(sentence.text)).span()
+            dropped.append(Replacement(sentence.start + start, sentence.start + stop, str(number)))
+            number += 1
     return dropped
 
 
-def _is_item_end(sentences: Sequence[Sentence], last: int) -> bool:
-    return last + 1 == len(sentences) or sentences[last + 1].marker is not None
-
-
-def _renumbered(rest: Sequence[Sentence], number: int) -> list[Replacement]:
-    """Return replacements that renumber the list items after a removed one."""
-    changed = []
-    for sentence in rest:
-        if sentence.marker == number + 1:
-            found = _NUMBER.search(sentence.text)
-            if found is None:
-                break
-            start = sentence.start + found.start()
-            changed.append(Replacement(start, sentence.start + found.end(), str(number)))
-            number += 1
-    return changed
-
-
-def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, list[Move]] | None:
+def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, list[Move]]:
     """Reorder neighbouring sentences; the last sentence, list items and sentences with a heading do not move.
 
     Args:
@@ -209,7 +209,7 @@ def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple
         draws: Source of the random order.
 
     Returns:
-        The text and the moves; ``None`` if the order does not change.
+        The text and the moves; none if the order does not change.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     for place, sentence in enumerate(sentences[:-1]):
@@ -224,7 +224,7 @@ def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple
     run = max(runs, key=len)
     order = draws.shuffled(run)
     if order == run:
-        return None
+        return report, []
     moves, start = [], run[0][0]
     for first, last in order:
         moves.append(Move(first, last, start - first))
@@ -233,36 +233,38 @@ def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple
     return report[: run[0][0]] + text + report[run[-1][1] :], moves
 
 
-def without_item(sentence: Sentence, targets: Sequence[Finding]) -> Replacement | None:
-    """Remove findings from a sentence that lists others too; return ``None`` if its grammar is too complex.
+def without_item(sentence: Sentence, targets: Sequence[Finding]) -> list[Replacement]:
+    """Remove findings from a sentence that lists others too; return nothing if its grammar is too complex.
 
     Example:
         >>> from rrg_rewards.findings import extract_findings
         >>> report = "There is no effusion, edema, or pneumothorax"
         >>> mentions = extract_findings(report)
-        >>> apply(report, [without_item(read_sentences(report, mentions)[0], mentions[1:2])])
+        >>> apply(report, without_item(read_sentences(report, mentions)[0], mentions[1:2]))
         'There is no effusion or pneumothorax'
     """
     separators = list(_SEPARATOR.finditer(sentence.text))
     starts = [0, *(separator.end() for separator in separators)]
     ends = [*(separator.start() for separator in separators), len(sentence.text)]
     items = list(zip(starts, ends, strict=True))
-    places = {_item_of(target, sentence, items) for target in targets}
-    if len(places) != 1 or len(items) < 2:
-        return None
+
+    def item_of(mention: Finding) -> int:
+        start, end = mention.start - sentence.start, mention.end - sentence.start
+        return next((i for i, (first, last) in enumerate(items) if first <= start and end <= last), -1)
+
+    places = {item_of(target) for target in targets}
+    others = {item_of(mention) for mention in sentence.mentions if mention not in targets}
+    # Each item must contain a finding: the comma in "calcified, 5 mm nodule and scar" does not separate two findings.
+    if len(places) != 1 or not others or places & others or places | others != set(range(len(items))):
+        return []
     place = places.pop()
-    others = [mention for mention in sentence.mentions if mention not in targets]
-    if place is None or any(_item_of(other, sentence, items) in (place, None) for other in others):
-        return None
     start, end = items[place]
     item = sentence.text[start:end]
     after = item[max(target.end for target in targets) - sentence.start - start :]
-    # Each item must contain a finding: the comma in "calcified, 5 mm nodule and scar" does not separate two findings.
-    holding = {_item_of(other, sentence, items) for other in others}
-    if holding | {place} != set(range(len(items))) or (
-        after.strip() and word_pattern("errors", "predicates").search(after)
-    ):
-        return None
+    if word_pattern("errors", "predicates").search(after):
+        return []
+    parts = [sentence.text[first:last] for i, (first, last) in enumerate(items) if i != place]
+    joint = separators[-1].group()
     if place == 0:
         found = word_pattern("errors", "determiners").match(item)
         lead, rest = found.group() if found else "", sentence.text[items[1][0] :]
@@ -271,14 +273,8 @@ def without_item(sentence: Sentence, targets: Sequence[Finding]) -> Replacement 
         text = lead + rest if lead else rest[:1].upper() + rest[1:]
         if len(items) == 3:
             text = text.replace(", and ", " and ").replace(", or ", " or ")
-        return Replacement(sentence.start, sentence.stop, text)
-    parts = [sentence.text[first:last] for i, (first, last) in enumerate(items) if i != place]
-    last = separators[-1].group()
-    joint = last.replace(",", "") if len(parts) == 2 else last
-    text = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + joint + parts[-1]
-    return Replacement(sentence.start, sentence.stop, text)
-
-
-def _item_of(mention: Finding, sentence: Sentence, items: Sequence[tuple[int, int]]) -> int | None:
-    start, end = mention.start - sentence.start, mention.end - sentence.start
-    return next((i for i, (first, last) in enumerate(items) if first <= start and end <= last), None)
+    elif len(parts) == 1:
+        text = parts[0]
+    else:
+        text = ", ".join(parts[:-1]) + (joint.replace(",", "") if len(parts) == 2 else joint) + parts[-1]
+    return [Replacement(sentence.start, sentence.stop, text)]

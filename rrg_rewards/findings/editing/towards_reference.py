@@ -4,16 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rrg_rewards.findings.comparing.matching import FindingComparison, compare_findings
-from rrg_rewards.findings.editing.text_edits import (
-    Replacement,
-    Sentence,
-    apply,
-    conflicting,
-    drop_sentence,
-    read_sentences,
-    without_item,
-)
-from rrg_rewards.findings.reading.engine import extract_findings
+from rrg_rewards.findings.editing.report_view import ReportView
+from rrg_rewards.findings.editing.text_edits import Replacement, apply, conflicting, drop_sentence, without_item
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
@@ -85,47 +77,31 @@ def _num_wrong(comparison: FindingComparison) -> int:
 
 def _proposals(candidate: str, reference: str, comparison: FindingComparison) -> Iterator[tuple[str, ReferenceEdit]]:
     """Yield edited texts with their edits, the best kind first; they may leave as much wrong as before."""
-    ours = read_sentences(candidate, extract_findings(candidate))
-    theirs = read_sentences(reference, extract_findings(reference))
+    ours, theirs = ReportView(candidate), ReportView(reference)
     false = _by_significance(comparison.candidate, comparison.candidate_significance, comparison.false)
     missing = _by_significance(comparison.reference, comparison.reference_significance, comparison.missing)
     right = [finding for i, finding in enumerate(comparison.candidate) if i not in comparison.false]
-    mentions = [mention for sentence in ours for mention in sentence.abnormal]
+    mentions = [mention for sentence in ours.sentences for mention in sentence.abnormal]
     kept = [mention for mention in mentions if _is_of(mention, right, false)]
-    mentions_of = {
-        finding: [mention for mention in mentions if mention not in kept and _is_of(mention, [finding])]
-        for finding in false
-    }
-    for finding in false:
-        sentence = _sentence_of(finding, ours)
-        if sentence is None or any(mention in kept for mention in sentence.mentions):
-            continue
-        for absent in missing:
-            source = _sentence_of(absent, theirs)
-            if source is not None and finding.organ == absent.organ:
-                edited = apply(candidate, [Replacement(sentence.start, sentence.stop, source.text)])
-                yield edited, ReferenceEdit(finding.text, source.text)
-    for finding in false:
-        sentence = _sentence_of(finding, ours)
-        if sentence is not None:
-            replacements = _removal(mentions_of[finding], ours, kept)
-            if replacements and not conflicting(replacements):
-                yield apply(candidate, replacements).strip(), ReferenceEdit(finding.text, "")
-    for absent in missing:
-        source = _sentence_of(absent, theirs)
-        if source is not None:
-            yield _with_sentence(candidate, source.text), ReferenceEdit("", source.text)
+    invented = [(finding, sentence) for finding in false if (sentence := ours.sentence_of(finding))]
+    sources = [(finding, sentence.text) for finding in missing if (sentence := theirs.sentence_of(finding))]
+    for finding, sentence in invented:
+        if not any(mention in kept for mention in sentence.mentions):
+            for absent, text in sources:
+                if finding.organ == absent.organ:
+                    yield apply(candidate, [Replacement(*sentence.span, text)]), ReferenceEdit(finding.text, text)
+    for finding, _ in invented:
+        own = [mention for mention in mentions if mention not in kept and _is_of(mention, [finding])]
+        replacements = _removal(own, ours, kept)
+        if replacements and not conflicting(replacements):
+            yield apply(candidate, replacements).strip(), ReferenceEdit(finding.text, "")
+    for _, text in sources:
+        yield _with_sentence(candidate, text), ReferenceEdit("", text)
 
 
 def _by_significance(findings: Sequence[Finding], levels: Sequence[str], chosen: Sequence[int]) -> list[Finding]:
     order = sorted(chosen, key=lambda i: -SIGNIFICANCE_WEIGHTS[levels[i]])
     return [findings[i] for i in order]
-
-
-def _sentence_of(finding: Finding, sentences: Sequence[Sentence]) -> Sentence | None:
-    """Return the sentence of a finding, unless it only makes sense after the one before it."""
-    found = next((one for one in sentences if one.start <= finding.start and finding.end <= one.end), None)
-    return None if found is None or found.goes_on else found
 
 
 def _is_of(mention: Finding, findings: Sequence[Finding], others: Sequence[Finding] = ()) -> bool:
@@ -137,17 +113,16 @@ def _is_of(mention: Finding, findings: Sequence[Finding], others: Sequence[Findi
     return any(mention.concept in (finding.concept, *finding.alternatives) for finding in findings)
 
 
-def _removal(targets: Sequence[Finding], sentences: Sequence[Sentence], kept: Sequence[Finding]) -> list[Replacement]:
+def _removal(targets: Sequence[Finding], view: ReportView, kept: Sequence[Finding]) -> list[Replacement]:
     """Return what removes mentions from all their sentences; nothing if a sentence with a kept mention is no list."""
     removal: list[Replacement] = []
-    for place, sentence in enumerate(sentences):
+    for place, sentence in enumerate(view.sentences):
         own = [mention for mention in sentence.mentions if mention in targets]
         if not own:
             continue
         states_kept = any(mention in kept for mention in sentence.mentions)
-        changes = [] if states_kept else drop_sentence(sentences, place)
-        if not changes and (item := without_item(sentence, own)) is not None:
-            changes = [item]
+        changes = [] if states_kept else drop_sentence(view.sentences, place)
+        changes = changes or without_item(sentence, own)
         if not changes:
             return []
         removal += changes

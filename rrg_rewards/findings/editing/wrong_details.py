@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache, partial
 from itertools import pairwise
-from typing import Any
 
 from rrg_rewards.findings.editing.rewrite_rules import (
     MEASURED_NUMBERS,
@@ -13,7 +12,7 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     RewrittenReport,
     Rule,
     TextRewriter,
-    exact_arithmetic,
+    change_numbers,
     read_rules,
     spans,
 )
@@ -127,15 +126,11 @@ def _change_size(
     numbers, unit = measure[1], measure[2]
     key = ("size", f"{numbers} {unit}".lower())
     if key not in chosen:
-        size: dict[str, Any] = load_knowledge("corruptions")["size"]
-        first = NUMBER.search(numbers)
-        if first is None:
-            return
+        size = load_knowledge("corruptions")["size"]
         scale = 10 if unit.lower().startswith(_CENTIMETRES) else 1
-        is_small = abs(Decimal(first[0])) * scale < size["below"]
+        is_small = Decimal(NUMBER.findall(numbers)[0]) * scale < size["below"]
         factor = Decimal(str(draws.pick(size["small" if is_small else "large"])))
-        with exact_arithmetic(numbers):
-            chosen[key] = NUMBER.sub(lambda number: _times(number[0], factor), numbers)
+        chosen[key] = change_numbers(numbers, partial(_times, factor=factor))
     start = measure.start(1)
     if chosen[key] != numbers:
         rewriter.put("size", start, start + len(numbers), chosen[key])

@@ -1,6 +1,6 @@
 """Relations between concepts (wider, narrower, synonymous and similar ones), and the organs that they are in."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
@@ -68,37 +68,32 @@ class ConceptGraph:
             concept: self._implied[concept].union(entry.get("explains", ())) for concept, entry in concepts.items()
         }
         self._sideways: dict[tuple[str, str], str] = {}
-        self._families: dict[str, frozenset[str]] = {}
-        self._relatives: dict[str, frozenset[str]] = {}
-        self._akin: dict[tuple[str, str], bool] = {}
-        self._relations: dict[tuple[str, str], Relation | None] = {}
         for concept, entry in concepts.items():
             for relation in _RELATIONS:
-                self._add(concept, entry.get(relation, ()), relation, concepts)
-
-    def _add(self, concept: str, others: Iterable[str], relation: str, known: Mapping[str, Any]) -> None:
-        for other in others:
-            if other not in known:
-                raise ValueError(unknown_name_message("concept", other, known))
-            for pair in ((concept, other), (other, concept)):
-                self._sideways.setdefault(pair, relation)
+                for other in _known(entry.get(relation, ()), concepts):
+                    self._sideways.setdefault((concept, other), relation)
+                    self._sideways.setdefault((other, concept), relation)
+        self._families = {concept: {concept, *wider} for concept, wider in self._distances.items()}
+        for concept, wider in self._distances.items():
+            for other in wider:
+                self._families[other].add(concept)
+        self._relatives = {name: {*family, *self._signs.get(name, ())} for name, family in self._families.items()}
+        for first, second in self._sideways:
+            self._relatives[first].add(second)
+        self._akin: dict[tuple[str, str], bool] = {}
 
     def wider(self, concept: str) -> Mapping[str, int]:
         """Return the wider concepts of a concept, with the number of steps to each."""
         return self._distances.get(concept, {})
 
-    def family(self, concept: str) -> frozenset[str]:
+    def family(self, concept: str) -> Set[str]:
         """Return a concept with its wider and narrower concepts.
 
         Example:
             >>> "pneumothorax" in concept_graph().family("tension_pneumothorax")
             True
         """
-        found = self._families.get(concept)
-        if found is None:
-            narrower = (other for other, wider in self._distances.items() if concept in wider)
-            found = self._families[concept] = frozenset((concept, *self.wider(concept), *narrower))
-        return found
+        return self._families.get(concept, {concept})
 
     def relation(self, reference: str, candidate: str) -> Relation | None:
         """Return the relation of the candidate's concept to the reference's, or ``None`` if they are unrelated."""
@@ -106,13 +101,6 @@ class ConceptGraph:
             return SAME
         if candidate not in self.related(reference):
             return None
-        pair = (reference, candidate)
-        if pair not in self._relations:
-            self._relations[pair] = self._relation(reference, candidate)
-        return self._relations[pair]
-
-    def _relation(self, reference: str, candidate: str) -> Relation | None:
-        """Return the relation of two concepts that :meth:`related` names."""
         up, down = self._steps(reference, candidate), self._steps(candidate, reference)
         kind: Kind = "descriptor"
         if up is not None:
@@ -135,18 +123,14 @@ class ConceptGraph:
         """Return the number of steps from a concept to a wider one, or to one that it is a diagnosis of."""
         return 1 if general in self._interpreted.get(specific, ()) else self.wider(specific).get(general)
 
-    def related(self, concept: str) -> frozenset[str]:
+    def related(self, concept: str) -> Set[str]:
         """Return the concepts that :meth:`relation` may relate to a concept; most pairs of a report are unrelated.
 
         Example:
             >>> "hiatal_hernia" in concept_graph().related("pneumonia")
             False
         """
-        found = self._relatives.get(concept)
-        if found is None:
-            sideways = (second for first, second in self._sideways if first == concept)
-            found = self._relatives[concept] = self.family(concept).union(sideways, self._signs.get(concept, ()))
-        return found
+        return self._relatives.get(concept, {concept})
 
     def explains(self, general: str, specific: str) -> bool:
         """Whether a specific concept is a kind or a diagnosis of a general one, or can look like it."""
@@ -172,16 +156,21 @@ class ConceptGraph:
         return found
 
 
+def _known(names: Sequence[str], concepts: Mapping[str, Any]) -> Sequence[str]:
+    """Return names of concepts, or raise ``ValueError`` for an unknown one."""
+    for name in names:
+        if name not in concepts:
+            raise ValueError(unknown_name_message("concept", name, concepts))
+    return names
+
+
 def _distances(concept: str, concepts: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
     """Return the number of steps from a concept to each wider one."""
     found: dict[str, int] = {}
     level, steps = [concept], 0
     while level:
         steps += 1
-        parents = [parent for name in level for parent in concepts[name].get("is_a", ())]
-        for parent in parents:
-            if parent not in concepts:
-                raise ValueError(unknown_name_message("concept", parent, concepts))
+        parents = [parent for name in level for parent in _known(concepts[name].get("is_a", ()), concepts)]
         level = [parent for parent in dict.fromkeys(parents) if parent not in found and parent != concept]
         found.update(dict.fromkeys(level, steps))
     return found
@@ -200,9 +189,7 @@ def organs_differ(first: str | None, second: str | None) -> bool:
         >>> organs_differ("lung", "liver"), organs_differ("mediastinum", "hilum"), organs_differ("lung", None)
         (True, False, False)
     """
-    if first == second or None in (first, second):
-        return False
-    return (first, second) not in _neighbours()
+    return first != second and None not in (first, second) and (first, second) not in _neighbours()
 
 
 @cache

@@ -110,8 +110,7 @@ class Patient:
             context: ``age`` and ``indication``, both optional; other columns are ignored. Without an age, the one that
                 the indication states counts.
         """
-        if not context:
-            return cls()
+        context = context or {}
         age, indication = context.get("age"), context.get("indication")
         return _patient("" if age is None else str(age), str(indication or ""))
 

@@ -4,7 +4,7 @@ import pytest
 
 from rrg_rewards.findings import compare_findings
 from rrg_rewards.findings.editing.error_proposals import MODALITIES, report_modality
-from rrg_rewards.findings.editing.report_view import comparison_words
+from rrg_rewards.findings.editing.report_view import compares
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
 
@@ -24,11 +24,11 @@ class TestProposedSentences:
         sentences = [
             s for e in load_knowledge("errors")["invented"] for k in ("any", *MODALITIES) for s in e.get(k, ())
         ]
-        assert not any(map(comparison_words().compares, sentences))
+        assert not any(map(compares, sentences))
 
     def test_what_is_added_compares(self):
         rules = load_knowledge("errors")["comparison"]
-        assert all(map(comparison_words().compares, [*rules["added"], *rules["added_sentences"]]))
+        assert all(map(compares, [*rules["added"], *rules["added_sentences"]]))
 
 
 def test_report_modality_by_words():

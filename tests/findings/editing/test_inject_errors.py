@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rrg_rewards.findings import InjectedReport, compare_findings, extract_findings, inject_errors
-from rrg_rewards.findings.editing.report_view import comparison_words
+from rrg_rewards.findings.editing.report_view import compares
 from rrg_rewards.findings.editing.text_edits import read_sentences
 
 REPORT = (
@@ -83,8 +83,8 @@ class TestInjectErrors:
             found = only("E", seed=seed)
             start, end = found.edits[0].candidate
             sentence = found.candidate[start:end]
-            assert comparison_words().compares(sentence)
-            assert not comparison_words().compares(found.reference[slice(*found.edits[0].reference)])
+            assert compares(sentence)
+            assert not compares(found.reference[slice(*found.edits[0].reference)])
 
     def test_uncompared(self):
         assert only("F", seed=0).candidate == REPORT.replace(", unchanged from the prior exam", "")
@@ -187,7 +187,7 @@ def shown(reference: str, candidate: str, comparisons: int = 0) -> tuple[int, ..
 
 def comparing(report: str) -> int:
     sentences = read_sentences(report, extract_findings(report))
-    return sum(comparison_words().compares(sentence.text) for sentence in sentences)
+    return sum(compares(sentence.text) for sentence in sentences)
 
 
 @pytest.fixture(scope="module")

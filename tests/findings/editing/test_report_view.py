@@ -2,7 +2,7 @@
 
 import pytest
 
-from rrg_rewards.findings.editing.report_view import comparison_words
+from rrg_rewards.findings.editing.report_view import compares, without_comparison
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from rrg_rewards.findings.editing.report_view import comparison_words
     ],
 )
 def test_comparison_words_are_dropped(sentence, left):
-    start, end, text = next(comparison_words().without(sentence))
+    start, end, text = next(without_comparison(sentence))
     assert sentence[:start] + text + sentence[end:] == left
 
 
@@ -30,4 +30,4 @@ def test_comparison_words_are_dropped(sentence, left):
     "sentence", ["Increased markings", "No acute disease", "Prior granulomatous disease", "New York"]
 )
 def test_comparison_words_are_not_those_of_other_statements(sentence):
-    assert comparison_words().compares(sentence) == (sentence == "New York")
+    assert compares(sentence) == (sentence == "New York")

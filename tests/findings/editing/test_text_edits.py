@@ -21,7 +21,7 @@ def test_without_item_takes_items_out(sentence, concept, left):
     mentions = extract_findings(sentence)
     targets = [mention for mention in mentions if mention.concept == concept]
     found = without_item(read_sentences(sentence, mentions)[0], targets)
-    assert (None if found is None else apply(sentence, [found])) == left
+    assert (apply(sentence, found) if found else None) == left
 
 
 def test_candidate_place_follows_replacements():
