@@ -30,6 +30,8 @@ _CLEAR_MM = 4.0
 _LEAST_MM = 2.0
 _NUMBER = re.compile(r"\d*\.?\d+")
 _WORD = re.compile(r"[A-Za-z]+")
+# Starts of a word or number that a vowel begins in speech: "upper", "8", "80", "11", "18", and not "1.1".
+_VOWEL = re.compile(r"[aeiou]|8|1[18](?![\d])", re.IGNORECASE)
 
 _words = partial(word_pattern, "errors")
 Proposer = Callable[[ReportView, int], Iterator[Proposal]]
@@ -229,7 +231,7 @@ def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]
         start, end, new = replacements[0]
         old, new = view.report[start:end].lower(), new.lower()
         edit = ErrorEdit("C", "moved", f"{finding.concept}: {new} for {old}", (finding.start, finding.end))
-        yield Proposal(edit, tuple(replacements), replacements[0][:2], target)
+        yield Proposal(edit, _with_articles(view, replacements), replacements[0][:2], target)
 
 
 def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[tuple[int, int, Any]]:
@@ -272,19 +274,18 @@ def _severity(view: ReportView, target: int) -> Iterator[Proposal]:
             for (start, end), new in zip(spans, news, strict=True)
         ]
         edit = ErrorEdit("D", "severity", f"{finding.concept}: {news[0]} for {olds[0]}", (finding.start, finding.end))
-        articles = _articles(view, replacements)
-        yield Proposal(edit, (*replacements, *articles), replacements[0][:2], target)
+        yield Proposal(edit, _with_articles(view, replacements), replacements[0][:2], target)
 
 
-def _articles(view: ReportView, replacements: Sequence[Replacement]) -> list[Replacement]:
-    """Correct ``a`` and ``an`` before replaced words."""
+def _with_articles(view: ReportView, replacements: Sequence[Replacement]) -> tuple[Replacement, ...]:
+    """Return the replacements with those of ``a`` and ``an`` before them: "an 8 mm nodule" becomes "a 24 mm nodule"."""
     changed = []
     for start, _, text in replacements:
         found = re.search(r"\b(an?) $", view.report[:start], re.IGNORECASE)
-        article = "an" if text[0].lower() in "aeiou" else "a"
+        article = "an" if _VOWEL.match(text) else "a"
         if found and article != found[1].lower():
             changed.append(Replacement(found.start(1), found.end(1), matching_case(article, found[1])))
-    return changed
+    return (*replacements, *changed)
 
 
 def _size(view: ReportView, target: int) -> Iterator[Proposal]:
@@ -298,7 +299,7 @@ def _size(view: ReportView, target: int) -> Iterator[Proposal]:
         scaled = [_NUMBER.sub(partial(_scaled, factor), text) for text in texts]
         replacements = [Replacement(start, end, text) for (start, end), text in zip(spans, scaled, strict=True)]
         edit = ErrorEdit("D", "size", f"{finding.concept}: {scaled[0]} for {texts[0]}", (finding.start, finding.end))
-        yield Proposal(edit, tuple(replacements), spans[0], target)
+        yield Proposal(edit, _with_articles(view, replacements), spans[0], target)
 
 
 def _scaled(factor: float, number: re.Match[str]) -> str:

@@ -73,10 +73,16 @@ class TestInjectErrors:
 
     def test_graded(self):
         texts = {only("D", seed=seed).candidate for seed in range(30)}
-        sizes = {REPORT.replace("8 mm", f"{size} mm") for size in (3, 16, 20, 24)}
+        sizes = {REPORT.replace("an 8 mm", f"a {size} mm") for size in (3, 16, 20, 24)}
         severities = {REPORT.replace("Small", "Large"), REPORT.replace("Mild", "Severe")}
         assert severities < texts <= severities | sizes
         assert texts & sizes
+
+    def test_graded_and_moved_keep_the_article_right(self):
+        size = inject_errors("An 8 mm nodule.", {"D": 1}, seed=0).candidate
+        level = inject_errors("Nodule in an upper lobe.", {"C": 1}, seed=0).candidate
+        assert size.startswith("A ")
+        assert level.startswith("Nodule in a lower lobe.")
 
     def test_compared(self):
         for seed in range(12):
