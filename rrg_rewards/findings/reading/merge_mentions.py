@@ -91,16 +91,15 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
 
 def _is_withdrawn(finding: Finding, denial: Finding, corrections: Sequence[tuple[int, int]]) -> bool:
     """Whether an addendum denies a finding that the report stated: "Addendum: the nodule is a nipple shadow"."""
-    return (
-        (finding.concept == denial.concept or denial.concept in concept_graph().wider(finding.concept))
-        and _may_be_one(finding.attributes, denial.attributes)
-        and _is_corrected(finding.end, denial.end + _CORRECTION_REACH, corrections)
-    )
+    if not (_is_kind(finding.concept, denial.concept) and _may_be_one(finding.attributes, denial.attributes)):
+        return False
+    following = corrections[bisect_left(corrections, (finding.end, 0)) :][:1]
+    return any(end <= denial.end + _CORRECTION_REACH for _, end in following)
 
 
-def _is_corrected(start: int, end: int, corrections: Sequence[tuple[int, int]]) -> bool:
-    following = bisect_left(corrections, (start, 0))
-    return following < len(corrections) and corrections[following][1] <= end
+def _is_kind(narrow: str, wide: str) -> bool:
+    """Whether a concept is another one or a kind of it."""
+    return narrow == wide or wide in concept_graph().wider(narrow)
 
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
@@ -135,8 +134,7 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if link == "glossed":
         # "Cystic lesions (bullae)", "consolidation (dense opacity)"
         is_wider = len(graph.wider(second.concept)) < len(graph.wider(first.concept))
-        narrow, wide = (first, second) if is_wider else (second, first)
-        return _filled(narrow, wide)
+        return _filled(first, second) if is_wider else _filled(second, first)
     return _with_alternative(first, second)
 
 
@@ -183,19 +181,12 @@ def _other_letters() -> re.Pattern[str]:
 def _narrower(first: Finding, second: Finding, report: str) -> Finding | None:
     """Return the narrower of two mentions, with the words of both, or ``None`` if they are of different concepts."""
     graph = concept_graph()
-    if first.concept == second.concept or graph.explains(second.concept, first.concept):
-        concept = first.concept
-    elif graph.explains(first.concept, second.concept):
-        concept = second.concept
-    else:
+    is_first = first.concept == second.concept or graph.explains(second.concept, first.concept)
+    if not is_first and not graph.explains(first.concept, second.concept):
         return None
-    end = max(first.end, second.end)
-    return first._replace(
-        concept=concept,
-        end=end,
-        text=report[first.start : end],
-        attributes=first.attributes.filled(second.attributes),
-    )
+    concept, end = (first if is_first else second).concept, max(first.end, second.end)
+    attributes = first.attributes.filled(second.attributes)
+    return first._replace(concept=concept, end=end, text=report[first.start : end], attributes=attributes)
 
 
 def _link(first: Finding, second: Finding, report: str) -> str | None:
@@ -236,14 +227,12 @@ def _interprets(words: Sequence[str]) -> bool:
 
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
     """Merge repetitions of a concept, of a wider concept at the same location, and of findings on both sides."""
-    wider, family = concept_graph().wider, concept_graph().family
+    family = concept_graph().family
     kept: list[Finding] = []
     seen: set[str] = set()
     for finding in map(_placed, findings):
         kin = family(finding.concept)
-        similar: list[int] = []
-        if not kin.isdisjoint(seen):
-            similar = [i for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)) if kept[i].concept in kin]
+        similar = [] if kin.isdisjoint(seen) else [i for i in sorted(_latest(kept)) if kept[i].concept in kin]
         seen.add(finding.concept)
         reference = _reference_to(finding, report) if similar or (kept and is_countable(finding)) else None
         if reference == "definite" and (antecedent := _antecedent(kept, finding)) is not None:
@@ -262,12 +251,11 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
                 continue
             # "Pacemaker in place. The device is in satisfactory position."
             here = _same_place(earlier.attributes, finding.attributes) or _DEVICE in (earlier.concept, finding.concept)
-            if finding.concept == earlier.concept or (here and finding.concept in wider(earlier.concept)):
-                kept[i] = _filled(earlier, finding)
-                break
-            if here and earlier.concept in wider(finding.concept):
-                kept[i] = _filled(finding, earlier)
-                break
+            if finding.concept != earlier.concept and not here:
+                continue
+            is_wider = _is_kind(earlier.concept, finding.concept)
+            kept[i] = _filled(earlier, finding) if is_wider else _filled(finding, earlier)
+            break
         else:
             if not _repeats_both_sides(finding, [kept[i] for i in similar]):
                 kept.append(finding)
@@ -277,22 +265,24 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
 
 def _antecedent(kept: Sequence[Finding], finding: Finding) -> int | None:
     """Return the index of the last finding that "the nodule" can refer to, or ``None``."""
-    for i in range(len(kept) - 1, max(-1, len(kept) - 1 - _MOST_COMPARED), -1):
-        earlier = kept[i]
-        if _is_kind_of(earlier, finding) and (
-            _is_part_of(finding.attributes, earlier)
-            or (
-                _may_be_one(earlier.attributes, finding.attributes)
-                and not _densities_differ(earlier.attributes, finding.attributes)
-            )
+    theirs = finding.attributes
+    for i in _latest(kept):
+        ours = kept[i].attributes
+        if _is_kind_of(kept[i], finding) and (
+            _is_part_of(theirs, kept[i]) or (_may_be_one(ours, theirs) and not _densities_differ(ours, theirs))
         ):
             return i
     return None
 
 
+def _latest(findings: Sequence[Finding]) -> range:
+    """Return the indices of the findings that a mention is compared with, the last one first."""
+    return range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1)
+
+
 def _is_kind_of(earlier: Finding, finding: Finding) -> bool:
     """Whether "the mass" can be a finding: its concept is as wide, or its name ends so, as "mediastinal mass" does."""
-    if finding.concept == earlier.concept or finding.concept in concept_graph().wider(earlier.concept):
+    if _is_kind(earlier.concept, finding.concept):
         return True
     if not is_countable(finding):
         return False
@@ -303,11 +293,10 @@ def _is_kind_of(earlier: Finding, finding: Finding) -> bool:
 def _detailed(earlier: Finding, finding: Finding) -> Finding:
     """Return a finding with what "the largest nodule" says; a group keeps its side and has the size of its largest."""
     ours, theirs = earlier.attributes, finding.attributes
-    if ours.size_mm is not None and theirs.size_mm is not None and theirs.size_mm > ours.size_mm:
+    if ours.size_mm and theirs.size_mm and theirs.size_mm > ours.size_mm:
         ours = ours._replace(size_mm=None, short_axis_mm=None)
-    concept = earlier.concept
-    if finding.concept != concept and concept in concept_graph().wider(finding.concept) and not _is_group(earlier):
-        concept = finding.concept
+    is_narrower = _is_kind(finding.concept, earlier.concept) and not _is_group(earlier)
+    concept = finding.concept if is_narrower else earlier.concept
     return earlier._replace(concept=concept, attributes=ours.filled(theirs))
 
 
@@ -333,11 +322,12 @@ def _is_another(earlier: Finding, second: Attributes, reference: str | None, rep
 def _placed(finding: Finding) -> Finding:
     """Return a finding with the device position that the location of its tip implies; only devices have a position."""
     attributes = finding.attributes
-    if attributes.device_position is not None:
-        is_device = finding.concept == _DEVICE or _DEVICE in concept_graph().wider(finding.concept)
-        return finding if is_device else finding._replace(attributes=attributes._replace(device_position=None))
-    if not attributes.location:
-        return finding
+    if attributes.device_position:
+        return (
+            finding
+            if _is_kind(finding.concept, _DEVICE)
+            else finding._replace(attributes=attributes._replace(device_position=None))
+        )
     for position, places in load_knowledge("devices")["positions"].get(finding.concept, {}).items():
         if not set(places).isdisjoint(attributes.location):
             return finding._replace(attributes=attributes._replace(device_position=position))
@@ -370,13 +360,16 @@ def _repeats_both_sides(finding: Finding, similar: Sequence[Finding]) -> bool:
 def _may_be_one(first: Attributes, second: Attributes) -> bool:
     """Whether the attributes of two mentions allow them to be one finding."""
     return (
-        (first.laterality is None or second.laterality is None or first.laterality == second.laterality)
-        and (not first.location or not second.location or not set(first.location).isdisjoint(second.location))
-        and (first.size_mm is None or second.size_mm is None or first.size_mm == second.size_mm)
-        and (
-            first.device_position is None or first.device_position == (second.device_position or first.device_position)
-        )
+        first.laterality in (None, second.laterality or first.laterality)
+        and _may_overlap(first.location, second.location)
+        and first.size_mm in (None, second.size_mm or first.size_mm)
+        and first.device_position in (None, second.device_position or first.device_position)
     )
+
+
+def _may_overlap(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether two locations share a part, or one is not stated."""
+    return not first or not second or not set(first).isdisjoint(second)
 
 
 def _explained_finding(findings: Sequence[Finding], mention: Finding, report: str) -> int | None:
@@ -388,13 +381,12 @@ def _explained_finding(findings: Sequence[Finding], mention: Finding, report: st
         return None
     # The concepts are compared first, because most mentions explain nothing.
     explained = concept_graph().explained(mention.concept)
-    compared = range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1)
-    i = next((i for i in compared if findings[i].concept in explained and may_be_same(findings[i], mention)), None)
-    if i is None:
+    latest = _latest(findings)
+    i = next((i for i in latest if findings[i].concept in explained and may_be_same(findings[i], mention)), None)
+    if i is None or not _is_near(mention, report, "words"):
         return None
-    if findings[-1].sentence == mention.sentence and cue_words("causes", "after").isdisjoint(_after(mention, report)):
-        return None
-    return i if _is_near(mention, report, "words") else None
+    is_apart = findings[-1].sentence != mention.sentence
+    return i if is_apart or not cue_words("causes", "after").isdisjoint(_after(mention, report)) else None
 
 
 def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:
@@ -421,8 +413,18 @@ def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]
 
 def _with_alternative(first: Finding, second: Finding) -> Finding:
     """Return a finding with the concept of a second mention as an alternative, and the attributes of both."""
-    attributes = first.attributes.filled(second.attributes)
-    return first._replace(attributes=attributes, alternatives=_alternatives(first, second.concept))
+    return _merged(first, second, second.concept)
+
+
+def _merged(first: Finding, second: Finding, *alternatives: str) -> Finding:
+    """Return a finding with the attributes of both, and its alternatives and others.
+
+    Wider alternatives are left out: "mycobacterial infection" is one.
+    """
+    named = dict.fromkeys((*first.alternatives, *alternatives))
+    wider = {concept for other in named for concept in concept_graph().wider(other)}
+    kept = tuple([concept for concept in named if concept != first.concept and concept not in wider])
+    return first._replace(attributes=first.attributes.filled(second.attributes), alternatives=kept)
 
 
 def _filled(first: Finding, second: Finding) -> Finding:
@@ -430,8 +432,7 @@ def _filled(first: Finding, second: Finding) -> Finding:
 
     It is named as in the second mention if only this one is a diagnosis: "lesion in segment 4, a metastasis".
     """
-    attributes = first.attributes.filled(second.attributes)
-    merged = first._replace(attributes=attributes, alternatives=_alternatives(first, *second.alternatives))
+    merged = _merged(first, second, *second.alternatives)
     if first.concept != second.concept or second.presence != "present":
         return merged
     if not _is_diagnosis(second) or _is_diagnosis(first):
@@ -441,15 +442,7 @@ def _filled(first: Finding, second: Finding) -> Finding:
 
 def _is_diagnosis(finding: Finding) -> bool:
     """Whether the words of a mention name the cause of a lesion."""
-    tables = diagnosing_words(finding.concept)
-    return bool(tables) and any(table[word] for word in tokenise(finding.text) for table in tables)
-
-
-def _alternatives(finding: Finding, *others: str) -> tuple[str, ...]:
-    """Return the alternatives of a finding and others, without wider ones: "mycobacterial infection" is one."""
-    named = dict.fromkeys((*finding.alternatives, *others))
-    wider = {concept for other in named for concept in concept_graph().wider(other)}
-    return tuple([concept for concept in named if concept != finding.concept and concept not in wider])
+    return any(table[word] for table in diagnosing_words(finding.concept) for word in tokenise(finding.text))
 
 
 def _is_near(mention: Finding, report: str, name: str) -> bool:
@@ -543,10 +536,5 @@ def _is_part_of(attributes: Attributes, group: Finding) -> bool:
         _is_group(group)
         and is_countable(group)
         and own.laterality in (None, "bilateral", attributes.laterality or own.laterality)
-        and (
-            own.laterality == "bilateral"
-            or not own.location
-            or not attributes.location
-            or not set(own.location).isdisjoint(attributes.location)
-        )
+        and (own.laterality == "bilateral" or _may_overlap(own.location, attributes.location))
     )
