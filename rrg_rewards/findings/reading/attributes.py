@@ -10,7 +10,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.changes import share_changes, without_amounts
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, LUNG_PARTS, Attributes, Place
-from rrg_rewards.findings.reading.modifiers import PLACING, VALUE_KINDS, Modifier, modifier_reader
+from rrg_rewards.findings.reading.modifiers import PLACED, PLACING, VALUE_KINDS, Modifier, modifier_reader
 from rrg_rewards.findings.reading.statements import statement_numbers
 
 _TUPLES = ("location", "morphology")
@@ -18,8 +18,6 @@ _TUPLES = ("location", "morphology")
 _SHARED = ("laterality", "location", "change", "device_position", "places")
 # Attributes before the first of several findings that belong to all of them.
 _PLACE = ("laterality", "location", "places")
-# Kinds of modifiers that state a place.
-_PLACED = frozenset({"laterality", "location", "segment", "implied"})
 _NOTHING = Attributes()
 # The parts that every lobe of the lung has.
 _WITHIN_LOBES = LUNG_PARTS - LUNG_LEVELS
@@ -210,7 +208,7 @@ class AttributeReader:
         is_joined = not self._shared_by.isdisjoint(between) or self._linking.isdisjoint(between)
         if not is_joined or not self._unlisted.isdisjoint(between):
             return None
-        has_place = any(_PLACED.intersection(dict(modifier.values)) for modifier in self._modifiers(between))
+        has_place = any(PLACED.intersection(dict(modifier.values)) for modifier in self._modifiers(between))
         return None if has_place else _PLACE
 
     def _is_part(self, between: Sequence[str]) -> bool:
@@ -460,12 +458,9 @@ def _parts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> list[_Part]:
     """Return the places in the order of the text."""
     parts: list[_Part] = []
     for modifier in modifiers:
-        for kind, _ in modifier.values:
-            if kind in _PLACED:
-                break
-        else:
-            continue
         values = dict(modifier.values)
+        if PLACED.isdisjoint(values):
+            continue
         gap = tokens[parts[-1].end : modifier.start] if parts else None
         if gap is None or not _words("within_place").issuperset(gap) or not parts[-1].fits(values):
             part = _Part(modifier.start, modifier.end)

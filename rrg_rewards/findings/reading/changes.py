@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
-from rrg_rewards.findings.reading.modifiers import Modifier, modifier_reader
+from rrg_rewards.findings.reading.modifiers import PLACED, Modifier, modifier_reader
 from rrg_rewards.findings.reading.phrases import cue_bits
 
 # "Larger than on 25.1.2020"
@@ -22,8 +22,6 @@ _AMOUNTS = 1
 _BEFORE, _AFTER = 6, 4
 # Number of words before the name of an absent finding in which "previously" says that it was there.
 _FORMER_REACH = 4
-# Kinds of modifiers that may stand between the findings of a list.
-_PLACES = frozenset({"laterality", "location", "segment", "implied"})
 _JOINTS = frozenset({"and", "or", "/"})
 # Verbs of several subjects.
 _PLURAL = frozenset({"are", "were", "have", "remain", "persist", "appear"})
@@ -162,13 +160,7 @@ def _listed(tokens: Sequence[str], names: Sequence[tuple[int, int]]) -> list[boo
     for k in range(len(listed) - 1, -1, -1):
         between = tokens[names[k][1] : names[k + 1][0]]
         is_joined = not _JOINTS.isdisjoint(between) or ("," in between and listed[k + 1 : k + 2] == [True])
-        listed[k] = is_joined and _are_places([token for token in between if token != "," and token not in _JOINTS])
+        words = [token for token in between if token != "," and token not in _JOINTS]
+        places = [found for found in modifier_reader().modifiers(words) if PLACED.issuperset(dict(found.values))]
+        listed[k] = is_joined and len(words) == sum(place.end - place.start for place in places)
     return listed
-
-
-def _are_places(tokens: Sequence[str]) -> bool:
-    """Whether all words state places."""
-    found = modifier_reader().modifiers(tokens) if tokens else []
-    return len(tokens) == sum(
-        modifier.end - modifier.start for modifier in found if _PLACES.issuperset(kind for kind, _ in modifier.values)
-    )

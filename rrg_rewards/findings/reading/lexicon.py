@@ -169,23 +169,16 @@ def _compile_rule(
         # "The heart is not normal in size" does not deny a large heart.
         choices["not_within"] |= compiler.any_of(("not",))
     places = {key: compiler.any_of("|".join(sites[site].split()) for site in fields.get(key, ())) for key in _SITES}
+    limits = {"needs": choices.pop("with"), "bars": choices.pop("without"), **choices, **places}
+    # The conditions of a rule that requires a site must be checked even in a sentence without a site.
+    conditional_on = union([*limits.values(), words if places["at"] else 0])
     return Rule(
-        first=first,
-        rest=rest,
-        words=words | choices["with"],
-        meaning=concept,
-        needs=choices["with"],
-        bars=choices["without"],
-        at=places["at"],
-        not_at=places["not_at"],
-        not_next=choices["not_next"],
-        not_previous=choices["not_previous"],
-        not_within=choices["not_within"],
+        *(first, rest, words | limits["needs"], concept),
+        **limits,
         above=fields.get("above", 0.0),
         wide=fields.get("scope") == "sentence",
         absent=absent,
-        # The conditions of a rule that requires a site must be checked even in a sentence without a site.
-        conditional_on=union([*choices.values(), *places.values(), words if places["at"] else 0]),
+        conditional_on=conditional_on,
         rank=rank,
         is_plain=_is_plain(entry),
     )
