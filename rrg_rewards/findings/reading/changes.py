@@ -11,7 +11,7 @@ from rrg_rewards.findings.reading.phrases import cue_bits
 
 # "Larger than on 25.1.2020"
 _DATE = re.compile(r"(?:\d{1,2}\.){0,2}(?:19|20)\d\d")
-_GROWTH = ("increased", "decreased")
+_GROWTH = (("change", "increased"), ("change", "decreased"))
 # Words that state an amount as often as a change: "increased density".
 _RELATIVE = ("increase", "decrease", "reduc", "diminish", "larger", "smaller", "bigger")
 # "A density increase"
@@ -34,11 +34,9 @@ def is_compared(tokens: Sequence[str]) -> bool:
         >>> is_compared("larger than on the previous study".split()), is_compared("larger than 5 mm".split())
         (True, False)
     """
-    earlier = cue_words("comparisons", "earlier", "today")
     if "than" in tokens and any(map(_DATE.fullmatch, tokens)):
         return True
-    if earlier.isdisjoint(tokens):
-        return False
+    earlier = cue_words("comparisons", "earlier", "today")
     # "Compared to the left side"
     sides = cue_words("comparisons", "sides")
     return any(
@@ -66,25 +64,17 @@ def without_amounts(
     """
     if not any(map(_is_growth, modifiers)) or is_compared(tokens):
         return modifiers
-    return [
-        modifier
-        for modifier in modifiers
-        if not _is_growth(modifier)
-        or not (
-            any(start <= modifier.start and modifier.end <= end for start, end in names) or _is_amount(tokens, modifier)
-        )
-    ]
+    return [found for found in modifiers if not (_is_growth(found) and _is_amount(tokens, found, names))]
 
 
 def _is_growth(modifier: Modifier) -> bool:
-    kind, value = modifier.values[0]
-    return kind == "change" and value in _GROWTH
+    return modifier.values[0] in _GROWTH
 
 
-def _is_amount(tokens: Sequence[str], modifier: Modifier) -> bool:
-    """Whether a word such as "increased" states an amount of a word next to it."""
+def _is_amount(tokens: Sequence[str], modifier: Modifier, names: Sequence[tuple[int, int]]) -> bool:
+    """Whether a word such as "increased" is a part of a name, or states an amount of a word next to it."""
     start, end = modifier.start, modifier.end
-    if tokens[start] in ("more", "less"):
+    if tokens[start] in ("more", "less") or any(first <= start and end <= last for first, last in names):
         return True
     if not any(token.startswith(_RELATIVE) for token in tokens[start:end]):
         return False

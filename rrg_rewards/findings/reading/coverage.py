@@ -212,20 +212,15 @@ class CoverageReader:
                     codes[i] = self._codes[word.meaning]
             said = union(codes)
         is_known = said < _UNKNOWN
-        num_words = _count(codes)
         # Words beside a finding that is present describe it.
         is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING
         # A sentence of one clause is read if it makes a finding.
         if is_known and (is_told or not said & _STATES or (findings and not said & _BREAKS)):
-            return num_words, 0, ()
-        breaks = [i for i, code in enumerate(codes) if code & _BREAKS] if said & _BREAKS else []
+            return _count(codes), 0, ()
+        breaks = [i for i, code in enumerate(codes) if code & _BREAKS]
         sentence = _Sentence(self._lexicon, tokens, codes, findings, breaks)
-        unread = set() if is_known else sentence.unknown()
-        if not is_told:
-            unread |= sentence.unsettled()
-        if not unread:
-            return num_words, 0, ()
-        return num_words, _count(codes[i] for i in unread), _spans(unread, codes)
+        unread = (set() if is_known else sentence.unknown()) | (set() if is_told else sentence.unsettled())
+        return _count(codes), _count(codes[i] for i in unread), _spans(unread, codes)
 
 
 @cache
@@ -312,8 +307,9 @@ class _Sentence(NamedTuple):
             or (link == ":" and said & _REMARK)
         ):
             return True
-        if clause & _VERB or not said & (_VERB | _NORMAL | _DENIES):
-            return bool(said & (_VERB | _NORMAL | _DENIES))
+        is_said = bool(said & (_VERB | _NORMAL | _DENIES))
+        if clause & _VERB or not is_said:
+            return is_said
         # "No effusion was seen in the left and in the right pleural space", "no lesion compatible with thrombus"
         if (link == "and" and said & _DENIES) or (link == "with" and before & (_DESCRIBES | _NORMAL) == _DESCRIBES):
             return False

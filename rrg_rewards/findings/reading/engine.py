@@ -174,9 +174,11 @@ class FindingEngine:
             for reading in readings:
                 if reading.continuation is not None and findings:
                     findings[-1] = _continued(findings[-1], reading.continuation)
-                elif reading.item is not None and findings and _has_items(findings[-1], index):
-                    # The name is that of the finding before.
-                    findings.append(findings[-1]._replace(sentence=index, attributes=reading.item))
+                elif reading.item is not None and findings:
+                    last = findings[-1]
+                    # The item leaves out the name of the lesion before, which is in the same list.
+                    if last.presence != "absent" and last.sentence == index - 1 and is_countable(last):
+                        findings.append(last._replace(sentence=index, attributes=reading.item))
                 for concept, presence, start, end, _, _, attributes, _, organ, words in reading.findings:
                     start, end = start + offset, end + offset
                     # From the report, because wrapped lines are joined in the unit.
@@ -345,11 +347,6 @@ def _item(tokens: Sequence[str]) -> Attributes | None:
     has_place = attributes.laterality or attributes.location or "fissure" in tokens
     is_item = attributes.size_mm is not None and has_place and LUNG_PARTS.issuperset(attributes.location)
     return attributes if is_item else None
-
-
-def _has_items(finding: Finding, sentence: int) -> bool:
-    """Whether a sentence can be an item of a list of lesions that this finding is in."""
-    return finding.presence != "absent" and finding.sentence == sentence - 1 and is_countable(finding)
 
 
 @cache

@@ -173,7 +173,10 @@ def _compile_rule(
     # The conditions of a rule that requires a site must be checked even in a sentence without a site.
     conditional_on = union([*limits.values(), words if places["at"] else 0])
     return Rule(
-        *(first, rest, words | limits["needs"], concept),
+        first,
+        rest,
+        words | limits["needs"],
+        concept,
         **limits,
         above=fields.get("above", 0.0),
         wide=fields.get("scope") == "sentence",

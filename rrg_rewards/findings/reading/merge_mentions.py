@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from string import ascii_lowercase
 from typing import Literal
 
@@ -38,6 +38,11 @@ _MOST_REMEMBERED = 100
 # Number of characters after a denial in which a word of correction is looked for.
 _CORRECTION_REACH = 30
 _CORRECTION = re.compile("|".join(sorted(cue_words("references", "corrections"))), re.IGNORECASE)
+_COUNTABLE = tuple(stem.rstrip("*") for stem in cue_words("references", "countable"))
+# An ASCII letter that no word of ``likening`` contains.
+_OTHER_LETTER = re.compile(
+    f"[{''.join(sorted(set(ascii_lowercase).difference(*cue_words('connectives', 'likening'))))}]", re.IGNORECASE
+)
 _PHRASE_END = re.compile(r"[.,;:()\n]")
 _PLURALS, _SINGULARS = ("s", "ae"), ("ss", "is", "us")
 
@@ -164,18 +169,10 @@ def _is_one_phrase(first: Finding, second: Finding, report: str) -> bool:
         return False
     between = report[first.end : second.start]
     # "Consolidation-atelectasis" names two findings. The words between most findings have other letters.
-    if between == "-" or _other_letters().search(between):
+    if between == "-" or _OTHER_LETTER.search(between):
         return False
-    return cue_words("connectives", "likening").issuperset(tokenise(between)) and cue_words(
-        "connectives", "separators"
-    ).isdisjoint(tokenise(report[first.start : second.end]))
-
-
-@cache
-def _other_letters() -> re.Pattern[str]:
-    """Return the pattern of an ASCII letter that no word of ``likening`` contains."""
-    letters = set(ascii_lowercase).difference(*cue_words("connectives", "likening"))
-    return re.compile(f"[{''.join(sorted(letters))}]", re.IGNORECASE)
+    has_separator = not cue_words("connectives", "separators").isdisjoint(tokenise(report[first.start : second.end]))
+    return not has_separator and cue_words("connectives", "likening").issuperset(tokenise(between))
 
 
 def _narrower(first: Finding, second: Finding, report: str) -> Finding | None:
@@ -198,10 +195,9 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     if text.strip() == "(":
         # "Opacity (pneumonia)", "opacity (pneumonia?)"
         return "doubted" if second.presence == "uncertain" else "glossed"
+    # The second mention is in the same sentence or in the next one.
     continues = second.sentence != first.sentence
     if continues:
-        if second.sentence != first.sentence + 1:
-            return None
         text = text.rpartition(". ")[2]
     read = _remembered_link if len(text) <= _MOST_REMEMBERED else _stated_link
     return read(text, continues)
@@ -210,7 +206,7 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
 def _stated_link(text: str, continues: bool) -> str | None:
     """Return the link that words state; words of a sentence that continues the one before have to interpret it."""
     words = tokenise(text)
-    return None if continues and not (words and _interprets(words)) else attribute_reader().link(words)
+    return attribute_reader().link(words) if not continues or _interprets(words) else None
 
 
 # Reports repeat the words between findings.
@@ -219,10 +215,10 @@ _remembered_link = lru_cache(maxsize=1 << 14)(_stated_link)
 
 def _interprets(words: Sequence[str]) -> bool:
     """Whether a sentence begins with a word for the findings before: "this may be", "the pattern favors"."""
-    if words[0] in cue_words("continuations", "interpretation"):
+    if not cue_words("continuations", "interpretation").isdisjoint(words[:1]):
         return True
-    subject = words[words[0] in cue_words("continuations", "article") :][:1]
-    return not cue_words("continuations", "pattern").isdisjoint(subject)
+    has_article = not cue_words("continuations", "article").isdisjoint(words[:1])
+    return not cue_words("continuations", "pattern").isdisjoint(words[has_article:][:1])
 
 
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
@@ -474,13 +470,10 @@ def _reference_to(finding: Finding, report: str) -> Literal["definite", "indefin
 
 def _is_apposition(text: str, before: str) -> bool:
     """Whether a name without an article describes the lesion before: "the largest is on the right, solid nodule"."""
-    sentence = text.rpartition(". ")[2]
-    place = sentence.rfind("largest")
-    if place < 0 or not sentence.removesuffix(before).rstrip().endswith((",", ")")):
+    _, largest, since = text.rpartition(". ")[2].rpartition("largest")
+    if not largest or not since.removesuffix(before).rstrip().endswith((",", ")")):
         return False
-    return "and" not in tokenise(sentence[place:]) and cue_words("adjectives", "descriptive").issuperset(
-        tokenise(before)
-    )
+    return "and" not in tokenise(since) and cue_words("adjectives", "descriptive").issuperset(tokenise(before))
 
 
 # Reports repeat their sentences.
@@ -507,11 +500,6 @@ def _reference(text_before: str, text_after: str) -> Literal["definite", "indefi
     return None
 
 
-@cache
-def _countable() -> tuple[str, ...]:
-    return tuple(stem.rstrip("*") for stem in cue_words("references", "countable"))
-
-
 def is_countable(finding: Finding) -> bool:
     """Whether a mention names lesions that can be counted, such as nodules."""
     return _names_countable(finding.text)
@@ -519,7 +507,7 @@ def is_countable(finding: Finding) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _names_countable(text: str) -> bool:
-    return any(word.startswith(_countable()) for word in tokenise(text))
+    return any(word.startswith(_COUNTABLE) for word in tokenise(text))
 
 
 def _is_group(finding: Finding) -> bool:

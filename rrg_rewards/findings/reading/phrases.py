@@ -408,21 +408,16 @@ class CompoundTable(RareWordTable[Phrase[str]]):
             codes: Their codes.
             sentence: The union of the codes.
         """
-        found = list(self._find_apart(tokens)) if sentence & self.prefixed else []
-        found += self.matches(tokens, codes, sentence)
-        if len(found) < 2:
-            return [(start, end, phrase) for start, _, end, phrase in found]
+        found = self.matches(tokens, codes, sentence)
+        if sentence & self.prefixed:
+            apart = ((i, self.whole(*parts)) for i, parts in enumerate(pairwise(tokens)))
+            # Words in two parts are ranked after all phrases.
+            found += [(i, sys.maxsize, i + 2, phrase) for i, phrase in apart if phrase is not None]
         kept: list[tuple[int, int, Phrase[str]]] = []
         for start, _, end, phrase in sorted(found, key=lambda candidate: candidate[:2]):
             if not kept or start >= kept[-1][1]:
                 kept.append((start, end, phrase))
         return kept
-
-    def _find_apart(self, tokens: Sequence[str]) -> Iterator[tuple[int, int, int, Phrase[str]]]:
-        """Yield the words in two parts, ranked after all phrases."""
-        for i, (prefix, rest) in enumerate(pairwise(tokens)):
-            if (phrase := self.whole(prefix, rest)) is not None:
-                yield i, sys.maxsize, i + 2, phrase
 
     def whole(self, prefix: str, rest: str) -> Phrase[str] | None:
         """Return the word of which two tokens are the parts, as a phrase; ``None`` if they are not."""

@@ -56,15 +56,9 @@ def wording(words: tuple[str, ...]) -> Wording:
     table = _classes()
     codes = [table.words[word] for word in words]
     said = union(codes)
-    heads = said & table.heads
-    is_combined = False
-    for amount, quantity, head in table.combinations:
-        if said & amount and said & quantity:
-            heads, is_combined = heads | head, True
-    if not is_combined:
-        heads |= union(head for amount, head in table.amounts if said & amount)
+    combined = union(head for amount, quantity, head in table.combinations if said & amount and said & quantity)
     return Wording(
-        heads,
+        said & table.heads | (combined or union(head for amount, head in table.amounts if said & amount)),
         frozenset(_ENDING.sub("", word)[:_STEM] for word, code in zip(words, codes, strict=True) if not code),
         bool(said & table.bits["general"]),
     )
