@@ -19,14 +19,10 @@ _SHARED = ("laterality", "location", "change", "device_position", "places")
 # Attributes before the first of several findings that belong to all of them.
 _PLACE = ("laterality", "location", "places")
 _NOTHING = Attributes()
-# The parts that every lobe of the lung has.
-_WITHIN_LOBES = LUNG_PARTS - LUNG_LEVELS
 # Number of words after the last finding in which "around it" ties it to the finding before.
 _PRONOUN_REACH = 6
 # Number of words before a place in which a word such as "largest" singles out a part of the finding.
 _EMPHASIS_REACH = 8
-# Distance in words from a verb to the colon that ends its statement: "is suspected:".
-_VERB_DISTANCE = 2
 # Largest difference in mm of two sizes that is no change, after the Fleischner Society.
 _MEASUREMENT_ERROR = 2.0
 
@@ -174,10 +170,7 @@ class AttributeReader:
         leading: list[Modifier] = []
         for modifier in one.own:
             if self._introduces(tokens, modifier.start, one.span) or (
-                leading
-                and modifier.start < one.span.start
-                and not _WITHIN_LOBES.intersection(dict(modifier.values).get("location", ()))
-                and _are_joined(tokens, leading[-1].end, modifier.start)
+                leading and modifier.start < one.span.start and _are_joined(tokens, leading[-1].end, modifier.start)
             ):
                 leading.append(modifier)
         return leading
@@ -286,10 +279,6 @@ class AttributeReader:
 
         Alternatives are not separated: "opacity, peripheral/subpleural, with consolidation" names two findings.
         """
-        colon = tokens.index(":") if ":" in tokens else 0
-        if colon >= _VERB_DISTANCE and tokens[colon - _VERB_DISTANCE] in self._verbs:
-            # "A metastasis is suspected: the liver contains a lesion" says this of the metastasis.
-            tokens = tokens[colon:]
         kinds = {self.links[token] for token in tokens if token in self.links}
         if "alternative" in kinds:
             last = max(i for i, token in enumerate(tokens) if self.links.get(token) == "alternative")
@@ -434,7 +423,7 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Where
         return _Whereabouts(part.side, tuple(dict.fromkeys(part.levels)), (), part.side is None or part.is_emphasised)
     stated = [part for part in parts if not part.is_emphasised]
     # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
-    sided = [part for part in stated if part.side] or [part for part in parts if part.side]
+    sided = [part for part in stated if part.side]
     sides = {part.side for part in sided}
     if "bilateral" not in sides:
         # "Stones in the right kidney, the largest in the left": an emphasised place on the other side adds its side.

@@ -19,6 +19,7 @@ from rrg_rewards.findings.reading.merge_mentions import is_countable
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
+from rrg_rewards.findings.reading.phrases import union
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate_in, normalise, pad
 from rrg_rewards.findings.reading.wordings import composed_concept
@@ -127,10 +128,8 @@ class FindingEngine:
 
         A sentence that several reports contain is read once.
         """
-        masks: list[int] = []
-        for start in range(0, len(reports), _BATCH):
-            masks += self._batch_masks(reports[start : start + _BATCH])
-        return masks
+        batches = (reports[start : start + _BATCH] for start in range(0, len(reports), _BATCH))
+        return list(chain.from_iterable(map(self._batch_masks, batches)))
 
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
         remembered = self._masks.results
@@ -139,22 +138,18 @@ class FindingEngine:
         new = dict(zip(fresh, map(self._unit_mask, tokenise_units(fresh)), strict=True)) if fresh else {}
         masks = []
         for units in split:
-            union = 0
+            of_report = 0
             for unit in units:
                 mask = remembered.get(unit)
-                union |= new[unit] if mask is None else mask
-            masks.append(union)
+                of_report |= new[unit] if mask is None else mask
+            masks.append(of_report)
         for unit, mask in new.items():
             self._masks.add(unit, mask)
         return masks
 
     def _unit_mask(self, unit: list[list[str]]) -> int:
-        mask = 0
-        for tokens in unit:
-            for mention in find_mentions(self.lexicon, tokens)[0]:
-                if mention.presence != ABSENT:
-                    mask |= 1 << (2 * mention.concept + mention.presence)
-        return mask
+        mentions = chain.from_iterable(find_mentions(self.lexicon, tokens)[0] for tokens in unit)
+        return union(1 << 2 * found.concept + found.presence for found in mentions if found.presence != ABSENT)
 
     def extract(self, report: str) -> list[Finding]:
         """Return all mentions in a report with their attributes, in the order of the text."""

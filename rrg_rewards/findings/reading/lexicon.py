@@ -374,8 +374,7 @@ class _Checker:
 
     def _check_rule(self, where: str, rule: Any) -> None:
         if isinstance(rule, str):
-            self._check_phrase(where, rule)
-            return
+            rule = {"phrase": rule}
         if not isinstance(rule, Mapping):
             raise self._fail(where, f"must be a text or a mapping with the key phrase, got {rule!r}; quote yes and no")
         check_keys(f"{self._path}, {where}", rule, _RULE, required=("phrase",))

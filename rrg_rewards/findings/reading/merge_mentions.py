@@ -87,7 +87,7 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
             findings[-1] = last = merged
             continue
         if (explained := _explained_finding(findings, mention, report)) is not None:
-            findings[explained] = _with_alternative(findings[explained], mention)
+            findings[explained] = _merged(findings[explained], mention, mention.concept)
             continue
         findings.append(mention)
         last = mention
@@ -140,7 +140,7 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         # "Cystic lesions (bullae)", "consolidation (dense opacity)"
         is_wider = len(graph.wider(second.concept)) < len(graph.wider(first.concept))
         return _filled(first, second) if is_wider else _filled(second, first)
-    return _with_alternative(first, second)
+    return _merged(first, second, second.concept)
 
 
 def _is_named_by(first: Finding, second: Finding, report: str) -> bool:
@@ -395,21 +395,15 @@ def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]
     for cause in findings:
         effects = explained(cause.concept)
         # The words around a cause are read last, because most findings explain no other.
-        if effects.isdisjoint(concepts) or cause.attributes.location or cause.attributes.laterality:
-            continue
-        if not _is_near(cause, report, "requests"):
+        is_placed = cause.attributes.location or cause.attributes.laterality
+        if effects.isdisjoint(concepts) or is_placed or not _is_near(cause, report, "requests"):
             continue
         for i, finding in enumerate(kept):
             if finding.sentence > cause.sentence and finding.concept in effects and may_be_same(finding, cause):
-                kept[i] = _with_alternative(finding, cause)
+                kept[i] = _merged(finding, cause, cause.concept)
                 kept.remove(cause)
                 break
     return kept
-
-
-def _with_alternative(first: Finding, second: Finding) -> Finding:
-    """Return a finding with the concept of a second mention as an alternative, and the attributes of both."""
-    return _merged(first, second, second.concept)
 
 
 def _merged(first: Finding, second: Finding, *alternatives: str) -> Finding:
@@ -429,9 +423,8 @@ def _filled(first: Finding, second: Finding) -> Finding:
     It is named as in the second mention if only this one is a diagnosis: "lesion in segment 4, a metastasis".
     """
     merged = _merged(first, second, *second.alternatives)
-    if first.concept != second.concept or second.presence != "present":
-        return merged
-    if not _is_diagnosis(second) or _is_diagnosis(first):
+    is_named = first.concept == second.concept and second.presence == "present" and _is_diagnosis(second)
+    if not is_named or _is_diagnosis(first):
         return merged
     return merged._replace(start=second.start, end=second.end, text=second.text)
 

@@ -389,16 +389,15 @@ class NegationScope(_Clauses):
         if not self.kinds & (DENYING | NORMAL):
             return False
         clause = self.clause(i)
-        if self.union(max(clause.start, i - 2), i) & NOT:
-            return True
-        return self._is_negated(clause, i, i + 1) or bool(self.kinds & NORMAL and self._is_normal(i + 1, clause.stop))
+        is_not = self.union(max(clause.start, i - 2), i) & NOT
+        is_normal = self.kinds & NORMAL and self._is_normal(i + 1, clause.stop)
+        return bool(is_not or is_normal) or self._is_negated(clause, i, i + 1)
 
     def _is_denied(self, clause: range, start: int, end: int) -> bool:
         """Whether a negation in the clause covers the mention, also one of the mention after it."""
-        if self._is_negated(clause, start, end):
-            return True
         later = _first_between(self.ahead, end, clause.stop)
-        return later >= 0 and self._is_denied_with_next(clause.start, later, end)
+        is_shared = later >= 0 and self._is_denied_with_next(clause.start, later, end)
+        return is_shared or self._is_negated(clause, start, end)
 
     def _is_negated(self, clause: range, start: int, end: int) -> bool:
         """Whether a negation in the clause covers the mention."""
@@ -415,12 +414,10 @@ class NegationScope(_Clauses):
         ):
             return True
         later = bisect_left(self.ahead, end)
-        if later:
-            denial = self.ahead[later - 1]
-            return denial >= clause.start and not (
-                self._list_ended(denial, start, clause.stop) or (self.kinds & DEFINITE and self._is_host(denial, start))
-            )
-        return False
+        denial = self.ahead[later - 1] if later else -1
+        return denial >= clause.start and not (
+            self._list_ended(denial, start, clause.stop) or (self.kinds & DEFINITE and self._is_host(denial, start))
+        )
 
     def _has_own_statement(self, start: int, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""

@@ -122,10 +122,7 @@ class WordBits(WordTable[int]):
         code = self._code(word) if len(forms) == 1 else union(map(self._code, forms))
         if not code and len(word) >= _SHORTEST_PLURAL and word.endswith("s"):
             code = self._code(word[:-1])
-        for condition, bit in self.conditions:
-            if condition(word):
-                code |= bit
-        return code
+        return code | union(bit for condition, bit in self.conditions if condition(word))
 
     def has(self, word: str, shortest: int) -> bool:
         """Whether a word is in the table, or begins with a stem in it of at least ``shortest`` characters."""
@@ -145,10 +142,7 @@ class WordBits(WordTable[int]):
         return forms
 
     def _code(self, word: str) -> int:
-        code = self.exact.get(word, 0)
-        for i in self._stem_ends(word):
-            code |= self.stems[word[:i]]
-        return code
+        return self.exact.get(word, 0) | union(self.stems[word[:i]] for i in self._stem_ends(word))
 
     def _stem_ends(self, word: str) -> list[int]:
         """Return the lengths of the stems in the table that a word begins with."""
@@ -465,10 +459,8 @@ class PhraseCompiler:
 
     def _members(self, choice: str) -> Iterable[str]:
         for part in choice.split("|"):
-            if part.startswith("{"):
-                yield from self._members(self.groups[part[1:-1]].replace(" ", "|"))
-            else:
-                yield part
+            is_group = part.startswith("{")
+            yield from self._members(self.groups[part[1:-1]].replace(" ", "|")) if is_group else (part,)
 
     def any_of(self, choices: Iterable[str]) -> int:
         """Return the union of the bits of some choices."""
