@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
@@ -280,11 +280,10 @@ class AttributeReader:
         Alternatives are not separated: "opacity, peripheral/subpleural, with consolidation" names two findings.
         """
         kinds = {self.links[token] for token in tokens if token in self.links}
-        if "alternative" in kinds:
-            last = max(i for i, token in enumerate(tokens) if self.links.get(token) == "alternative")
-            if not self._separating.isdisjoint(tokens[last + 1 :]):
-                kinds.discard("alternative")
-        return next((kind for kind in ("doubted", "stated", "alternative") if kind in kinds), None)
+        if kind := next((kind for kind in ("doubted", "stated") if kind in kinds), None):
+            return kind
+        after = takewhile(lambda token: self.links.get(token) != "alternative", reversed(tokens))
+        return "alternative" if kinds and self._separating.isdisjoint(after) else None
 
 
 def _statements(tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:

@@ -246,7 +246,9 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
             ):
                 continue
             # "Pacemaker in place. The device is in satisfactory position."
-            here = _same_place(earlier.attributes, finding.attributes) or _DEVICE in (earlier.concept, finding.concept)
+            ours, theirs = earlier.attributes, finding.attributes
+            has_place = ours.laterality and ours.laterality == theirs.laterality and ours.location and theirs.location
+            here = has_place or _DEVICE in (earlier.concept, finding.concept)
             if finding.concept != earlier.concept and not here:
                 continue
             is_wider = _is_kind(earlier.concept, finding.concept)
@@ -330,20 +332,11 @@ def _placed(finding: Finding) -> Finding:
     return finding
 
 
-def _same_place(first: Attributes, second: Attributes) -> bool:
-    """Whether both mentions state the same side, and both state a location."""
-    return bool(first.laterality and first.location) and first.laterality == second.laterality and bool(second.location)
-
-
 def _is_side_of(finding: Finding, earlier: Finding) -> bool:
     """Whether a mention is the part on one side of a finding on both: "crazy paving, more prominent on the right"."""
-    return (
-        finding.concept == earlier.concept
-        and finding.sentence == earlier.sentence
-        and earlier.attributes.laterality == "bilateral"
-        and finding.attributes.laterality in ("left", "right")
-        and not is_countable(finding)
-    )
+    sides = earlier.attributes.laterality, finding.attributes.laterality
+    is_same = finding.concept == earlier.concept and finding.sentence == earlier.sentence
+    return is_same and sides in (("bilateral", "left"), ("bilateral", "right")) and not is_countable(finding)
 
 
 def _repeats_both_sides(finding: Finding, similar: Sequence[Finding]) -> bool:

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import compress, dropwhile, takewhile
+from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.measurements import size_at, value_at
-from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
+from rrg_rewards.findings.reading.phrases import PhraseBook
 
 Values = tuple[tuple[str, Any], ...]
 """Attributes and their values."""
@@ -83,7 +83,6 @@ class ModifierReader:
         self._level_fillers = frozenset(config["level_fillers"])
         # Of equally long phrases the first one counts; joint phrases are first, then ignored ones.
         self._phrases = PhraseBook(_phrases(config), others=(self._has_number, _NUMBER))
-        self._numbers = WordTable(self._has_number)
 
     def modifiers(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the modifiers in a sentence that are not denied, in order."""
@@ -119,10 +118,8 @@ class ModifierReader:
             [Modifier(start=2, end=6, values=(('size_mm', 8.0), ('short_axis_mm', 5.0)))]
         """
         sizes, end = [], 0
-        for i in compress(range(len(tokens)), map(self._numbers.__getitem__, tokens)):
-            if i < end or tokens[i][0] not in _DIGITS:
-                continue
-            modifier = self._measure(tokens, i)
+        for i, token in enumerate(tokens):
+            modifier = self._measure(tokens, i) if i >= end and token[0] in _DIGITS else None
             if modifier is None:
                 continue
             end = modifier.end

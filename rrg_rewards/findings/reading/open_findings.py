@@ -106,9 +106,8 @@ class OpenStatementReader:
         self._separators = cue_words("connectives", "separators") | {"(", ")", "which", "while", "although"}
         self._verbs = cue_words("statements", "verbs")
         self._adjectives = cue_words("adjectives", "descriptive")
-        self._interpreting = frozenset(
-            word for word, kind in attribute_reader().links.items() if kind in ("stated", "doubted")
-        )
+        links = attribute_reader().links
+        self._interpreting = frozenset(word for word in links if links[word] != "alternative")
 
     def statements(
         self,

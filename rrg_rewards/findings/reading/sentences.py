@@ -155,8 +155,7 @@ def unwrap(report: str) -> str:
     is_prose = any(line.endswith(".") for line in bare)
     parts = [lines[0]]
     for line, (before, after) in zip(lines[1:], pairwise(bare), strict=True):
-        parts.append("\n" if _is_break(before, after, is_prose) else " ")
-        parts.append(line)
+        parts += ["\n" if _is_break(before, after, is_prose) else " ", line]
     return "".join(parts)
 
 
@@ -171,11 +170,8 @@ def _is_break(before: str, after: str, is_prose: bool) -> bool:
         return True
     if _OPEN_END.search(before[-_END_SIZE:]):
         return False
-    if _STATEMENT.match(after):
-        return True
-    if not after[0].isupper():
-        return False
-    return not (is_prose and before.isupper() and after.isupper())
+    is_wrapped = not after[0].isupper() or (is_prose and before.isupper() and after.isupper())
+    return not is_wrapped or bool(_STATEMENT.match(after))
 
 
 def _blank_requests(report: str) -> str:

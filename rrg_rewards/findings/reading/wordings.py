@@ -122,12 +122,6 @@ class _Composition(NamedTuple):
     unless: int
     concept: str
 
-    def applies(self, heads: int, words: int) -> bool:
-        """Whether a statement with these heads and words is of this concept."""
-        return (
-            heads & self.heads == self.heads and not words & self.unless and (not self.part or bool(words & self.part))
-        )
-
 
 def composed_concept(
     organ: str | None, signals: Sequence[str], clause: Sequence[str], subject: Sequence[str] = ()
@@ -154,7 +148,10 @@ def composed_concept(
     focal = union(_classes().words[word] for word in clause) & _head_bits("focal")
     heads = wording((*signals, *named)).heads | focal
     words = union(_parts()[word] for word in (*clause, *subject))
-    return next((rule.concept for rule in rules if rule.applies(heads, words)), None)
+    for said, part, unless, concept in rules:
+        if heads & said == said and not words & unless and (not part or words & part):
+            return concept
+    return None
 
 
 @cache
