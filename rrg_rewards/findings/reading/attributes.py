@@ -118,8 +118,6 @@ class AttributeReader:
             self._share_leading(tokens, distinct, named, numbers)
             result = [one.attributes for one in named]
             share_changes(tokens, names, [_change(one.own) for one in named], result)
-        if len(distinct) == len(spans):
-            return result
         by_end = dict(zip((span.end for span in distinct), result, strict=True))
         return [by_end[span.end] for span in spans]
 
@@ -332,9 +330,7 @@ def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
 
 def _growth(former: float, size: float) -> str:
     """Return the change that two sizes of a finding state: a difference within the error of a measurement is none."""
-    if abs(size - former) <= _MEASUREMENT_ERROR:
-        return "stable"
-    return "increased" if size > former else "decreased"
+    return "stable" if abs(size - former) <= _MEASUREMENT_ERROR else "increased" if size > former else "decreased"
 
 
 def _change(modifiers: Sequence[Modifier]) -> Modifier | None:

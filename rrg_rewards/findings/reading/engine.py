@@ -279,8 +279,6 @@ def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]
     if finding.presence != ABSENT and attributes.certainty == DOUBTFUL:
         # "Small effusion, unlikely to be significant"
         attributes = attributes._replace(certainty=None)
-    if attributes.change is None and finding.presence != ABSENT:
-        return attributes
     return with_presence(attributes, finding.presence == ABSENT, tokens, finding.start)
 
 
@@ -336,17 +334,13 @@ def _item(tokens: Sequence[str]) -> Attributes | None:
     if not any(token.endswith(_UNITS) for token in tokens):
         return None
     stated = {i for modifier in modifier_reader().modifiers(tokens) for i in range(modifier.start, modifier.end)}
-    if not all(i in stated or token in _fillers() or token[0].isdigit() for i, token in enumerate(tokens)):
+    fillers = cue_words("continuations", "item").union(load_knowledge("attributes")["within_place"])
+    if not all(i in stated or token in fillers or token[0].isdigit() for i, token in enumerate(tokens)):
         return None
     attributes = attribute_reader().attributes(tokens, [Span(0, 0)])[0]
     has_place = attributes.laterality or attributes.location or "fissure" in tokens
     is_item = attributes.size_mm is not None and has_place and LUNG_PARTS.issuperset(attributes.location)
     return attributes if is_item else None
-
-
-@cache
-def _fillers() -> frozenset[str]:
-    return cue_words("continuations", "item").union(load_knowledge("attributes")["within_place"])
 
 
 def get_engine(lexicon: str | Path, open_findings: bool = False) -> FindingEngine:

@@ -82,15 +82,13 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
             last = None
             continue
         stated.update((mention.concept, *concept_graph().wider(mention.concept)))
-        merged = None if last is None else _interpreted(last, mention, report)
-        if merged is not None:
+        if last is not None and (merged := _interpreted(last, mention, report)) is not None:
             findings[-1] = last = merged
-            continue
-        if (explained := _explained_finding(findings, mention, report)) is not None:
+        elif (explained := _explained_finding(findings, mention, report)) is not None:
             findings[explained] = _merged(findings[explained], mention, mention.concept)
-            continue
-        findings.append(mention)
-        last = mention
+        else:
+            findings.append(mention)
+            last = mention
     return _distinct(_without_requests(findings, report), report)
 
 

@@ -514,13 +514,12 @@ class NegationScope(_Clauses):
         # "bypass surgery of the stomach" is the operation itself
         if self.union(start, end) & SURGERY:
             return False
-        # "cancer surgery"
-        if end < clause.stop and codes[end] & SURGERY:
-            return True
         parting = STATING | BE | HAVE | COMMA | WITH | ENDED
         before = takewhile(lambda i: not codes[i] & parting, self._words_before(clause, start, _HISTORY_REACH))
         # "resection of a mass", "lobectomy for cancer"
-        return any(codes[i] & HISTORY or (codes[i] & SURGERY and codes[i + 1] & PURPOSE) for i in before)
+        is_reason = any(codes[i] & HISTORY or (codes[i] & SURGERY and codes[i + 1] & PURPOSE) for i in before)
+        # "cancer surgery"
+        return is_reason or bool(end < clause.stop and codes[end] & SURGERY)
 
     def _is_former(self, clause: range, start: int, end: int) -> bool:
         """Whether the clause describes an earlier examination only."""

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 
+_BRITISH = re.compile("|".join(map(re.escape, load_knowledge("spellings")["parts"])))
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
 # Shorter words in -s, such as "gas", are no plurals.
@@ -163,15 +164,10 @@ def _spellings(word: str) -> tuple[str, ...]:
     if word == "nt":
         return (word, "not")
     # Few words contain a British part.
-    if _british().search(word) is None:
+    if _BRITISH.search(word) is None:
         return (word,)
     parts = load_knowledge("spellings")["parts"].items()
     return (word, *(word.replace(british, american) for british, american in parts if british in word))
-
-
-@cache
-def _british() -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, load_knowledge("spellings")["parts"])))
 
 
 @cache
