@@ -447,9 +447,8 @@ def _parts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> list[_Part]:
             continue
         gap = tokens[parts[-1].end : modifier.start] if parts else None
         if gap is None or not _words("within_place").issuperset(gap) or not parts[-1].fits(values):
-            part = _Part(modifier.start, modifier.end)
-            part.is_emphasised = _is_emphasised(tokens, parts[-1] if parts else None, modifier.start)
-            parts.append(part)
+            is_emphasised = _is_emphasised(tokens, parts[-1] if parts else None, modifier.start)
+            parts.append(_Part(modifier.start, modifier.end, is_emphasised=is_emphasised))
         parts[-1].add(values, modifier.end)
     return parts
 

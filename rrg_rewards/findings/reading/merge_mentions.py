@@ -226,7 +226,7 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
     seen: set[str] = set()
     for finding in map(_placed, findings):
         kin = family(finding.concept)
-        similar = [] if kin.isdisjoint(seen) else [i for i in sorted(_latest(kept)) if kept[i].concept in kin]
+        similar = [] if kin.isdisjoint(seen) else [i for i in reversed(_latest(kept)) if kept[i].concept in kin]
         seen.add(finding.concept)
         reference = _reference_to(finding, report) if similar or (kept and is_countable(finding)) else None
         if reference == "definite" and (antecedent := _antecedent(kept, finding)) is not None:
@@ -324,7 +324,8 @@ def _placed(finding: Finding) -> Finding:
             if _is_kind(finding.concept, _DEVICE)
             else finding._replace(attributes=attributes._replace(device_position=None))
         )
-    for position, places in load_knowledge("devices")["positions"].get(finding.concept, {}).items():
+    positions = load_knowledge("devices")["positions"].get(finding.concept, {}) if attributes.location else {}
+    for position, places in positions.items():
         if not set(places).isdisjoint(attributes.location):
             return finding._replace(attributes=attributes._replace(device_position=position))
     return finding
@@ -347,10 +348,10 @@ def _repeats_both_sides(finding: Finding, similar: Sequence[Finding]) -> bool:
 def _may_be_one(first: Attributes, second: Attributes) -> bool:
     """Whether the attributes of two mentions allow them to be one finding."""
     return (
-        first.laterality in (None, second.laterality or first.laterality)
-        and _may_overlap(first.location, second.location)
-        and first.size_mm in (None, second.size_mm or first.size_mm)
-        and first.device_position in (None, second.device_position or first.device_position)
+        (not first.laterality or first.laterality == (second.laterality or first.laterality))
+        and (not first.location or _may_overlap(first.location, second.location))
+        and (not first.size_mm or first.size_mm == (second.size_mm or first.size_mm))
+        and (not first.device_position or first.device_position == (second.device_position or first.device_position))
     )
 
 
@@ -370,10 +371,11 @@ def _explained_finding(findings: Sequence[Finding], mention: Finding, report: st
     explained = concept_graph().explained(mention.concept)
     latest = _latest(findings)
     i = next((i for i in latest if findings[i].concept in explained and may_be_same(findings[i], mention)), None)
-    if i is None or not _is_near(mention, report, "words"):
+    if i is None:
         return None
     is_apart = findings[-1].sentence != mention.sentence
-    return i if is_apart or not cue_words("causes", "after").isdisjoint(_after(mention, report)) else None
+    is_said = is_apart or not cue_words("causes", "after").isdisjoint(_after(mention, report))
+    return i if is_said and _is_near(mention, report, "words") else None
 
 
 def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:

@@ -280,8 +280,7 @@ class OpenStatementReader:
         return seen if seen or is_about else signals
 
     def _is_denied(self, clause: _Clause, i: int, scope: NegationScope) -> bool:
-        before = clause.before(i, _DENIAL_REACH + 1)
-        return not self._denials.isdisjoint(before) or scope.presence(i, i + 1) == ABSENT
+        return not self._denials.isdisjoint(clause.before(i, _DENIAL_REACH + 1)) or scope.presence(i, i + 1) == ABSENT
 
     def _content(self, clause: _Clause, organs: Mapping[int, str]) -> tuple[str, ...]:
         words = (word for i, word in enumerate(clause.tokens, clause.start) if i not in organs)
