@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.changes import share_changes, without_amounts
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, LUNG_PARTS, Attributes, Place
-from rrg_rewards.findings.reading.modifiers import PLACING, VALUE_KINDS, Modifier, modifier_reader
+from rrg_rewards.findings.reading.modifiers import PLACED, PLACING, VALUE_KINDS, Modifier, modifier_reader
 from rrg_rewards.findings.reading.statements import statement_numbers
 
 _TUPLES = ("location", "morphology")
@@ -18,17 +18,11 @@ _TUPLES = ("location", "morphology")
 _SHARED = ("laterality", "location", "change", "device_position", "places")
 # Attributes before the first of several findings that belong to all of them.
 _PLACE = ("laterality", "location", "places")
-# Kinds of modifiers that state a place.
-_PLACED = frozenset({"laterality", "location", "segment", "implied"})
 _NOTHING = Attributes()
-# The parts that every lobe of the lung has.
-_WITHIN_LOBES = LUNG_PARTS - LUNG_LEVELS
 # Number of words after the last finding in which "around it" ties it to the finding before.
 _PRONOUN_REACH = 6
 # Number of words before a place in which a word such as "largest" singles out a part of the finding.
 _EMPHASIS_REACH = 8
-# Distance in words from a verb to the colon that ends its statement: "is suspected:".
-_VERB_DISTANCE = 2
 # Largest difference in mm of two sizes that is no change, after the Fleischner Society.
 _MEASUREMENT_ERROR = 2.0
 
@@ -86,7 +80,7 @@ class AttributeReader:
         self._verbs = cue_words("statements", "verbs")
         # Without one of these between them, two findings are words of one noun phrase.
         self._linking = self._separators | self._prepositions | self._verbs | PLACING
-        self._sharing_words = cue_words("connectives", "sharing")
+        self._shared_by = self._joining | cue_words("connectives", "sharing")
         self._pronouns = cue_words("connectives", "sharing", "pronouns")
         self._partitive, self._parts_of = (cue_words("connectives", name) for name in ("partitive", "parts_of"))
         # Words that cannot be between the findings of a list.
@@ -109,30 +103,25 @@ class AttributeReader:
         names = [(span.start if span.first is None else span.first, span.end) for span in distinct]
         modifiers = without_amounts(tokens, modifiers, names)
         numbers = _statements(tokens, distinct)
-        owned: list[list[Modifier]] = [[] for _ in distinct]
+        named = [_Named(span) for span in distinct]
         owners = self._owners(tokens, distinct, numbers)
         for modifier in modifiers:
             if owners[modifier.start] >= 0:
-                owned[owners[modifier.start]].append(modifier)
-        where = [_whereabouts(tokens, own) if own else _NOWHERE for own in owned]
-        result = [_collect(own, at) if own else _NOTHING for own, at in zip(owned, where, strict=True)]
+                named[owners[modifier.start]].own.append(modifier)
+        for one in named:
+            if one.own:
+                one.where = _whereabouts(tokens, one.own)
+                one.attributes = _collect(one.own, one.where)
+        result = [one.attributes for one in named]
         if len(distinct) > 1:
-            self._share_trailing(tokens, distinct, result, where, owned)
-            self._share_leading(tokens, distinct, result, owned, numbers)
-            share_changes(tokens, names, [_change(own) for own in owned], result)
-        if len(distinct) == len(spans):
-            return result
+            self._share_trailing(tokens, distinct, named)
+            self._share_leading(tokens, distinct, named, numbers)
+            result = [one.attributes for one in named]
+            share_changes(tokens, names, [_change(one.own) for one in named], result)
         by_end = dict(zip((span.end for span in distinct), result, strict=True))
         return [by_end[span.end] for span in spans]
 
-    def _share_trailing(
-        self,
-        tokens: Sequence[str],
-        spans: Sequence[Span],
-        result: list[Attributes],
-        where: Sequence[_Whereabouts],
-        owned: Sequence[list[Modifier]],
-    ) -> None:
+    def _share_trailing(self, tokens: Sequence[str], spans: Sequence[Span], named: Sequence["_Named"]) -> None:
         """Share what follows the last finding of a list: "consolidation and effusion in the right lower lobe"."""
         following: Attributes | None = None
         for k in range(len(spans) - 2, -1, -1):
@@ -140,63 +129,49 @@ class AttributeReader:
             if join is None:
                 following = None
                 continue
-            trailing = [modifier for modifier in owned[k + 1] if modifier.start >= spans[k + 1].end]
+            trailing = [modifier for modifier in named[k + 1].own if modifier.start >= spans[k + 1].end]
             own = _collect(trailing, _whereabouts(tokens, trailing))
             following = own if following is None else own.filled(following)
-            if where[k].is_emphasis and following.laterality:
+            one = named[k]
+            if one.where.is_emphasis and following.laterality:
                 # "More prominent on the right, there are consolidation and atelectasis in both lungs."
-                result[k] = result[k]._replace(laterality=None)
-            if result[k].laterality in (None, following.laterality):
-                result[k] = _sharing(result[k], following, join)
+                one.attributes = one.attributes._replace(laterality=None)
+            if one.attributes.laterality in (None, following.laterality):
+                one.attributes = _sharing(one.attributes, following, join)
 
     def _share_leading(
-        self,
-        tokens: Sequence[str],
-        spans: Sequence[Span],
-        result: list[Attributes],
-        owned: Sequence[list[Modifier]],
-        numbers: Sequence[int],
+        self, tokens: Sequence[str], spans: Sequence[Span], named: Sequence["_Named"], numbers: Sequence[int]
     ) -> None:
         """Share what precedes the first of several findings: "on the right there are consolidation and effusion"."""
-        leading = [self._leading(tokens, own, span) for own, span in zip(owned, spans, strict=True)]
+        leading = [self._leading(tokens, one) for one in named]
         for k in range(1, len(spans)):
-            if result[k].laterality or not LUNG_PARTS.issuperset(result[k].location):
+            one, earlier, start = named[k], named[k - 1].attributes, spans[k - 1].end
+            if one.attributes.laterality or not LUNG_PARTS.issuperset(one.attributes.location):
                 continue
+            between = tokens[start : spans[k].start]
+            end = spans[k + 1].start if k + 1 < len(spans) else len(tokens)
             if leading[k - 1] and numbers[spans[k].start] == numbers[spans[k - 1].start]:
-                earlier = _collect(leading[k - 1], _whereabouts(tokens, leading[k - 1]))
-                result[k] = _placed_as(result[k], earlier)
+                place = _collect(leading[k - 1], _whereabouts(tokens, leading[k - 1]))
+                one.attributes = _placed_as(one.attributes, place)
                 leading[k] = leading[k - 1]
-            elif result[k - 1].laterality == "bilateral" and self._join(tokens, spans, k - 1, False) == _SHARED:
-                # "Bilateral pleural effusion and pleural thickening"
-                result[k] = _sharing(result[k], result[k - 1], ("laterality",))
-            elif self._is_in_parentheses(tokens, spans, k):
-                result[k] = _sharing(result[k], result[k - 1], ("laterality",))
-            elif not self._pronouns.isdisjoint(self._surroundings(tokens, spans, k)):
-                # "The left lower bronchus is dilated, and opacities are seen around it."
-                result[k] = _placed_as(result[k], result[k - 1])
+            # "Bilateral pleural effusion and pleural thickening", "hypodense lesion in the left kidney (cyst?)"
+            elif (earlier.laterality == "bilateral" and self._join(tokens, spans, k - 1, False) == _SHARED) or (
+                "(" in between and ")" not in between
+            ):
+                one.attributes = _sharing(one.attributes, earlier, ("laterality",))
+            # "The left lower bronchus is dilated, and opacities are seen around it."
+            elif not self._pronouns.isdisjoint(tokens[start : min(end, spans[k].end + _PRONOUN_REACH)]):
+                one.attributes = _placed_as(one.attributes, earlier)
 
-    def _leading(self, tokens: Sequence[str], own: Sequence[Modifier], span: Span) -> list[Modifier]:
+    def _leading(self, tokens: Sequence[str], one: "_Named") -> list[Modifier]:
         """Return the modifiers of a finding that state a place ahead of it: "in the left and right lung, nodules"."""
         leading: list[Modifier] = []
-        for modifier in own:
-            if self._introduces(tokens, modifier.start, span) or (
-                leading
-                and modifier.start < span.start
-                and not _WITHIN_LOBES.intersection(dict(modifier.values).get("location", ()))
-                and _are_joined(tokens, leading[-1].end, modifier.start)
+        for modifier in one.own:
+            if self._introduces(tokens, modifier.start, one.span) or (
+                leading and modifier.start < one.span.start and _are_joined(tokens, leading[-1].end, modifier.start)
             ):
                 leading.append(modifier)
         return leading
-
-    def _is_in_parentheses(self, tokens: Sequence[str], spans: Sequence[Span], k: int) -> bool:
-        """Whether finding ``k`` is in parentheses after the finding before: "hypodense lesion in the liver (cyst?)"."""
-        between = tokens[spans[k - 1].end : spans[k].start]
-        return "(" in between and ")" not in between
-
-    def _surroundings(self, tokens: Sequence[str], spans: Sequence[Span], k: int) -> Sequence[str]:
-        """Return the words around finding ``k`` that can tie it to the finding before."""
-        end = spans[k + 1].start if k + 1 < len(spans) else len(tokens)
-        return tokens[spans[k - 1].end : min(end, spans[k].end + _PRONOUN_REACH)]
 
     def _join(self, tokens: Sequence[str], spans: Sequence[Span], k: int, is_chained: bool) -> tuple[str, ...] | None:
         """Return the names of the attributes after finding ``k + 1`` that also belong to finding ``k``, or ``None``.
@@ -220,27 +195,18 @@ class AttributeReader:
             return None
         if all(token in self._joining or token in self._fillers for token in between):
             return _SHARED
-        if (
-            not self._is_joined(between)
-            or not self._unlisted.isdisjoint(between)
-            or any(_PLACED.intersection(dict(modifier.values)) for modifier in self._modifiers(between))
-        ):
+        # "And", "accompanied by", or adjectives of one noun
+        is_joined = not self._shared_by.isdisjoint(between) or self._linking.isdisjoint(between)
+        if not is_joined or not self._unlisted.isdisjoint(between):
             return None
-        return _PLACE
-
-    def _is_joined(self, between: Sequence[str]) -> bool:
-        """Whether the words between two findings join them: "and", "accompanied by", or adjectives of one noun."""
-        return (
-            not self._joining.isdisjoint(between)
-            or not self._sharing_words.isdisjoint(between)
-            or self._linking.isdisjoint(between)
-        )
+        has_place = any(PLACED.intersection(dict(modifier.values)) for modifier in self._modifiers(between))
+        return None if has_place else _PLACE
 
     def _is_part(self, between: Sequence[str]) -> bool:
         """Whether the words between two findings make the second a part of the first: "some of which are"."""
-        return not self._partitive.isdisjoint(between) and any(
-            words[0] in self._partitive and words[1] == "of" and words[2] in self._parts_of
-            for words in zip(between, between[1:], between[2:], strict=False)
+        return "of" in between and any(
+            first in self._partitive and of == "of" and last in self._parts_of
+            for first, of, last in zip(between, between[1:], between[2:], strict=False)
         )
 
     def _introduces(self, tokens: Sequence[str], start: int, span: Span) -> bool:
@@ -296,8 +262,6 @@ class AttributeReader:
         """Whether a part of a sentence without a finding says what is normal or absent."""
         if not self._normal.isdisjoint(part):
             return True
-        if self._denied.isdisjoint(part):
-            return False
         first = next((k for k, token in enumerate(part) if token not in self._separators or token in self._denied), 0)
         return not self._denied.isdisjoint(part[first : first + 1]) and self._changes.isdisjoint(part)
 
@@ -306,23 +270,18 @@ class AttributeReader:
         for i in range(end - 1, start - 1, -1):
             if tokens[i] in self._separators:
                 return i
-        return end if start < end and tokens[start] in self._prepositions else start
+        return end if tokens[start] in self._prepositions else start
 
     def link(self, tokens: Sequence[str]) -> str | None:
         """Return the link between two findings: ``stated``, ``doubted``, ``alternative`` or ``None``.
 
         Alternatives are not separated: "opacity, peripheral/subpleural, with consolidation" names two findings.
         """
-        colon = tokens.index(":") if ":" in tokens else 0
-        if colon >= _VERB_DISTANCE and tokens[colon - _VERB_DISTANCE] in self._verbs:
-            # "A metastasis is suspected: the liver contains a lesion" says this of the metastasis.
-            tokens = tokens[colon:]
         kinds = {self.links[token] for token in tokens if token in self.links}
-        if "alternative" in kinds:
-            last = max(i for i, token in enumerate(tokens) if self.links.get(token) == "alternative")
-            if not self._separating.isdisjoint(tokens[last + 1 :]):
-                kinds.discard("alternative")
-        return next((kind for kind in ("doubted", "stated", "alternative") if kind in kinds), None)
+        if kind := next((kind for kind in ("doubted", "stated") if kind in kinds), None):
+            return kind
+        after = takewhile(lambda token: self.links.get(token) != "alternative", reversed(tokens))
+        return "alternative" if kinds and self._separating.isdisjoint(after) else None
 
 
 def _statements(tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
@@ -371,9 +330,7 @@ def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
 
 def _growth(former: float, size: float) -> str:
     """Return the change that two sizes of a finding state: a difference within the error of a measurement is none."""
-    if abs(size - former) <= _MEASUREMENT_ERROR:
-        return "stable"
-    return "increased" if size > former else "decreased"
+    return "stable" if abs(size - former) <= _MEASUREMENT_ERROR else "increased" if size > former else "decreased"
 
 
 def _change(modifiers: Sequence[Modifier]) -> Modifier | None:
@@ -390,6 +347,16 @@ def _placed_as(own: Attributes, other: Attributes) -> Attributes:
 def attribute_reader() -> AttributeReader:
     """Return the reader of the attributes in ``knowledge/attributes.yaml``, one per process."""
     return AttributeReader(load_knowledge("attributes"))
+
+
+@dataclass(slots=True)
+class _Named:
+    """A finding while it is read: the modifiers that it owns, where it is, and its attributes."""
+
+    span: Span
+    own: list[Modifier] = field(default_factory=list)
+    where: _Whereabouts = _NOWHERE
+    attributes: Attributes = _NOTHING
 
 
 @dataclass(slots=True)
@@ -451,7 +418,7 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Where
         return _Whereabouts(part.side, tuple(dict.fromkeys(part.levels)), (), part.side is None or part.is_emphasised)
     stated = [part for part in parts if not part.is_emphasised]
     # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
-    sided = [part for part in stated if part.side] or [part for part in parts if part.side]
+    sided = [part for part in stated if part.side]
     sides = {part.side for part in sided}
     if "bilateral" not in sides:
         # "Stones in the right kidney, the largest in the left": an emphasised place on the other side adds its side.
@@ -475,17 +442,13 @@ def _parts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> list[_Part]:
     """Return the places in the order of the text."""
     parts: list[_Part] = []
     for modifier in modifiers:
-        for kind, _ in modifier.values:
-            if kind in _PLACED:
-                break
-        else:
-            continue
         values = dict(modifier.values)
+        if PLACED.isdisjoint(values):
+            continue
         gap = tokens[parts[-1].end : modifier.start] if parts else None
         if gap is None or not _words("within_place").issuperset(gap) or not parts[-1].fits(values):
-            part = _Part(modifier.start, modifier.end)
-            part.is_emphasised = _is_emphasised(tokens, parts[-1] if parts else None, modifier.start)
-            parts.append(part)
+            is_emphasised = _is_emphasised(tokens, parts[-1] if parts else None, modifier.start)
+            parts.append(_Part(modifier.start, modifier.end, is_emphasised=is_emphasised))
         parts[-1].add(values, modifier.end)
     return parts
 
@@ -524,14 +487,8 @@ def _complete(tokens: Sequence[str], parts: Sequence[_Part]) -> None:
 
 def _sizes(parts: Sequence[_Part], modifiers: Sequence[Modifier]) -> list[float | None]:
     """Return the size at each place: "4 mm in the right and 6 mm in the left lung"."""
-    sizes = [
-        (modifier.start, dict(modifier.values)["size_mm"])
-        for modifier in modifiers
-        if "size_mm" in dict(modifier.values)
-    ]
-    starts = [part.start for part in parts]
-    order = sorted([(start, False) for start in starts] + [(start, True) for start, _ in sizes])
-    is_alternating = all(first[1] != second[1] for first, second in pairwise(order))
-    if len(sizes) != len(parts) or not is_alternating:
-        return [None] * len(parts)
-    return [size for _, size in sizes]
+    stated = [(modifier.start, dict(modifier.values).get("size_mm")) for modifier in modifiers]
+    sizes = [(start, size) for start, size in stated if size]
+    order = sorted([(part.start, 0.0) for part in parts] + sizes)
+    is_alternating = all(bool(first) != bool(second) for (_, first), (_, second) in pairwise(order))
+    return [size for _, size in sizes] if len(sizes) == len(parts) and is_alternating else [None] * len(parts)

@@ -6,12 +6,12 @@ from itertools import takewhile
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
-from rrg_rewards.findings.reading.modifiers import Modifier, modifier_reader
+from rrg_rewards.findings.reading.modifiers import PLACED, Modifier, modifier_reader
 from rrg_rewards.findings.reading.phrases import cue_bits
 
 # "Larger than on 25.1.2020"
 _DATE = re.compile(r"(?:\d{1,2}\.){0,2}(?:19|20)\d\d")
-_GROWTH = ("increased", "decreased")
+_GROWTH = (("change", "increased"), ("change", "decreased"))
 # Words that state an amount as often as a change: "increased density".
 _RELATIVE = ("increase", "decrease", "reduc", "diminish", "larger", "smaller", "bigger")
 # "A density increase"
@@ -22,8 +22,6 @@ _AMOUNTS = 1
 _BEFORE, _AFTER = 6, 4
 # Number of words before the name of an absent finding in which "previously" says that it was there.
 _FORMER_REACH = 4
-# Kinds of modifiers that may stand between the findings of a list.
-_PLACES = frozenset({"laterality", "location", "segment", "implied"})
 _JOINTS = frozenset({"and", "or", "/"})
 # Verbs of several subjects.
 _PLURAL = frozenset({"are", "were", "have", "remain", "persist", "appear"})
@@ -36,11 +34,9 @@ def is_compared(tokens: Sequence[str]) -> bool:
         >>> is_compared("larger than on the previous study".split()), is_compared("larger than 5 mm".split())
         (True, False)
     """
-    earlier = cue_words("comparisons", "earlier", "today")
     if "than" in tokens and any(map(_DATE.fullmatch, tokens)):
         return True
-    if earlier.isdisjoint(tokens):
-        return False
+    earlier = cue_words("comparisons", "earlier", "today")
     # "Compared to the left side"
     sides = cue_words("comparisons", "sides")
     return any(
@@ -68,25 +64,17 @@ def without_amounts(
     """
     if not any(map(_is_growth, modifiers)) or is_compared(tokens):
         return modifiers
-    return [
-        modifier
-        for modifier in modifiers
-        if not _is_growth(modifier)
-        or not (
-            any(start <= modifier.start and modifier.end <= end for start, end in names) or _is_amount(tokens, modifier)
-        )
-    ]
+    return [found for found in modifiers if not (_is_growth(found) and _is_amount(tokens, found, names))]
 
 
 def _is_growth(modifier: Modifier) -> bool:
-    kind, value = modifier.values[0]
-    return kind == "change" and value in _GROWTH
+    return modifier.values[0] in _GROWTH
 
 
-def _is_amount(tokens: Sequence[str], modifier: Modifier) -> bool:
-    """Whether a word such as "increased" states an amount of a word next to it."""
+def _is_amount(tokens: Sequence[str], modifier: Modifier, names: Sequence[tuple[int, int]]) -> bool:
+    """Whether a word such as "increased" is a part of a name, or states an amount of a word next to it."""
     start, end = modifier.start, modifier.end
-    if tokens[start] in ("more", "less"):
+    if tokens[start] in ("more", "less") or any(first <= start and end <= last for first, last in names):
         return True
     if not any(token.startswith(_RELATIVE) for token in tokens[start:end]):
         return False
@@ -162,13 +150,7 @@ def _listed(tokens: Sequence[str], names: Sequence[tuple[int, int]]) -> list[boo
     for k in range(len(listed) - 1, -1, -1):
         between = tokens[names[k][1] : names[k + 1][0]]
         is_joined = not _JOINTS.isdisjoint(between) or ("," in between and listed[k + 1 : k + 2] == [True])
-        listed[k] = is_joined and _are_places([token for token in between if token != "," and token not in _JOINTS])
+        words = [token for token in between if token != "," and token not in _JOINTS]
+        places = [found for found in modifier_reader().modifiers(words) if PLACED.issuperset(dict(found.values))]
+        listed[k] = is_joined and len(words) == sum(place.end - place.start for place in places)
     return listed
-
-
-def _are_places(tokens: Sequence[str]) -> bool:
-    """Whether all words state places."""
-    found = modifier_reader().modifiers(tokens) if tokens else []
-    return len(tokens) == sum(
-        modifier.end - modifier.start for modifier in found if _PLACES.issuperset(kind for kind, _ in modifier.values)
-    )

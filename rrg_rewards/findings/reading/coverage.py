@@ -36,13 +36,12 @@ _SECTIONS = {
     "adverbs": _SAYS,
     "nouns": _SAYS | _NAMES,
     "adjectives": _SAYS | _DESCRIBES,
-    **dict.fromkeys(("positions", "regions", "calendar"), _NEUTRAL),
+    **dict.fromkeys(("positions", "regions", "calendar", "perceived"), _NEUTRAL),
     "measures": _NEUTRAL | _MEASURE,
     "units": _NEUTRAL | _UNIT,
     **dict.fromkeys(("agents", "people"), _NEUTRAL | _ABOUT),
     "examinations": _NEUTRAL | _ABOUT | _EXAMINES,
     "anatomy": _NEUTRAL | _BODY,
-    "perceived": _NEUTRAL,
     "showing": _NEUTRAL | _SHOWS,
     "done": _REMARK | _DONE,
     "remarks": _REMARK,
@@ -212,20 +211,15 @@ class CoverageReader:
                     codes[i] = self._codes[word.meaning]
             said = union(codes)
         is_known = said < _UNKNOWN
-        num_words = _count(codes)
         # Words beside a finding that is present describe it.
         is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING
         # A sentence of one clause is read if it makes a finding.
         if is_known and (is_told or not said & _STATES or (findings and not said & _BREAKS)):
-            return num_words, 0, ()
-        breaks = [i for i, code in enumerate(codes) if code & _BREAKS] if said & _BREAKS else []
+            return _count(codes), 0, ()
+        breaks = [i for i, code in enumerate(codes) if code & _BREAKS]
         sentence = _Sentence(self._lexicon, tokens, codes, findings, breaks)
-        unread = set() if is_known else sentence.unknown()
-        if not is_told:
-            unread |= sentence.unsettled()
-        if not unread:
-            return num_words, 0, ()
-        return num_words, _count(codes[i] for i in unread), _spans(unread, codes)
+        unread = (set() if is_known else sentence.unknown()) | (set() if is_told else sentence.unsettled())
+        return _count(codes), _count(codes[i] for i in unread), _spans(unread, codes)
 
 
 @cache
@@ -312,8 +306,9 @@ class _Sentence(NamedTuple):
             or (link == ":" and said & _REMARK)
         ):
             return True
-        if clause & _VERB or not said & (_VERB | _NORMAL | _DENIES):
-            return bool(said & (_VERB | _NORMAL | _DENIES))
+        is_said = bool(said & (_VERB | _NORMAL | _DENIES))
+        if clause & _VERB or not is_said:
+            return is_said
         # "No effusion was seen in the left and in the right pleural space", "no lesion compatible with thrombus"
         if (link == "and" and said & _DENIES) or (link == "with" and before & (_DESCRIBES | _NORMAL) == _DESCRIBES):
             return False
@@ -325,9 +320,7 @@ class _Sentence(NamedTuple):
         codes = self.codes
         said = union(codes[start:end])
         # The other words of a statement with an unknown word count as read.
-        if said >= _UNKNOWN or not said & _STATES:
-            return True
-        if not found.isdisjoint(range(start, end)):
+        if said >= _UNKNOWN or not said & _STATES or not found.isdisjoint(range(start, end)):
             return True
         if not said & _ABNORMAL:
             is_size = said & _UNIT and not said & (_DESCRIBES if said & _MEASURE else _SAYS)
@@ -339,10 +332,8 @@ class _Sentence(NamedTuple):
 
     def _is_about(self, start: int, end: int, said: int) -> bool:
         """Whether a statement is about the examination or a person, and nothing that is shown of the body."""
-        if said & _SHOWS:
-            return False
-        if said & _REMARK:
-            return True
+        if said & (_SHOWS | _REMARK):
+            return not said & _SHOWS
         first = self.tokens[start]
         if not said & _BODY:
             # "As far as can be seen"
@@ -367,10 +358,8 @@ class _Sentence(NamedTuple):
         """Whether a statement denies something abnormal, and not an organ ("no left kidney")."""
         codes, tokens = self.codes, self.tokens
         denials = [i for i, code in enumerate(codes) if code & _DENIES]
-        if not denials:
-            return False
         scope: NegationScope | None = None
-        for i in range(start, end):
+        for i in range(start, end) if denials else ():
             if not codes[i] & (_NAMES | _DESCRIBES) or codes[i] & (_NORMAL | _DENIES):
                 continue
             # "Does not reach", "the breath did not fill"
@@ -405,28 +394,22 @@ def is_general_word(word: str) -> bool:
         ['there', 'is', 'a', 'in', 'the']
     """
     marks = _known_words()[word] & ~_LISTED
-    if marks & (_GRAMMAR | _VERB) and not marks & _NEUTRAL:
-        return True
+    if not marks & _NEUTRAL:
+        return bool(marks & (_GRAMMAR | _VERB)) or (bool(marks) and not marks & (_BODY | _DESCRIBES | _UNIT))
     if marks & (_BODY | _DESCRIBES | _UNIT):
         return False
-    return bool(marks) and (not marks & _NEUTRAL or bool(marks & (_MEASURE | _ABOUT | _SHOWS)) or _is_perceived(word))
-
-
-def _is_perceived(word: str) -> bool:
-    return word in load_knowledge("plain_words")["perceived"].split()
+    return bool(marks & (_MEASURE | _ABOUT | _SHOWS)) or word in load_knowledge("plain_words")["perceived"].split()
 
 
 @cache
 def _known_words() -> WordBits:
     """Return the marks of the words in ``plain_words.yaml`` and in the phrases of the other lists that readers use."""
-    words = WordBits()
+    lists = [*map(load_knowledge, _PHRASES), package_yaml("rrg_rewards.findings.lexicon", "cues")]
+    words = WordBits((word, _LISTED) for word in _PHRASE_WORD.findall(repr(lists)))
     for section, bits in _SECTIONS.items():
         for word in load_knowledge("plain_words")[section].split():
             for form, is_finite in _forms(word, section):
                 words.add(form, bits if is_finite else bits & ~_VERB)
-    lists = [*map(load_knowledge, _PHRASES), package_yaml("rrg_rewards.findings.lexicon", "cues")]
-    for word in _PHRASE_WORD.findall(repr(lists)):
-        words.add(word, _LISTED)
     return words
 
 

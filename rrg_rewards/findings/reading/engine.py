@@ -1,7 +1,7 @@
 """Find the mentions of a lexicon's concepts in reports."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain, filterfalse
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ from rrg_rewards.findings.reading.merge_mentions import is_countable
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
+from rrg_rewards.findings.reading.phrases import union
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate_in, normalise, pad
 from rrg_rewards.findings.reading.wordings import composed_concept
@@ -31,6 +32,8 @@ _MAX_REMEMBERED_LENGTH = 1_000
 _FINDINGS_PER_MASK = 0.1
 # Maximum number of reports that are tokenised together.
 _BATCH = 256
+# Attributes that the next sentence can state.
+_CONTINUED = ("laterality", "size_mm", "short_axis_mm", "device_position", "location", "change")
 # Units in which the size of a list item is stated.
 _UNITS = ("mm", "cm")
 
@@ -77,39 +80,18 @@ class _TokenFinding(NamedTuple):
     is_open: bool = False
 
 
-class _TokenReading(NamedTuple):
-    """What the tokens of a sentence state.
+class _SentenceReading(NamedTuple):
+    """What a sentence of a unit states.
 
     Attributes:
-        findings: The findings with their attributes.
+        findings: The findings, with offsets in the unit.
         continuation: Attributes that the sentence adds to the last finding of the preceding sentences; ``None`` if it
             names a finding itself or does not continue them.
         item: Attributes of a further lesion like the one before, if the sentence states only its size and place.
-        coverage: The words that were not read.
+        coverage: The words that were not read, with offsets in the unit.
     """
 
-    findings: list[tuple[_TokenFinding, Attributes]]
-    continuation: Attributes | None
-    item: Attributes | None
-    coverage: TokenCoverage
-
-
-class _UnitFinding(NamedTuple):
-    """A finding at characters ``start`` to ``end`` of a unit."""
-
-    concept: str
-    presence: Presence
-    start: int
-    end: int
-    attributes: Attributes
-    organ: str | None
-    words: tuple[str, ...]
-
-
-class _SentenceReading(NamedTuple):
-    """What a sentence of a unit states; as :class:`_TokenReading`, but with characters instead of tokens."""
-
-    findings: tuple[_UnitFinding, ...]
+    findings: tuple[Finding, ...]
     continuation: Attributes | None
     item: Attributes | None
     coverage: TokenCoverage
@@ -140,17 +122,14 @@ class FindingEngine:
         self._coverage = coverage_reader(lexicon)
         self._masks: UnitMemory[str, int] = UnitMemory(memory)
         self._units: UnitMemory[str, tuple[_SentenceReading, ...]] = UnitMemory(memory * _FINDINGS_PER_MASK)
-        self._sentences: UnitMemory[tuple[str, ...], _TokenReading] = UnitMemory(memory * _FINDINGS_PER_MASK)
 
     def masks(self, reports: Sequence[str]) -> list[int]:
         """Return, for each report, the bit mask of its present and uncertain concepts.
 
         A sentence that several reports contain is read once.
         """
-        masks: list[int] = []
-        for start in range(0, len(reports), _BATCH):
-            masks += self._batch_masks(reports[start : start + _BATCH])
-        return masks
+        batches = (reports[start : start + _BATCH] for start in range(0, len(reports), _BATCH))
+        return list(chain.from_iterable(map(self._batch_masks, batches)))
 
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
         remembered = self._masks.results
@@ -159,22 +138,18 @@ class FindingEngine:
         new = dict(zip(fresh, map(self._unit_mask, tokenise_units(fresh)), strict=True)) if fresh else {}
         masks = []
         for units in split:
-            union = 0
+            of_report = 0
             for unit in units:
                 mask = remembered.get(unit)
-                union |= new[unit] if mask is None else mask
-            masks.append(union)
+                of_report |= new[unit] if mask is None else mask
+            masks.append(of_report)
         for unit, mask in new.items():
             self._masks.add(unit, mask)
         return masks
 
     def _unit_mask(self, unit: list[list[str]]) -> int:
-        mask = 0
-        for tokens in unit:
-            for mention in find_mentions(self.lexicon, tokens)[0]:
-                if mention.presence != ABSENT:
-                    mask |= 1 << (2 * mention.concept + mention.presence)
-        return mask
+        mentions = chain.from_iterable(find_mentions(self.lexicon, tokens)[0] for tokens in unit)
+        return union(1 << 2 * found.concept + found.presence for found in mentions if found.presence != ABSENT)
 
     def extract(self, report: str) -> list[Finding]:
         """Return all mentions in a report with their attributes, in the order of the text."""
@@ -194,11 +169,13 @@ class FindingEngine:
             for reading in readings:
                 if reading.continuation is not None and findings:
                     findings[-1] = _continued(findings[-1], reading.continuation)
-                elif reading.item is not None and findings and _has_items(findings[-1], index):
-                    # The name is that of the finding before.
-                    findings.append(findings[-1]._replace(sentence=index, attributes=reading.item))
-                for concept, presence, unit_start, unit_end, attributes, organ, words in reading.findings:
-                    start, end = unit_start + offset, unit_end + offset
+                elif reading.item is not None and findings:
+                    last = findings[-1]
+                    # The item leaves out the name of the lesion before, which is in the same list.
+                    if last.presence != "absent" and last.sentence == index - 1 and is_countable(last):
+                        findings.append(last._replace(sentence=index, attributes=reading.item))
+                for concept, presence, start, end, _, _, attributes, _, organ, words in reading.findings:
+                    start, end = start + offset, end + offset
                     # From the report, because wrapped lines are joined in the unit.
                     text = report[start:end]
                     findings.append(Finding(concept, presence, start, end, index, text, attributes, (), organ, words))
@@ -214,44 +191,32 @@ class FindingEngine:
         """Read a sentence that starts at character ``offset`` of its unit."""
         text = normalise(sentence)
         tokens = pad(text).split()
-        findings, continuation, item, coverage = self._read_tokens(tuple(tokens))
+        findings = self._attributed_findings(tokens)
+        continuation, item = (None, None) if findings else _further_attributes(tuple(tokens))
+        spans = [(found.presence, found.start, found.end) for found, _ in findings]
+        coverage = self._coverage.read(tokens, spans, continuation is not None or item is not None)
         num_words, num_unread, unread = coverage
         if not findings and not unread:
             return _SentenceReading((), continuation, item, coverage)
-        ends = [finding.end for finding, _ in findings]
-        bounds = locate_in(text, tokens[: max([*ends, unread[-1][1]] if unread else ends)])
-        return _SentenceReading(
-            tuple(
-                [
-                    _UnitFinding(
-                        finding.concept,
-                        # Labels count what is unlikely as absent.
-                        "uncertain" if attributes.certainty == DOUBTFUL else _PRESENCES[finding.presence],
-                        offset + bounds[finding.start][0],
-                        offset + bounds[finding.end - 1][1],
-                        attributes,
-                        finding.organ,
-                        finding.words,
-                    )
-                    for finding, attributes in findings
-                ]
-            ),
-            continuation,
-            item,
-            (num_words, num_unread, tuple([(offset + bounds[i][0], offset + bounds[k - 1][1]) for i, k in unread])),
-        )
-
-    def _read_tokens(self, tokens: tuple[str, ...]) -> _TokenReading:
-        """Read the tokens of a sentence. Sentences that differ in case and punctuation only are read once."""
-        reading = self._sentences.results.get(tokens)
-        if reading is None:
-            findings = self._attributed_findings(list(tokens))
-            continuation, item = (None, None) if findings else _further_attributes(tokens)
-            spans = [(found.presence, found.start, found.end) for found, _ in findings]
-            coverage = self._coverage.read(tokens, spans, continuation is not None or item is not None)
-            reading = _TokenReading(findings, continuation, item, coverage)
-            self._sentences.add(tokens, reading)
-        return reading
+        bounds = locate_in(text, tokens[: max(end for _, end in [*unread, *[span[1:] for span in spans]])])
+        starts, ends = [offset + start for start, _ in bounds], [offset + end for _, end in bounds]
+        located = [
+            Finding(
+                found.concept,
+                # Labels count what is unlikely as absent.
+                "uncertain" if attributes.certainty == DOUBTFUL else _PRESENCES[found.presence],
+                starts[found.start],
+                ends[found.end - 1],
+                sentence=0,
+                text="",
+                attributes=attributes,
+                organ=found.organ,
+                words=found.words,
+            )
+            for found, attributes in findings
+        ]
+        placed = tuple([(starts[start], ends[end - 1]) for start, end in unread])
+        return _SentenceReading(tuple(located), continuation, item, (num_words, num_unread, placed))
 
     def _attributed_findings(self, tokens: Sequence[str]) -> list[tuple[_TokenFinding, Attributes]]:
         """Return the named and the open findings of a sentence with their attributes."""
@@ -287,28 +252,23 @@ class FindingEngine:
         return findings
 
     def _named(self, mention: Mention, span: Span, scope: NegationScope | None = None) -> _TokenFinding:
-        concept = self.lexicon.concepts[mention.concept]
-        organ = None
-        if self.lexicon.sites:
-            # The site is only looked for if it matters.
-            organ = finding_organ(concept, self._site(scope, mention) if scope and varies_in_organ(concept) else None)
-        return _TokenFinding(concept, mention.presence, mention.start, mention.end, span, organ)
-
-    def _site(self, scope: NegationScope, mention: Mention) -> str | None:
-        """Return the organ that the clause of a mention names nearest to it."""
-        sites = self.lexicon.sites
-        context = scope.context(mention.start, self.lexicon.firsts, sites)
-        return self.lexicon.organ(scope.nearest(sites, mention.start, mention.end, context))
+        lexicon, start, end = self.lexicon, mention.start, mention.end
+        concept, site = lexicon.concepts[mention.concept], None
+        if scope and lexicon.sites and varies_in_organ(concept):
+            # The organ that the clause names nearest to the mention.
+            context = scope.context(start, lexicon.firsts, lexicon.sites)
+            site = lexicon.organ(scope.nearest(lexicon.sites, start, end, context))
+        organ = finding_organ(concept, site) if lexicon.sites else None
+        return _TokenFinding(concept, mention.presence, start, end, span, organ)
 
 
 def _open(statement: OpenStatement) -> _TokenFinding:
     """Return the finding of an open statement: of the concept that its words and its organ make, if there is one."""
     start, end, presence, organ, words, *_ = statement
-    span = Span(end - 1, end, start)
     concept = composed_concept(organ, statement.signals, statement.clause, statement.subject)
-    if concept is None:
-        return _TokenFinding(OTHER, presence, start, end, span, organ, words, is_open=True)
-    return _TokenFinding(concept, presence, start, end, span, finding_organ(concept, organ), is_open=True)
+    if concept is not None:
+        organ, words = finding_organ(concept, organ), ()
+    return _TokenFinding(concept or OTHER, presence, start, end, Span(end - 1, end, start), organ, words, is_open=True)
 
 
 def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]) -> Attributes:
@@ -319,8 +279,6 @@ def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]
     if finding.presence != ABSENT and attributes.certainty == DOUBTFUL:
         # "Small effusion, unlikely to be significant"
         attributes = attributes._replace(certainty=None)
-    if attributes.change is None and finding.presence != ABSENT:
-        return attributes
     return with_presence(attributes, finding.presence == ABSENT, tokens, finding.start)
 
 
@@ -339,41 +297,32 @@ def _further_attributes(tokens: Sequence[str]) -> tuple[Attributes | None, Attri
         return attribute_reader().attributes(tokens, [Span(0, 0)])[0], None
     item = _item(tokens)
     # "The largest, subpleural in the left lower lobe, is about 6 mm."
-    if item is not None and not cue_words("comparisons", "largest").isdisjoint(tokens[:2]):
-        return item, None
-    return None, item
+    is_described = not cue_words("comparisons", "largest").isdisjoint(tokens[:2])
+    return (item, None) if is_described else (None, item)
 
 
 def _continues(tokens: Sequence[str]) -> bool:
     """Whether a sentence describes the last finding: "It measures 5 mm", "The tip is in ...", "New since May"."""
     if not tokens:
         return False
-    has_article = tokens[0] in cue_words("continuations", "article")
+    words = partial(cue_words, "continuations")
+    has_article = tokens[0] in words("article")
     first, *after = tokens[has_article : has_article + 3] or [""]
-    is_measured = first in cue_words("continuations", "measured") and not cue_words(
-        "continuations", "measuring"
-    ).isdisjoint(after)
-    is_change = tokens[0] in cue_words("continuations", "change") and cue_words("continuations", "changed").issuperset(
-        tokens[1:2]
-    )
-    is_tip = has_article and first == "tip"
-    return is_tip or is_measured or is_change or tokens[0] in cue_words("continuations", "sentence")
+    is_measured = first in words("measured") and not words("measuring").isdisjoint(after)
+    is_change = tokens[0] in words("change") and words("changed").issuperset(tokens[1:2])
+    return (has_article and first == "tip") or is_measured or is_change or tokens[0] in words("sentence")
 
 
 def _continued(finding: Finding, more: Attributes) -> Finding:
     """Return a finding with the size, position, place and change that the next sentence states."""
-    stated = Attributes(
-        laterality=more.laterality,
-        size_mm=more.size_mm,
-        short_axis_mm=more.short_axis_mm,
-        device_position=more.device_position,
-        location=more.location,
-        change=None if finding.presence == "absent" or more.change == "resolved" else more.change,
-    )
+    stated = Attributes(**{name: getattr(more, name) for name in _CONTINUED})
+    if finding.presence == "absent" or more.change == "resolved":
+        stated = stated._replace(change=None)
+    own = finding.attributes
     if more.device_position == "malpositioned":
         # "The tip is in the right atrium. It should be withdrawn."
-        return finding._replace(attributes=finding.attributes._replace(device_position=None).filled(stated))
-    return finding._replace(attributes=finding.attributes.filled(stated))
+        own = own._replace(device_position=None)
+    return finding._replace(attributes=own.filled(stated))
 
 
 def _item(tokens: Sequence[str]) -> Attributes | None:
@@ -385,24 +334,13 @@ def _item(tokens: Sequence[str]) -> Attributes | None:
     if not any(token.endswith(_UNITS) for token in tokens):
         return None
     stated = {i for modifier in modifier_reader().modifiers(tokens) for i in range(modifier.start, modifier.end)}
-    if not all(i in stated or token in _fillers() or token[0].isdigit() for i, token in enumerate(tokens)):
+    fillers = cue_words("continuations", "item").union(load_knowledge("attributes")["within_place"])
+    if not all(i in stated or token in fillers or token[0].isdigit() for i, token in enumerate(tokens)):
         return None
     attributes = attribute_reader().attributes(tokens, [Span(0, 0)])[0]
-    if attributes.size_mm is None or not LUNG_PARTS.issuperset(attributes.location):
-        return None
-    if not (attributes.laterality or attributes.location or "fissure" in tokens):
-        return None
-    return attributes
-
-
-def _has_items(finding: Finding, sentence: int) -> bool:
-    """Whether a sentence can be an item of a list of lesions that this finding is in."""
-    return finding.presence != "absent" and finding.sentence == sentence - 1 and is_countable(finding)
-
-
-@cache
-def _fillers() -> frozenset[str]:
-    return cue_words("continuations", "item").union(load_knowledge("attributes")["within_place"])
+    has_place = attributes.laterality or attributes.location or "fissure" in tokens
+    is_item = attributes.size_mm is not None and has_place and LUNG_PARTS.issuperset(attributes.location)
+    return attributes if is_item else None
 
 
 def get_engine(lexicon: str | Path, open_findings: bool = False) -> FindingEngine:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.findings.reading.phrases import (
     CompoundTable,
+    Memo,
     Phrase,
     PhraseCompiler,
     PhraseTable,
@@ -58,6 +60,7 @@ _RULE = ("phrase", *_CHOICES, *_SITES, "above", "says", "scope")
 # The only label that follows from the others.
 _NO_FINDING = "No Finding"
 _GAP = re.compile(r"<\d{1,2},?>")
+_GROUP = re.compile(r"\{([^ |]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +101,6 @@ class Rule(Phrase[int]):
     is_plain: bool = False
 
 
-class SiteTable(dict[int, str | None]):
-    """Maps the site bits of a word to its site, computed when they are first looked up.
-
-    Args:
-        bits: Bits of each site. Of several sites of a word, the first one counts.
-    """
-
-    def __init__(self, bits: Mapping[str, int]) -> None:
-        super().__init__()
-        self.bits = bits
-
-    def __missing__(self, code: int) -> str | None:
-        self[code] = site = next((name for name, bits in self.bits.items() if code & bits), None)
-        return site
-
-
 @dataclass(frozen=True, eq=False)
 class Lexicon:
     """A compiled lexicon, as :func:`load_lexicon` returns it.
@@ -133,7 +120,8 @@ class Lexicon:
         heads: Bits of the words of which a sentence must have one to name a concept: the first words of the rules, and
             those of the compounds that become such a word.
         sites: Mask of all site bits.
-        organs: Site of each code.
+        organs: Bits of each site.
+        site_names: Site of the site bits of a word; of several sites of a word, the first one.
         exclusive: Whether only the longest of overlapping phrases counts.
     """
 
@@ -150,7 +138,8 @@ class Lexicon:
     firsts: int
     heads: int
     sites: int
-    organs: "SiteTable"
+    organs: Mapping[str, int]
+    site_names: Memo[int, str | None]
     exclusive: bool
 
     @property
@@ -160,17 +149,12 @@ class Lexicon:
 
     def organ(self, code: int) -> str | None:
         """Return the site of a word with this code, or ``None``."""
-        return self.organs[code & self.sites]
+        return self.site_names[code & self.sites]
 
 
 def _is_plain(entry: str | dict[str, Any]) -> bool:
     """Whether a rule is a phrase of several words without conditions."""
     return isinstance(entry, str) and " " in entry
-
-
-def _compile_plain_rule(compiler: PhraseCompiler, rank: int, concept: int, phrase: str) -> Rule:
-    first, rest = compiler.steps(phrase)
-    return Rule(first, rest, first | union(step[0] for step in rest), concept, rank=rank, is_plain=True)
 
 
 def _compile_rule(
@@ -179,33 +163,27 @@ def _compile_rule(
     fields: dict[str, Any] = {"phrase": entry} if isinstance(entry, str) else entry
     first, rest = compiler.steps(fields["phrase"])
     words = first | union(step[0] for step in rest)
-    keys = ("with", "without", "not_next", "not_previous", "not_within")
-    choices = {key: compiler.any_of(fields.get(key, ())) for key in keys}
+    choices = {key: compiler.any_of(fields.get(key, ())) for key in _CHOICES}
     absent = fields.get("says") == "absent"
     if absent and "not" not in fields["phrase"]:
         # "The heart is not normal in size" does not deny a large heart.
         choices["not_within"] |= compiler.any_of(("not",))
-    places = {
-        key: compiler.any_of("|".join(sites[site].split()) for site in fields.get(key, ())) for key in ("at", "not_at")
-    }
+    places = {key: compiler.any_of("|".join(sites[site].split()) for site in fields.get(key, ())) for key in _SITES}
+    limits = {"needs": choices.pop("with"), "bars": choices.pop("without"), **choices, **places}
+    # The conditions of a rule that requires a site must be checked even in a sentence without a site.
+    conditional_on = union([*limits.values(), words if places["at"] else 0])
     return Rule(
-        first=first,
-        rest=rest,
-        words=words | choices["with"],
-        meaning=concept,
-        needs=choices["with"],
-        bars=choices["without"],
-        at=places["at"],
-        not_at=places["not_at"],
-        not_next=choices["not_next"],
-        not_previous=choices["not_previous"],
-        not_within=choices["not_within"],
+        first,
+        rest,
+        words | limits["needs"],
+        concept,
+        **limits,
         above=fields.get("above", 0.0),
         wide=fields.get("scope") == "sentence",
         absent=absent,
-        # The conditions of a rule that requires a site must be checked even in a sentence without a site.
-        conditional_on=union([*choices.values(), *places.values(), words if places["at"] else 0]),
+        conditional_on=conditional_on,
         rank=rank,
+        is_plain=_is_plain(entry),
     )
 
 
@@ -280,7 +258,7 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         for meaning, phrases in [*shared["compounds"].items(), *content.get("compounds", {}).items()]
         for phrase in phrases
     ]
-    organs = SiteTable({site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()})
+    organs = {site: compiler.any_of(["|".join(words.split())]) for site, words in sites.items()}
     prefixes = load_knowledge("spellings")["prefixes"]
     prefixed = compiler.bit("|".join(prefixes))
     entries = [(index, entry) for index, concept in enumerate(concepts) for entry in content["concepts"][concept]]
@@ -291,7 +269,7 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         firsts |= compiler.bit("|".join({entry.split()[0]: None for _, _, entry in plain}))
     # The bits of plain phrases are the last ones, without which most codes are made.
     short = (1 << len(compiler.bits)) - 1
-    plain_rules = [_compile_plain_rule(compiler, *entry) for entry in plain]
+    plain_rules = [_compile_rule(compiler, sites, *entry) for entry in plain]
     vocabulary, commonness = compiler.words, compiler.commonness()
     naming_compounds = (compound.first for compound in compounds if vocabulary[compound.meaning] & firsts)
     # Longest first, because "no significant change" must be matched before "no".
@@ -310,8 +288,9 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         plain=RareWordTable(plain_rules, vocabulary, commonness),
         firsts=firsts,
         heads=firsts | prefixed | union(naming_compounds),
-        sites=union(organs.bits.values()),
+        sites=union(organs.values()),
         organs=organs,
+        site_names=Memo(lambda code: next((site for site, bits in organs.items() if code & bits), None)),
         exclusive=content.get("exclusive", False),
     )
 
@@ -357,23 +336,24 @@ class _Checker:
 
     def check(self, own: Mapping[str, Any]) -> None:
         """Raise a ValueError if one of the entries of the file is wrong."""
-        _check_text(f"{self._path}, name", self._content["name"])
+        self._check_text("name", self._content["name"])
         if not isinstance(self._content.get("exclusive", False), bool):
             raise ValueError(f"{self._path}, exclusive: must be true or false, got {self._content['exclusive']!r}")
-        for name, words in own.get("groups", {}).items():
-            self._check_words(f"group {name!r}", words)
-        self._check_circles(own.get("groups", {}))
-        for name, words in own.get("sites", {}).items():
-            self._check_words(f"site {name!r}", words)
-        for name, phrases in own.get("compounds", {}).items():
-            for number, phrase in self._listed(f"compound {name!r}", phrases):
-                self._check_phrase(f"compound {name!r}, phrase {number}", phrase)
-        for name, phrases in own["concepts"].items():
-            _check_text(f"{self._path}, concept", name)
-            for number, rule in self._listed(f"concept {name!r}", phrases):
-                self._check_rule(f"concept {name!r}, phrase {number}", rule)
+        for section in ("groups", "sites"):
+            for name, words in own.get(section, {}).items():
+                self._check_words(f"{section[:-1]} {name!r}", words)
+        self._check_circles()
+        for section, check in (("compounds", self._check_phrase), ("concepts", self._check_rule)):
+            for name, phrases in own.get(section, {}).items():
+                where = f"{section[:-1]} {name!r}"
+                self._check_text(section[:-1], name)
+                if not isinstance(phrases, list) or not phrases:
+                    example = "[nodule, small <2> nodule*]"
+                    raise self._fail(where, f"must be a list of phrases, as in {example}; got {phrases!r}")
+                for number, phrase in enumerate(phrases, start=1):
+                    check(f"{where}, phrase {number}", phrase)
         for label, concepts in own.get("labels", {}).items():
-            _check_text(f"{self._path}, label", label)
+            self._check_text("label", label)
             self._check_names(f"label {label!r}", concepts, "concept", self._content["concepts"])
             if not concepts and label != _NO_FINDING:
                 raise self._fail(f"label {label!r}", "has no concept, so it would never be positive")
@@ -381,10 +361,9 @@ class _Checker:
     def _fail(self, where: str, problem: str) -> ValueError:
         return ValueError(f"{self._path}, {where}: {problem}")
 
-    def _listed(self, where: str, phrases: Any) -> "enumerate[Any]":
-        if not isinstance(phrases, list) or not phrases:
-            raise self._fail(where, f"must be a list of phrases, as in [nodule, small <2> nodule*]; got {phrases!r}")
-        return enumerate(phrases, start=1)
+    def _check_text(self, where: str, text: Any) -> None:
+        if not isinstance(text, str) or not text.strip():
+            raise self._fail(where, f"must be a text, got {text!r}; quote numbers, yes and no")
 
     def _check_names(self, where: str, names: Any, kind: str, known: Collection[str]) -> None:
         if not isinstance(names, list):
@@ -395,8 +374,7 @@ class _Checker:
 
     def _check_rule(self, where: str, rule: Any) -> None:
         if isinstance(rule, str):
-            self._check_phrase(where, rule)
-            return
+            rule = {"phrase": rule}
         if not isinstance(rule, Mapping):
             raise self._fail(where, f"must be a text or a mapping with the key phrase, got {rule!r}; quote yes and no")
         check_keys(f"{self._path}, {where}", rule, _RULE, required=("phrase",))
@@ -416,8 +394,7 @@ class _Checker:
                 raise self._fail(where, f"{field} must be {value} or be left out, got {rule[field]!r}")
 
     def _check_phrase(self, where: str, phrase: Any) -> None:
-        if not isinstance(phrase, str) or not phrase.strip():
-            raise self._fail(where, f"must be a text, got {phrase!r}; quote numbers, yes and no")
+        self._check_text(where, phrase)
         steps = phrase.split()
         for place, step in enumerate(steps):
             if not step.startswith("<"):
@@ -435,8 +412,7 @@ class _Checker:
 
     def _check_choice(self, where: str, choice: Any) -> None:
         """Check ``word|stem*|{group}``."""
-        if not isinstance(choice, str):
-            raise self._fail(where, f"must be a text, got {choice!r}; quote numbers, yes and no")
+        self._check_text(where, choice)
         for word in choice.split("|"):
             if word.startswith("{"):
                 if not word.endswith("}") or word[1:-1] not in self._groups:
@@ -459,20 +435,10 @@ class _Checker:
                 where, f"{word!r} matches no word, because reports are read in lower case and without hyphens; {means}"
             )
 
-    def _check_circles(self, groups: Mapping[str, str]) -> None:
+    def _check_circles(self) -> None:
         """Raise if a group contains itself."""
-        for name in groups:
-            open_groups = [name]
-            seen: set[str] = set()
-            while open_groups:
-                parts = "|".join(self._groups[open_groups.pop()].split()).split("|")
-                inner = {part[1:-1] for part in parts if part.startswith("{")} - seen
-                if name in inner:
-                    raise self._fail(f"group {name!r}", "contains itself")
-                seen |= inner
-                open_groups += inner
-
-
-def _check_text(where: str, text: Any) -> None:
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError(f"{where}: must be a text, got {text!r}; quote numbers, yes and no")
+        inner = {name: _GROUP.findall(words) for name, words in self._groups.items()}
+        try:
+            TopologicalSorter(inner).prepare()
+        except CycleError as error:
+            raise self._fail(f"group {error.args[1][0]!r}", "contains itself") from error

@@ -119,11 +119,8 @@ def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> tu
     """
     colon = tokens.index(":")
     sites = union(codes[:colon]) & lexicon.sites
-    vague = (
-        []
-        if sites & lexicon.words["lung"]
-        else [i for i in range(colon, len(codes)) if tokens[i] in cue_words("labels", "vague")]
-    )
+    vague_words = frozenset() if sites & lexicon.words["lung"] else cue_words("labels", "vague")
+    vague = [i for i in range(colon, len(codes)) if tokens[i] in vague_words]
     named = union(code for i, code in enumerate(codes) if i > colon and i not in vague)
     # "Bronchiectasis: none" is an answer.
     if not sites or codes[colon] != lexicon.words[":"] or named & lexicon.sites & ~sites:

@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from string import ascii_lowercase
 from typing import Literal
 
@@ -38,6 +38,11 @@ _MOST_REMEMBERED = 100
 # Number of characters after a denial in which a word of correction is looked for.
 _CORRECTION_REACH = 30
 _CORRECTION = re.compile("|".join(sorted(cue_words("references", "corrections"))), re.IGNORECASE)
+_COUNTABLE = tuple(stem.rstrip("*") for stem in cue_words("references", "countable"))
+# An ASCII letter that no word of ``likening`` contains.
+_OTHER_LETTER = re.compile(
+    f"[{''.join(sorted(set(ascii_lowercase).difference(*cue_words('connectives', 'likening'))))}]", re.IGNORECASE
+)
 _PHRASE_END = re.compile(r"[.,;:()\n]")
 _PLURALS, _SINGULARS = ("s", "ae"), ("ss", "is", "us")
 
@@ -77,30 +82,27 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
             last = None
             continue
         stated.update((mention.concept, *concept_graph().wider(mention.concept)))
-        merged = None if last is None else _interpreted(last, mention, report)
-        if merged is not None:
+        if last is not None and (merged := _interpreted(last, mention, report)) is not None:
             findings[-1] = last = merged
-            continue
-        if (explained := _explained_finding(findings, mention, report)) is not None:
-            findings[explained] = _with_alternative(findings[explained], mention)
-            continue
-        findings.append(mention)
-        last = mention
+        elif (explained := _explained_finding(findings, mention, report)) is not None:
+            findings[explained] = _merged(findings[explained], mention, mention.concept)
+        else:
+            findings.append(mention)
+            last = mention
     return _distinct(_without_requests(findings, report), report)
 
 
 def _is_withdrawn(finding: Finding, denial: Finding, corrections: Sequence[tuple[int, int]]) -> bool:
     """Whether an addendum denies a finding that the report stated: "Addendum: the nodule is a nipple shadow"."""
-    return (
-        (finding.concept == denial.concept or denial.concept in concept_graph().wider(finding.concept))
-        and _may_be_one(finding.attributes, denial.attributes)
-        and _is_corrected(finding.end, denial.end + _CORRECTION_REACH, corrections)
-    )
+    if not (_is_kind(finding.concept, denial.concept) and _may_be_one(finding.attributes, denial.attributes)):
+        return False
+    following = corrections[bisect_left(corrections, (finding.end, 0)) :][:1]
+    return any(end <= denial.end + _CORRECTION_REACH for _, end in following)
 
 
-def _is_corrected(start: int, end: int, corrections: Sequence[tuple[int, int]]) -> bool:
-    following = bisect_left(corrections, (start, 0))
-    return following < len(corrections) and corrections[following][1] <= end
+def _is_kind(narrow: str, wide: str) -> bool:
+    """Whether a concept is another one or a kind of it."""
+    return narrow == wide or wide in concept_graph().wider(narrow)
 
 
 def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None:
@@ -135,9 +137,8 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if link == "glossed":
         # "Cystic lesions (bullae)", "consolidation (dense opacity)"
         is_wider = len(graph.wider(second.concept)) < len(graph.wider(first.concept))
-        narrow, wide = (first, second) if is_wider else (second, first)
-        return _filled(narrow, wide)
-    return _with_alternative(first, second)
+        return _filled(first, second) if is_wider else _filled(second, first)
+    return _merged(first, second, second.concept)
 
 
 def _is_named_by(first: Finding, second: Finding, report: str) -> bool:
@@ -166,36 +167,21 @@ def _is_one_phrase(first: Finding, second: Finding, report: str) -> bool:
         return False
     between = report[first.end : second.start]
     # "Consolidation-atelectasis" names two findings. The words between most findings have other letters.
-    if between == "-" or _other_letters().search(between):
+    if between == "-" or _OTHER_LETTER.search(between):
         return False
-    return cue_words("connectives", "likening").issuperset(tokenise(between)) and cue_words(
-        "connectives", "separators"
-    ).isdisjoint(tokenise(report[first.start : second.end]))
-
-
-@cache
-def _other_letters() -> re.Pattern[str]:
-    """Return the pattern of an ASCII letter that no word of ``likening`` contains."""
-    letters = set(ascii_lowercase).difference(*cue_words("connectives", "likening"))
-    return re.compile(f"[{''.join(sorted(letters))}]", re.IGNORECASE)
+    has_separator = not cue_words("connectives", "separators").isdisjoint(tokenise(report[first.start : second.end]))
+    return not has_separator and cue_words("connectives", "likening").issuperset(tokenise(between))
 
 
 def _narrower(first: Finding, second: Finding, report: str) -> Finding | None:
     """Return the narrower of two mentions, with the words of both, or ``None`` if they are of different concepts."""
     graph = concept_graph()
-    if first.concept == second.concept or graph.explains(second.concept, first.concept):
-        concept = first.concept
-    elif graph.explains(first.concept, second.concept):
-        concept = second.concept
-    else:
+    is_first = first.concept == second.concept or graph.explains(second.concept, first.concept)
+    if not is_first and not graph.explains(first.concept, second.concept):
         return None
-    end = max(first.end, second.end)
-    return first._replace(
-        concept=concept,
-        end=end,
-        text=report[first.start : end],
-        attributes=first.attributes.filled(second.attributes),
-    )
+    concept, end = (first if is_first else second).concept, max(first.end, second.end)
+    attributes = first.attributes.filled(second.attributes)
+    return first._replace(concept=concept, end=end, text=report[first.start : end], attributes=attributes)
 
 
 def _link(first: Finding, second: Finding, report: str) -> str | None:
@@ -207,10 +193,9 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     if text.strip() == "(":
         # "Opacity (pneumonia)", "opacity (pneumonia?)"
         return "doubted" if second.presence == "uncertain" else "glossed"
+    # The second mention is in the same sentence or in the next one.
     continues = second.sentence != first.sentence
     if continues:
-        if second.sentence != first.sentence + 1:
-            return None
         text = text.rpartition(". ")[2]
     read = _remembered_link if len(text) <= _MOST_REMEMBERED else _stated_link
     return read(text, continues)
@@ -219,7 +204,7 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
 def _stated_link(text: str, continues: bool) -> str | None:
     """Return the link that words state; words of a sentence that continues the one before have to interpret it."""
     words = tokenise(text)
-    return None if continues and not (words and _interprets(words)) else attribute_reader().link(words)
+    return attribute_reader().link(words) if not continues or _interprets(words) else None
 
 
 # Reports repeat the words between findings.
@@ -228,22 +213,20 @@ _remembered_link = lru_cache(maxsize=1 << 14)(_stated_link)
 
 def _interprets(words: Sequence[str]) -> bool:
     """Whether a sentence begins with a word for the findings before: "this may be", "the pattern favors"."""
-    if words[0] in cue_words("continuations", "interpretation"):
+    if not cue_words("continuations", "interpretation").isdisjoint(words[:1]):
         return True
-    subject = words[words[0] in cue_words("continuations", "article") :][:1]
-    return not cue_words("continuations", "pattern").isdisjoint(subject)
+    has_article = not cue_words("continuations", "article").isdisjoint(words[:1])
+    return not cue_words("continuations", "pattern").isdisjoint(words[has_article:][:1])
 
 
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
     """Merge repetitions of a concept, of a wider concept at the same location, and of findings on both sides."""
-    wider, family = concept_graph().wider, concept_graph().family
+    family = concept_graph().family
     kept: list[Finding] = []
     seen: set[str] = set()
     for finding in map(_placed, findings):
         kin = family(finding.concept)
-        similar: list[int] = []
-        if not kin.isdisjoint(seen):
-            similar = [i for i in range(max(0, len(kept) - _MOST_COMPARED), len(kept)) if kept[i].concept in kin]
+        similar = [] if kin.isdisjoint(seen) else [i for i in reversed(_latest(kept)) if kept[i].concept in kin]
         seen.add(finding.concept)
         reference = _reference_to(finding, report) if similar or (kept and is_countable(finding)) else None
         if reference == "definite" and (antecedent := _antecedent(kept, finding)) is not None:
@@ -261,13 +244,14 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
             ):
                 continue
             # "Pacemaker in place. The device is in satisfactory position."
-            here = _same_place(earlier.attributes, finding.attributes) or _DEVICE in (earlier.concept, finding.concept)
-            if finding.concept == earlier.concept or (here and finding.concept in wider(earlier.concept)):
-                kept[i] = _filled(earlier, finding)
-                break
-            if here and earlier.concept in wider(finding.concept):
-                kept[i] = _filled(finding, earlier)
-                break
+            ours, theirs = earlier.attributes, finding.attributes
+            has_place = ours.laterality and ours.laterality == theirs.laterality and ours.location and theirs.location
+            here = has_place or _DEVICE in (earlier.concept, finding.concept)
+            if finding.concept != earlier.concept and not here:
+                continue
+            is_wider = _is_kind(earlier.concept, finding.concept)
+            kept[i] = _filled(earlier, finding) if is_wider else _filled(finding, earlier)
+            break
         else:
             if not _repeats_both_sides(finding, [kept[i] for i in similar]):
                 kept.append(finding)
@@ -277,22 +261,24 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
 
 def _antecedent(kept: Sequence[Finding], finding: Finding) -> int | None:
     """Return the index of the last finding that "the nodule" can refer to, or ``None``."""
-    for i in range(len(kept) - 1, max(-1, len(kept) - 1 - _MOST_COMPARED), -1):
-        earlier = kept[i]
-        if _is_kind_of(earlier, finding) and (
-            _is_part_of(finding.attributes, earlier)
-            or (
-                _may_be_one(earlier.attributes, finding.attributes)
-                and not _densities_differ(earlier.attributes, finding.attributes)
-            )
+    theirs = finding.attributes
+    for i in _latest(kept):
+        ours = kept[i].attributes
+        if _is_kind_of(kept[i], finding) and (
+            _is_part_of(theirs, kept[i]) or (_may_be_one(ours, theirs) and not _densities_differ(ours, theirs))
         ):
             return i
     return None
 
 
+def _latest(findings: Sequence[Finding]) -> range:
+    """Return the indices of the findings that a mention is compared with, the last one first."""
+    return range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1)
+
+
 def _is_kind_of(earlier: Finding, finding: Finding) -> bool:
     """Whether "the mass" can be a finding: its concept is as wide, or its name ends so, as "mediastinal mass" does."""
-    if finding.concept == earlier.concept or finding.concept in concept_graph().wider(earlier.concept):
+    if _is_kind(earlier.concept, finding.concept):
         return True
     if not is_countable(finding):
         return False
@@ -303,11 +289,10 @@ def _is_kind_of(earlier: Finding, finding: Finding) -> bool:
 def _detailed(earlier: Finding, finding: Finding) -> Finding:
     """Return a finding with what "the largest nodule" says; a group keeps its side and has the size of its largest."""
     ours, theirs = earlier.attributes, finding.attributes
-    if ours.size_mm is not None and theirs.size_mm is not None and theirs.size_mm > ours.size_mm:
+    if ours.size_mm and theirs.size_mm and theirs.size_mm > ours.size_mm:
         ours = ours._replace(size_mm=None, short_axis_mm=None)
-    concept = earlier.concept
-    if finding.concept != concept and concept in concept_graph().wider(finding.concept) and not _is_group(earlier):
-        concept = finding.concept
+    is_narrower = _is_kind(finding.concept, earlier.concept) and not _is_group(earlier)
+    concept = finding.concept if is_narrower else earlier.concept
     return earlier._replace(concept=concept, attributes=ours.filled(theirs))
 
 
@@ -333,31 +318,24 @@ def _is_another(earlier: Finding, second: Attributes, reference: str | None, rep
 def _placed(finding: Finding) -> Finding:
     """Return a finding with the device position that the location of its tip implies; only devices have a position."""
     attributes = finding.attributes
-    if attributes.device_position is not None:
-        is_device = finding.concept == _DEVICE or _DEVICE in concept_graph().wider(finding.concept)
-        return finding if is_device else finding._replace(attributes=attributes._replace(device_position=None))
-    if not attributes.location:
-        return finding
-    for position, places in load_knowledge("devices")["positions"].get(finding.concept, {}).items():
+    if attributes.device_position:
+        return (
+            finding
+            if _is_kind(finding.concept, _DEVICE)
+            else finding._replace(attributes=attributes._replace(device_position=None))
+        )
+    positions = load_knowledge("devices")["positions"].get(finding.concept, {}) if attributes.location else {}
+    for position, places in positions.items():
         if not set(places).isdisjoint(attributes.location):
             return finding._replace(attributes=attributes._replace(device_position=position))
     return finding
 
 
-def _same_place(first: Attributes, second: Attributes) -> bool:
-    """Whether both mentions state the same side, and both state a location."""
-    return bool(first.laterality and first.location) and first.laterality == second.laterality and bool(second.location)
-
-
 def _is_side_of(finding: Finding, earlier: Finding) -> bool:
     """Whether a mention is the part on one side of a finding on both: "crazy paving, more prominent on the right"."""
-    return (
-        finding.concept == earlier.concept
-        and finding.sentence == earlier.sentence
-        and earlier.attributes.laterality == "bilateral"
-        and finding.attributes.laterality in ("left", "right")
-        and not is_countable(finding)
-    )
+    sides = earlier.attributes.laterality, finding.attributes.laterality
+    is_same = finding.concept == earlier.concept and finding.sentence == earlier.sentence
+    return is_same and sides in (("bilateral", "left"), ("bilateral", "right")) and not is_countable(finding)
 
 
 def _repeats_both_sides(finding: Finding, similar: Sequence[Finding]) -> bool:
@@ -370,13 +348,16 @@ def _repeats_both_sides(finding: Finding, similar: Sequence[Finding]) -> bool:
 def _may_be_one(first: Attributes, second: Attributes) -> bool:
     """Whether the attributes of two mentions allow them to be one finding."""
     return (
-        (first.laterality is None or second.laterality is None or first.laterality == second.laterality)
-        and (not first.location or not second.location or not set(first.location).isdisjoint(second.location))
-        and (first.size_mm is None or second.size_mm is None or first.size_mm == second.size_mm)
-        and (
-            first.device_position is None or first.device_position == (second.device_position or first.device_position)
-        )
+        (not first.laterality or first.laterality == (second.laterality or first.laterality))
+        and (not first.location or _may_overlap(first.location, second.location))
+        and (not first.size_mm or first.size_mm == (second.size_mm or first.size_mm))
+        and (not first.device_position or first.device_position == (second.device_position or first.device_position))
     )
+
+
+def _may_overlap(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether two locations share a part, or one is not stated."""
+    return not first or not second or not set(first).isdisjoint(second)
 
 
 def _explained_finding(findings: Sequence[Finding], mention: Finding, report: str) -> int | None:
@@ -388,13 +369,13 @@ def _explained_finding(findings: Sequence[Finding], mention: Finding, report: st
         return None
     # The concepts are compared first, because most mentions explain nothing.
     explained = concept_graph().explained(mention.concept)
-    compared = range(len(findings) - 1, max(-1, len(findings) - 1 - _MOST_COMPARED), -1)
-    i = next((i for i in compared if findings[i].concept in explained and may_be_same(findings[i], mention)), None)
+    latest = _latest(findings)
+    i = next((i for i in latest if findings[i].concept in explained and may_be_same(findings[i], mention)), None)
     if i is None:
         return None
-    if findings[-1].sentence == mention.sentence and cue_words("causes", "after").isdisjoint(_after(mention, report)):
-        return None
-    return i if _is_near(mention, report, "words") else None
+    is_apart = findings[-1].sentence != mention.sentence
+    is_said = is_apart or not cue_words("causes", "after").isdisjoint(_after(mention, report))
+    return i if is_said and _is_near(mention, report, "words") else None
 
 
 def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:
@@ -407,22 +388,26 @@ def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]
     for cause in findings:
         effects = explained(cause.concept)
         # The words around a cause are read last, because most findings explain no other.
-        if effects.isdisjoint(concepts) or cause.attributes.location or cause.attributes.laterality:
-            continue
-        if not _is_near(cause, report, "requests"):
+        is_placed = cause.attributes.location or cause.attributes.laterality
+        if effects.isdisjoint(concepts) or is_placed or not _is_near(cause, report, "requests"):
             continue
         for i, finding in enumerate(kept):
             if finding.sentence > cause.sentence and finding.concept in effects and may_be_same(finding, cause):
-                kept[i] = _with_alternative(finding, cause)
+                kept[i] = _merged(finding, cause, cause.concept)
                 kept.remove(cause)
                 break
     return kept
 
 
-def _with_alternative(first: Finding, second: Finding) -> Finding:
-    """Return a finding with the concept of a second mention as an alternative, and the attributes of both."""
-    attributes = first.attributes.filled(second.attributes)
-    return first._replace(attributes=attributes, alternatives=_alternatives(first, second.concept))
+def _merged(first: Finding, second: Finding, *alternatives: str) -> Finding:
+    """Return a finding with the attributes of both, and its alternatives and others.
+
+    Wider alternatives are left out: "mycobacterial infection" is one.
+    """
+    named = dict.fromkeys((*first.alternatives, *alternatives))
+    wider = {concept for other in named for concept in concept_graph().wider(other)}
+    kept = tuple([concept for concept in named if concept != first.concept and concept not in wider])
+    return first._replace(attributes=first.attributes.filled(second.attributes), alternatives=kept)
 
 
 def _filled(first: Finding, second: Finding) -> Finding:
@@ -430,26 +415,16 @@ def _filled(first: Finding, second: Finding) -> Finding:
 
     It is named as in the second mention if only this one is a diagnosis: "lesion in segment 4, a metastasis".
     """
-    attributes = first.attributes.filled(second.attributes)
-    merged = first._replace(attributes=attributes, alternatives=_alternatives(first, *second.alternatives))
-    if first.concept != second.concept or second.presence != "present":
-        return merged
-    if not _is_diagnosis(second) or _is_diagnosis(first):
+    merged = _merged(first, second, *second.alternatives)
+    is_named = first.concept == second.concept and second.presence == "present" and _is_diagnosis(second)
+    if not is_named or _is_diagnosis(first):
         return merged
     return merged._replace(start=second.start, end=second.end, text=second.text)
 
 
 def _is_diagnosis(finding: Finding) -> bool:
     """Whether the words of a mention name the cause of a lesion."""
-    tables = diagnosing_words(finding.concept)
-    return bool(tables) and any(table[word] for word in tokenise(finding.text) for table in tables)
-
-
-def _alternatives(finding: Finding, *others: str) -> tuple[str, ...]:
-    """Return the alternatives of a finding and others, without wider ones: "mycobacterial infection" is one."""
-    named = dict.fromkeys((*finding.alternatives, *others))
-    wider = {concept for other in named for concept in concept_graph().wider(other)}
-    return tuple([concept for concept in named if concept != finding.concept and concept not in wider])
+    return any(table[word] for table in diagnosing_words(finding.concept) for word in tokenise(finding.text))
 
 
 def _is_near(mention: Finding, report: str, name: str) -> bool:
@@ -481,13 +456,10 @@ def _reference_to(finding: Finding, report: str) -> Literal["definite", "indefin
 
 def _is_apposition(text: str, before: str) -> bool:
     """Whether a name without an article describes the lesion before: "the largest is on the right, solid nodule"."""
-    sentence = text.rpartition(". ")[2]
-    place = sentence.rfind("largest")
-    if place < 0 or not sentence.removesuffix(before).rstrip().endswith((",", ")")):
+    _, largest, since = text.rpartition(". ")[2].rpartition("largest")
+    if not largest or not since.removesuffix(before).rstrip().endswith((",", ")")):
         return False
-    return "and" not in tokenise(sentence[place:]) and cue_words("adjectives", "descriptive").issuperset(
-        tokenise(before)
-    )
+    return "and" not in tokenise(since) and cue_words("adjectives", "descriptive").issuperset(tokenise(before))
 
 
 # Reports repeat their sentences.
@@ -514,11 +486,6 @@ def _reference(text_before: str, text_after: str) -> Literal["definite", "indefi
     return None
 
 
-@cache
-def _countable() -> tuple[str, ...]:
-    return tuple(stem.rstrip("*") for stem in cue_words("references", "countable"))
-
-
 def is_countable(finding: Finding) -> bool:
     """Whether a mention names lesions that can be counted, such as nodules."""
     return _names_countable(finding.text)
@@ -526,7 +493,7 @@ def is_countable(finding: Finding) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _names_countable(text: str) -> bool:
-    return any(word.startswith(_countable()) for word in tokenise(text))
+    return any(word.startswith(_COUNTABLE) for word in tokenise(text))
 
 
 def _is_group(finding: Finding) -> bool:
@@ -543,10 +510,5 @@ def _is_part_of(attributes: Attributes, group: Finding) -> bool:
         _is_group(group)
         and is_countable(group)
         and own.laterality in (None, "bilateral", attributes.laterality or own.laterality)
-        and (
-            own.laterality == "bilateral"
-            or not own.location
-            or not attributes.location
-            or not set(own.location).isdisjoint(attributes.location)
-        )
+        and (own.laterality == "bilateral" or _may_overlap(own.location, attributes.location))
     )

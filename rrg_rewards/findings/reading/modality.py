@@ -75,6 +75,5 @@ class ModalityCheck:
                 self._seen[majority] += 1
         others = self._seen.total() - self._seen[self._expected]
         is_other = others >= max(_LEAST, _SHARE * self._seen.total())
-        if is_other:
-            self._left = 0
+        self._left = 0 if is_other else self._left
         return is_other

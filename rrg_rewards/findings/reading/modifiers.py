@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import compress
+from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.measurements import size_at, value_at
-from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
+from rrg_rewards.findings.reading.phrases import PhraseBook
 
 Values = tuple[tuple[str, Any], ...]
 """Attributes and their values."""
@@ -32,7 +32,8 @@ _NO_SIZE_REACH = 3
 _DENIAL_REACH = 2
 # The same to a place: "the tube is not in the right main bronchus".
 _PLACE_REACH = 5
-_PLACED = frozenset({"laterality", "location", "segment", "implied"})
+PLACED = frozenset({"laterality", "location", "segment", "implied"})
+"""Kinds of modifiers that state a place."""
 # "Up from 4 mm"
 _TRENDS = frozenset({"up", "down"})
 # Attributes that a denial does not remove: "not changed" states a change, "cannot exclude" states a doubt.
@@ -75,16 +76,13 @@ class ModifierReader:
         self._distance, self._toward = frozenset(config["distance"]), frozenset(config["toward"])
         self._not_sizes = frozenset(config["not_sizes"])
         self._former, self._now = frozenset(config["former"]), frozenset(config["now"])
-        self._earlier, self._changing = (
-            frozenset(config["earlier"]),
-            tuple(stem.rstrip("*") for stem in config["changing"]),
-        )
+        self._earlier = frozenset(config["earlier"])
+        self._changing = tuple(stem.rstrip("*") for stem in config["changing"])
         self._denials = cue_words("denials", "always", "in_series")
         self._levels, self._leveled = config["levels"], frozenset(config["leveled"])
         self._level_fillers = frozenset(config["level_fillers"])
         # Of equally long phrases the first one counts; joint phrases are first, then ignored ones.
         self._phrases = PhraseBook(_phrases(config), others=(self._has_number, _NUMBER))
-        self._numbers = WordTable(self._has_number)
 
     def modifiers(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the modifiers in a sentence that are not denied, in order."""
@@ -93,16 +91,12 @@ class ModifierReader:
         for i, (phrase_end, values) in self._phrases.matches(tokens).items():
             if i < end:
                 continue
-            modifier: Modifier | None = None
             token = tokens[i]
+            modifier: Modifier | None = Modifier(i, phrase_end, values)
             if token[0] in _DIGITS:
                 modifier = self._measure(tokens, i) or _level(tokens, i)
-            elif values is not _NUMBER:
-                modifier = Modifier(i, phrase_end, values)
-            elif token in self._levels:
-                modifier = self._shared_level(tokens, i)
-            else:
-                modifier = _level(tokens, i)
+            elif values is _NUMBER:
+                modifier = self._shared_level(tokens, i) if token in self._levels else _level(tokens, i)
             if modifier is None:
                 continue
             if modifier.values and not (
@@ -124,10 +118,8 @@ class ModifierReader:
             [Modifier(start=2, end=6, values=(('size_mm', 8.0), ('short_axis_mm', 5.0)))]
         """
         sizes, end = [], 0
-        for i in compress(range(len(tokens)), map(self._numbers.__getitem__, tokens)):
-            if i < end or tokens[i][0] not in _DIGITS:
-                continue
-            modifier = self._measure(tokens, i)
+        for i, token in enumerate(tokens):
+            modifier = self._measure(tokens, i) if i >= end and token[0] in _DIGITS else None
             if modifier is None:
                 continue
             end = modifier.end
@@ -137,8 +129,6 @@ class ModifierReader:
 
     def _is_denied(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         before = tokens[max(0, modifier.start - _DENIAL_REACH) : modifier.start]
-        if self._denials.isdisjoint(before):
-            return False
         if all(kind in _UNDENIED for kind, _ in modifier.values):
             return False
         # "non" denies the next word only: in "non specific 4 mm nodule" the size is stated.
@@ -146,15 +136,12 @@ class ModifierReader:
 
     def _is_elsewhere(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         """Whether a modifier is a place that is denied: "the tube is not in the right main bronchus"."""
-        if modifier.values[0][0] not in _PLACED:
+        if modifier.values[0][0] not in PLACED:
             return False
-        before = list(tokens[max(0, modifier.start - _PLACE_REACH) : modifier.start])
-        following = before[before.index("not") + 1 :] if "not" in before else []
-        return (
-            bool(following)
-            and following[0] in cue_words("references", "placing")
-            and cue_words("connectives", "enders").isdisjoint(following)
-        )
+        before = tokens[max(0, modifier.start - _PLACE_REACH) : modifier.start]
+        following = list(dropwhile(lambda word: word != "not", before))[1:]
+        is_placed = not cue_words("references", "placing").isdisjoint(following[:1])
+        return is_placed and cue_words("connectives", "enders").isdisjoint(following)
 
     def _measure(self, tokens: Sequence[str], start: int) -> Modifier | None:
         """Return a size such as "2.5 x 3 cm", or the position of a tube from its distance to the carina."""
@@ -185,10 +172,7 @@ class ModifierReader:
 
     def _is_former(self, tokens: Sequence[str], start: int, end: int) -> bool:
         """Whether a measure is a size in an earlier examination, or no size of a finding."""
-        before = tokens[max(0, start - _NO_SIZE_REACH) : start]
-        before = before[
-            len(before) - next((k for k, word in enumerate(reversed(before)) if word == ","), len(before)) :
-        ]
+        before = list(takewhile(lambda word: word != ",", reversed(tokens[max(0, start - _NO_SIZE_REACH) : start])))
         if not self._not_sizes.isdisjoint(before) or not self._earlier.isdisjoint(before):
             return True
         after = tokens[end : end + _NO_SIZE_REACH]
@@ -202,12 +186,9 @@ class ModifierReader:
     def _shared_level(self, tokens: Sequence[str], i: int) -> Modifier | None:
         """Return the level of a word such as "upper" in "right upper and left lower lobe", or ``None``."""
         level = self._levels[tokens[i]]
-        for k in range(i + 1, min(len(tokens), i + 1 + _LEVEL_REACH)):
-            if tokens[k] in self._leveled:
-                return Modifier(i, i + 1, (("location", level),))
-            if tokens[k] not in self._level_fillers and tokens[k] not in self._levels:
-                return None
-        return None
+        fillers = (self._level_fillers | self._levels.keys()) - self._leveled
+        last = next((word for word in tokens[i + 1 : i + 1 + _LEVEL_REACH] if word not in fillers), "")
+        return Modifier(i, i + 1, (("location", level),)) if last in self._leveled else None
 
 
 def _level(tokens: Sequence[str], i: int) -> Modifier | None:

@@ -2,7 +2,8 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import cached_property
+from itertools import pairwise, takewhile
 
 from rrg_rewards.findings.reading.lexicon import CUES
 from rrg_rewards.findings.reading.phrases import union
@@ -66,7 +67,6 @@ class _Clauses:
         self._unions: dict[tuple[int, int], int] = {}
         self._contexts: dict[int, range] = {}
         self._sites: list[int] | None = None
-        self._closers: list[int] | None = None
         self._is_divided = False
 
     def _divide(self) -> None:
@@ -396,16 +396,15 @@ class NegationScope(_Clauses):
         if not self.kinds & (DENYING | NORMAL):
             return False
         clause = self.clause(i)
-        if self.union(max(clause.start, i - 2), i) & NOT:
-            return True
-        return self._is_negated(clause, i, i + 1) or bool(self.kinds & NORMAL and self._is_normal(i + 1, clause.stop))
+        is_not = self.union(max(clause.start, i - 2), i) & NOT
+        is_normal = self.kinds & NORMAL and self._is_normal(i + 1, clause.stop)
+        return bool(is_not or is_normal) or self._is_negated(clause, i, i + 1)
 
     def _is_denied(self, clause: range, start: int, end: int) -> bool:
         """Whether a negation in the clause covers the mention, also one of the mention after it."""
-        if self._is_negated(clause, start, end):
-            return True
         later = _first_between(self.ahead, end, clause.stop)
-        return later >= 0 and self._is_denied_with_next(clause.start, later, end)
+        is_shared = later >= 0 and self._is_denied_with_next(clause.start, later, end)
+        return is_shared or self._is_negated(clause, start, end)
 
     def _is_negated(self, clause: range, start: int, end: int) -> bool:
         """Whether a negation in the clause covers the mention."""
@@ -422,12 +421,10 @@ class NegationScope(_Clauses):
         ):
             return True
         later = bisect_left(self.ahead, end)
-        if later:
-            denial = self.ahead[later - 1]
-            return denial >= clause.start and not (
-                self._list_ended(denial, start, clause.stop) or (self.kinds & DEFINITE and self._is_host(denial, start))
-            )
-        return False
+        denial = self.ahead[later - 1] if later else -1
+        return denial >= clause.start and not (
+            self._list_ended(denial, start, clause.stop) or (self.kinds & DEFINITE and self._is_host(denial, start))
+        )
 
     def _has_own_statement(self, start: int, end: int, denial: int) -> bool:
         """Whether the mention has a verb before the denial: "effusion has decreased and edema has resolved"."""
@@ -462,7 +459,7 @@ class NegationScope(_Clauses):
 
     def _list_ended(self, denial: int, start: int, clause_end: int) -> bool:
         """Whether a word between denial and mention begins a new statement: "no effusion, mild edema"."""
-        openers = [_first_between(self.openers, denial, start), _first_between(self._list_closers(), denial, start)]
+        openers = [_first_between(self.openers, denial, start), _first_between(self._list_closers, denial, start)]
         opener = max(openers) if min(openers) < 0 else min(openers)
         # "Nodule without calcification, consistent with a granuloma"
         is_adjunct = denial and (self.codes[denial] & TIED or self.codes[denial - 1] & WITH)
@@ -484,12 +481,11 @@ class NegationScope(_Clauses):
         # "No increase in the wall thickness of the bronchi"
         return bool(is_host) and not self.codes[start] & BREAKING and not self.union(start, start + 2) & MEASURE
 
+    @cached_property
     def _list_closers(self) -> list[int]:
-        """Return the commas and "and" that end a denied list by what surrounds them."""
-        if self._closers is None:
-            breaks = pairwise([*self.breaks, self.size])
-            self._closers = [i for i, end in breaks if self._has_own_predicate(i, end) or self._is_complete(i, end)]
-        return self._closers
+        """The commas and "and" that end a denied list by what surrounds them."""
+        breaks = pairwise([*self.breaks, self.size])
+        return [i for i, end in breaks if self._has_own_predicate(i, end) or self._is_complete(i, end)]
 
     def _has_own_predicate(self, start: int, end: int) -> bool:
         """Whether the words after a comma or "and" describe a subject: "no effusion and the heart is enlarged"."""
@@ -509,14 +505,13 @@ class NegationScope(_Clauses):
 
     def _is_denied_with_next(self, clause_start: int, denial: int, end: int) -> bool:
         """Whether "no" after a mention also denies the mention: "infiltration, no consolidation was observed"."""
+        codes = self.codes
         # "Effusion without shift is seen"
-        if denial - end > 1 or self.codes[denial] & TIED or (denial > end and not self.codes[end] & COMMA):
+        if denial - end > 1 or codes[denial] & TIED or (denial > end and not codes[end] & COMMA):
             return False
         # "Mild emphysema, no consolidation was observed": the mention is a separate statement.
-        codes = self.codes[clause_start:denial]
-        if codes[0] & (BOUNDARY | OPEN) or any(code & JOINT for code in codes):
-            return False
-        return bool(self.verbs) and self.verbs[-1] > denial and self.verbs[0] >= end
+        is_own = codes[clause_start] & (BOUNDARY | OPEN) or self.union(clause_start, denial) & JOINT
+        return not is_own and bool(self.verbs) and self.verbs[-1] > denial and self.verbs[0] >= end
 
     def _is_normal(self, end: int, clause_end: int) -> bool:
         """Whether the words after the mention call it normal: "wall thickness is normal"."""
@@ -530,16 +525,12 @@ class NegationScope(_Clauses):
         # "bypass surgery of the stomach" is the operation itself
         if self.union(start, end) & SURGERY:
             return False
+        parting = STATING | BE | HAVE | COMMA | WITH | ENDED
+        before = takewhile(lambda i: not codes[i] & parting, self._words_before(clause, start, _HISTORY_REACH))
+        # "resection of a mass", "lobectomy for cancer"
+        is_reason = any(codes[i] & HISTORY or (codes[i] & SURGERY and codes[i + 1] & PURPOSE) for i in before)
         # "cancer surgery"
-        if end < clause.stop and codes[end] & SURGERY:
-            return True
-        for i in self._words_before(clause, start, _HISTORY_REACH):
-            if codes[i] & (STATING | BE | HAVE | COMMA | WITH | ENDED):
-                return False
-            # "resection of a mass", "lobectomy for cancer"
-            if codes[i] & HISTORY or (codes[i] & SURGERY and codes[i + 1] & PURPOSE):
-                return True
-        return False
+        return is_reason or bool(end < clause.stop and codes[end] & SURGERY)
 
     def _is_former(self, clause: range, start: int, end: int) -> bool:
         """Whether the clause describes an earlier examination only."""

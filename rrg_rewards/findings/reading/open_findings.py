@@ -15,8 +15,9 @@ _SIGNALS = frozenset({"heads", "changes", "stated", "denied"})
 _ROLES = ("stated", "neutral", "explained", "technical", "continuing", "heads", "changes", "normal")
 # Maximum number of words between a denial and the word that it denies: "not very clear".
 _DENIAL_REACH = 2
-# Maximum number of words between a form of "be" and "normal".
+# Maximum number of words between a form of "be" and "normal", as in "the size of the cyst is normal".
 _PREDICATE_REACH = 3
+_BEING = frozenset({"is", "are", "was", "were"})
 # Separators that begin a description of the finding before.
 _RELATIVE = frozenset({"with", "which"})
 # Separators that also join adjectives.
@@ -62,8 +63,9 @@ class _Clause(NamedTuple):
 
     Attributes:
         start: First token.
-        end: Token after the last.
         link: The separator before it.
+        tokens: Its tokens.
+        roles: Tokens that have a role, with their roles.
         heads: Tokens that name an abnormality.
         changes: Tokens that describe an organ as abnormal.
         organ: The organ that it names nearest to these words, or ``None``.
@@ -71,12 +73,22 @@ class _Clause(NamedTuple):
     """
 
     start: int
-    end: int
     link: str
+    tokens: Sequence[str]
+    roles: list[tuple[int, str]]
     heads: tuple[int, ...]
     changes: tuple[int, ...]
     organ: str | None
     is_vague: bool
+
+    @property
+    def span(self) -> range:
+        """Indices of its tokens in the sentence."""
+        return range(self.start, self.start + len(self.tokens))
+
+    def before(self, i: int, reach: int) -> Sequence[str]:
+        """Return its words before a token of the sentence, as many as the reach."""
+        return self.tokens[max(0, i - self.start - reach) : i - self.start]
 
 
 class OpenStatementReader:
@@ -92,10 +104,10 @@ class OpenStatementReader:
         self._stop = frozenset(word for line in knowledge["stop"] for word in line.split())
         self._denials = cue_words("denials", "always", "in_series")
         self._separators = cue_words("connectives", "separators") | {"(", ")", "which", "while", "although"}
+        self._verbs = cue_words("statements", "verbs")
         self._adjectives = cue_words("adjectives", "descriptive")
-        self._interpreting = frozenset(
-            word for word, kind in attribute_reader().links.items() if kind in ("stated", "doubted")
-        )
+        links = attribute_reader().links
+        self._interpreting = frozenset(word for word in links if links[word] != "alternative")
 
     def statements(
         self,
@@ -121,25 +133,23 @@ class OpenStatementReader:
         is_told = is_denied = False
         clauses = self._clauses(tokens, roles, organs)
         for place, clause in enumerate(clauses):
-            is_denied = (is_denied and clause.link in _ALTERNATIVE) or not self._denials.isdisjoint(
-                tokens[clause.start : clause.end]
-            )
+            is_denied = (is_denied and clause.link in _ALTERNATIVE) or not self._denials.isdisjoint(clause.tokens)
             is_told = is_told and (clause.organ in (None, organ) or organ is None or clause.link in _RELATIVE)
             organ = organ if clause.is_vague and organ else clause.organ or organ
             subject = clause.start if clause.organ else subject
-            if not named.isdisjoint(range(clause.start, clause.end)):
+            if not named.isdisjoint(clause.span):
                 is_told = True
                 continue
             # "No dilatation or increase in diameter"
-            signals = [] if is_denied and clause.link in _ALTERNATIVE else self._signals(tokens, clause, roles, scope)
+            signals = [] if is_denied and clause.link in _ALTERNATIVE else self._signals(clause, scope)
             if not signals:
                 continue
-            signals = self._observed(tokens, clause, signals, is_told or organ is None)
+            signals = self._observed(clause, signals, is_told or organ is None)
             has_head = any(i in clause.heads for i in signals)
-            if not signals or self._continues(tokens, clause, roles, has_head, is_told, organ):
+            if not signals or self._continues(clause, has_head, is_told, organ):
                 continue
             if has_head and organ is None:
-                organ = _following_organ(clauses[place + 1 :], roles, named)
+                organ = _following_organ(clauses[place + 1 :], named)
             if clause.organ is None and not has_head and (is_told or organ is None):
                 continue
             stated = OpenStatement(
@@ -148,10 +158,10 @@ class OpenStatementReader:
                 UNCERTAIN if scope.presence(signals[0], signals[0] + 1) == UNCERTAIN else PRESENT,
                 organ,
                 # "The gallbladder was not observed"
-                ("absent",) if roles[signals[0]] == "stated" else self._content(tokens, clause, organs),
+                ("absent",) if roles[signals[0]] == "stated" else self._content(clause, organs),
                 has_head,
                 tuple(tokens[i] for i in signals),
-                tuple(tokens[clause.start : clause.end]),
+                tuple(clause.tokens),
                 tuple(tokens[subject : clause.start]),
             )
             previous = statements[-1] if is_told and statements else None
@@ -195,121 +205,95 @@ class OpenStatementReader:
     def _clauses(self, tokens: Sequence[str], roles: Mapping[int, str], organs: Mapping[int, str]) -> list[_Clause]:
         clauses = []
         start, link = 0, ""
-        separators, interpreting = self._separators, self._interpreting
-        for i in (
-            *(
-                i
-                for i, token in enumerate(tokens)
-                # "With" ends a clause, but not in "consistent with".
-                if token in separators
-                and not (token == "with" and tokens[i - 1] in interpreting)
-                and not (token in _COORDINATING and self._joins_adjectives(tokens, i))
-            ),
-            len(tokens),
-        ):
+        for i, token in enumerate([*tokens, ""]):
+            if token and not self._is_separator(tokens, i):
+                continue
             if i > start:
-                clauses.append(self._clause(tokens, start, i, link, roles, organs))
+                clauses.append(self._clause(start, link, tokens[start:i], roles, organs))
             start = i + 1
-            link = tokens[i] if i < len(tokens) and not (link == "(" and tokens[i] != ")") else link
+            link = link if link == "(" and token != ")" else token
         return clauses
 
-    def _joins_adjectives(self, tokens: Sequence[str], i: int) -> bool:
-        """Whether the words around a token describe one noun: "punctate and patchy hypodensities"."""
-        return i > 0 and tokens[i - 1] in self._adjectives and self._adjectives.issuperset(tokens[i + 1 : i + 2])
+    def _is_separator(self, tokens: Sequence[str], i: int) -> bool:
+        """Whether a token ends a clause, as "with" does, but not in "consistent with"."""
+        token = tokens[i]
+        if token not in self._separators or (token == "with" and tokens[i - 1] in self._interpreting):
+            return False
+        # "Punctate and patchy hypodensities"
+        is_joint = token in _COORDINATING and self._adjectives.issuperset(tokens[i + 1 : i + 2])
+        return not (is_joint and i and tokens[i - 1] in self._adjectives)
 
     def _clause(
-        self,
-        tokens: Sequence[str],
-        start: int,
-        end: int,
-        link: str,
-        roles: Mapping[int, str],
-        organs: Mapping[int, str],
+        self, start: int, link: str, tokens: Sequence[str], roles: Mapping[int, str], organs: Mapping[int, str]
     ) -> _Clause:
-        within = [(k, roles[k]) for k in range(start, end) if k in roles]
-        heads = tuple([k for k, role in within if role in ("heads", "stated")])
-        changes = tuple([k for k, role in within if role in ("changes", "denied")])
+        span = range(start, start + len(tokens))
+        within = [(i, roles[i]) for i in span if i in roles]
+        heads = tuple([i for i, role in within if role in ("heads", "stated")])
+        changes = tuple([i for i, role in within if role in ("changes", "denied")])
         anchor = (heads or changes or (start,))[0]
-        sites = [k for k in range(start, end) if k in organs]
-        site = sites[0] if sites else -1
-        if len(sites) > 1:
-            site = min(sites, key=lambda k: (tokens[k].startswith(self._vague), abs(k - anchor)))
-        is_vague = site >= 0 and tokens[site].startswith(self._vague)
-        return _Clause(start, end, link, heads, changes, organs.get(site), is_vague)
+        # Of several words for organs, the nearest one that is not vague.
+        sites = [(tokens[i - start].startswith(self._vague), abs(i - anchor), i) for i in span if i in organs]
+        is_vague, _, site = min(sites, default=(False, 0, -1))
+        return _Clause(start, link, tokens, within, heads, changes, organs.get(site), is_vague)
 
-    def _continues(
-        self,
-        tokens: Sequence[str],
-        clause: _Clause,
-        roles: Mapping[int, str],
-        has_head: bool,
-        is_told: bool,
-        organ: str | None,
-    ) -> bool:
+    def _continues(self, clause: _Clause, has_head: bool, is_told: bool, organ: str | None) -> bool:
         """Whether a clause describes or interprets the finding before it, or one of an earlier sentence."""
-        if is_told and clause.link == ":" and clause.organ is None:
-            return True
-        if is_told and (clause.link == "(" or (clause.link in _RELATIVE and (clause.organ is None or not has_head))):
+        link = clause.link
+        if is_told and (
+            link == "("
+            or (clause.organ is None and link == ":")
+            or (link in _RELATIVE and (clause.organ is None or not has_head))
+        ):
             return True
         # "The pleura is thickened and calcified", "a mass, partly calcified, in the mediastinum"
-        if is_told and clause.organ is None and tokens[clause.end - 1].endswith("ed") and len(clause.heads) == 1:
-            is_appended = clause.end - clause.start in _APPENDED.get(clause.link, ())
-            has_verb = not cue_words("statements", "verbs").isdisjoint(tokens[clause.start : clause.end])
-            return is_appended and not has_verb and clause.end - 1 in clause.heads
-        opening = range(clause.start, min(clause.end, clause.start + _OPENING))
-        is_continuing = any(
-            roles.get(i) == "continuing" for i in (opening if has_head else range(clause.start, clause.end))
-        )
+        if is_told and clause.organ is None and clause.tokens[-1].endswith("ed") and len(clause.heads) == 1:
+            is_appended = len(clause.tokens) in _APPENDED.get(link, ())
+            return is_appended and self._verbs.isdisjoint(clause.tokens) and clause.span[-1] in clause.heads
+        reach = clause.start + (_OPENING if has_head else len(clause.tokens))
+        is_continuing = any(role == "continuing" and i < reach for i, role in clause.roles)
         return is_continuing and (is_told or organ is None)
 
-    def _signals(
-        self, tokens: Sequence[str], clause: _Clause, roles: Mapping[int, str], scope: NegationScope
-    ) -> list[int]:
+    def _signals(self, clause: _Clause, scope: NegationScope) -> list[int]:
         """Return the tokens that make a clause abnormal; none if it is denied, normal or explained."""
-        if not (clause.heads or clause.changes):
-            return []
-        within = [(i, roles[i]) for i in range(clause.start, clause.end) if i in roles]
-        if stated := [i for i, role in within if role == "stated"]:
+        if stated := [i for i, role in clause.roles if role == "stated"]:
             return stated
-        if any(role == "explained" for _, role in within):
+        if any(role == "explained" for _, role in clause.roles):
             return []
         signals = [
             i
-            for i in sorted((*clause.heads, *clause.changes))
-            if roles[i] == "denied" or not self._is_denied(tokens, clause, i, scope)
+            for i, role in clause.roles
+            if role == "denied" or (role in _SIGNALS and not self._is_denied(clause, i, scope))
         ]
         if not any(i in clause.heads for i in signals):
-            is_normal = any(role in ("normal", "technical") for _, role in within)
-            return [] if is_normal and not any(roles[i] == "denied" for i in signals) else signals
-        is_normal = any(role == "normal" and self._is_predicate(tokens, i, clause.start) for i, role in within)
+            is_normal = any(role in ("normal", "technical") for _, role in clause.roles)
+            return [] if is_normal and not any((i, "denied") in clause.roles for i in signals) else signals
+        # "The size of the cyst is normal"
+        is_normal = any(
+            role == "normal" and not _BEING.isdisjoint(clause.before(i, _PREDICATE_REACH)) for i, role in clause.roles
+        )
         return [] if is_normal else signals
 
-    def _observed(self, tokens: Sequence[str], clause: _Clause, signals: list[int], is_about: bool) -> list[int]:
+    def _observed(self, clause: _Clause, signals: list[int], is_about: bool) -> list[int]:
         """Return the signals before an interpretation; all of them if it is about nothing that was named before."""
-        link = next((i for i in range(clause.start, clause.end) if tokens[i] in self._interpreting), clause.end)
-        seen = [i for i in signals if i < link]
+        link = next((i for i, token in enumerate(clause.tokens, clause.start) if token in self._interpreting), None)
+        seen = signals if link is None else [i for i in signals if i < link]
         return seen if seen or is_about else signals
 
-    def _is_denied(self, tokens: Sequence[str], clause: _Clause, i: int, scope: NegationScope) -> bool:
-        before = tokens[max(clause.start, i - _DENIAL_REACH - 1) : i]
-        return not self._denials.isdisjoint(before) or scope.presence(i, i + 1) == ABSENT
+    def _is_denied(self, clause: _Clause, i: int, scope: NegationScope) -> bool:
+        return not self._denials.isdisjoint(clause.before(i, _DENIAL_REACH + 1)) or scope.presence(i, i + 1) == ABSENT
 
-    def _is_predicate(self, tokens: Sequence[str], i: int, start: int) -> bool:
-        """Whether a word says what something is: "the size of the cyst is normal"."""
-        return not {"is", "are", "was", "were"}.isdisjoint(tokens[max(start, i - _PREDICATE_REACH) : i])
-
-    def _content(self, tokens: Sequence[str], clause: _Clause, organs: Mapping[int, str]) -> tuple[str, ...]:
-        words = (tokens[i] for i in range(clause.start, clause.end) if i not in organs)
+    def _content(self, clause: _Clause, organs: Mapping[int, str]) -> tuple[str, ...]:
+        words = (word for i, word in enumerate(clause.tokens, clause.start) if i not in organs)
         return tuple(dict.fromkeys(word for word in words if word not in self._stop and word.isalpha()))
 
 
-def _following_organ(clauses: Sequence[_Clause], roles: Mapping[int, str], named: Collection[int]) -> str | None:
+def _following_organ(clauses: Sequence[_Clause], named: AbstractSet[int]) -> str | None:
     """Return the organ that the words after a finding name as its place: "lesion, 20 mm, left kidney"."""
     if clauses and clauses[0].link == "and":
         # "Atrophic changes and stones in both kidneys"
         return clauses[0].organ
     for clause in clauses:
-        if clause.link != "," or any(i in roles or i in named for i in range(clause.start, clause.end)):
+        if clause.link != "," or clause.roles or not named.isdisjoint(clause.span):
             return None
         if clause.organ is not None:
             return clause.organ

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 
+_BRITISH = re.compile("|".join(map(re.escape, load_knowledge("spellings")["parts"])))
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
 # Shorter words in -s, such as "gas", are no plurals.
@@ -30,6 +31,7 @@ _SHORTEST_RARE, _COMMON = 4, 100
 _MAX_SENTENCES = 100
 
 Meaning = TypeVar("Meaning")
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 AnyPhrase = TypeVar("AnyPhrase", bound="Phrase[Any]")
 
@@ -60,24 +62,28 @@ def single_bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-class WordTable(dict[str, Value]):
-    """Remembers what a function returns for each word of the reports.
+class Memo(dict[Key, Value]):
+    """Remembers what a function returns for each key, up to a number of keys.
 
     Example:
-        >>> lengths = WordTable(len)
+        >>> lengths = Memo(len)
         >>> lengths["nodule"]
         6
     """
 
-    def __init__(self, function: Callable[[str], Value]) -> None:
+    def __init__(self, function: Callable[[Key], Value], most: int | None = None) -> None:
         super().__init__()
-        self._function = function
+        self._function, self._most = function, _MAX_WORDS if most is None else most
 
-    def __missing__(self, word: str) -> Value:
-        found = self._function(word)
-        if len(self) < _MAX_WORDS:
-            self[word] = found
+    def __missing__(self, key: Key) -> Value:
+        found = self._function(key)
+        if len(self) < self._most:
+            self[key] = found
         return found
+
+
+class WordTable(Memo[str, Value]):
+    """Remembers what a function returns for each word of the reports."""
 
 
 class WordBits(WordTable[int]):
@@ -85,15 +91,16 @@ class WordBits(WordTable[int]):
 
     A word has the same code in British spelling, and in the plural unless the table contains the plural itself.
 
+    Args:
+        entries: Words and stems with the bits of each; see :meth:`add`.
+
     Example:
-        >>> words = WordBits()
-        >>> words.add("esophag*", 2)
-        >>> words.add("ggo", 1)
+        >>> words = WordBits([("esophag*", 2), ("ggo", 1)])
         >>> words["esophagus"], words["oesophagus"], words["stomach"], words["ggos"]
         (2, 2, 0, 1)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, entries: Iterable[tuple[str, int]] = ()) -> None:
         super().__init__(self._all_bits)
         self.exact: dict[str, int] = {}
         # Conditions of words, with the bit of each.
@@ -102,6 +109,8 @@ class WordBits(WordTable[int]):
         # Lengths of the stems by their first letters, as many as the shortest stem has.
         self._lengths: dict[str, list[int]] | None = None
         self._shortest = 0
+        for word, bit in entries:
+            self.add(word, bit)
 
     def add(self, word: str, bit: int) -> None:
         """Add a bit to ``word``, or to all words that start with it if it ends in ``*``."""
@@ -114,10 +123,7 @@ class WordBits(WordTable[int]):
         code = self._code(word) if len(forms) == 1 else union(map(self._code, forms))
         if not code and len(word) >= _SHORTEST_PLURAL and word.endswith("s"):
             code = self._code(word[:-1])
-        for condition, bit in self.conditions:
-            if condition(word):
-                code |= bit
-        return code
+        return code | union(bit for condition, bit in self.conditions if condition(word))
 
     def has(self, word: str, shortest: int) -> bool:
         """Whether a word is in the table, or begins with a stem in it of at least ``shortest`` characters."""
@@ -137,10 +143,7 @@ class WordBits(WordTable[int]):
         return forms
 
     def _code(self, word: str) -> int:
-        code = self.exact.get(word, 0)
-        for i in self._stem_ends(word):
-            code |= self.stems[word[:i]]
-        return code
+        return self.exact.get(word, 0) | union(self.stems[word[:i]] for i in self._stem_ends(word))
 
     def _stem_ends(self, word: str) -> list[int]:
         """Return the lengths of the stems in the table that a word begins with."""
@@ -161,15 +164,10 @@ def _spellings(word: str) -> tuple[str, ...]:
     if word == "nt":
         return (word, "not")
     # Few words contain a British part.
-    if _british().search(word) is None:
+    if _BRITISH.search(word) is None:
         return (word,)
     parts = load_knowledge("spellings")["parts"].items()
     return (word, *(word.replace(british, american) for british, american in parts if british in word))
-
-
-@cache
-def _british() -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, load_knowledge("spellings")["parts"])))
 
 
 @cache
@@ -218,7 +216,7 @@ def match_end(codes: Sequence[int], start: int, rest: tuple[Step, ...]) -> int:
     return position
 
 
-class Candidates(dict[int, tuple[AnyPhrase, ...]]):
+class Candidates(Memo[int, tuple[AnyPhrase, ...]]):
     """The phrases that can start at a word; of these, as a dictionary, those that a sentence can contain.
 
     ``candidates[sentence & candidates.bits]`` are the phrases of which all words are in a sentence with this union of
@@ -233,34 +231,27 @@ class Candidates(dict[int, tuple[AnyPhrase, ...]]):
         only: The first phrase if it is a single word; it is then found wherever the word is.
     """
 
-    def __init__(self, phrases: Iterable[AnyPhrase]) -> None:
-        super().__init__()
+    def __init__(self, phrases: Sequence[AnyPhrase]) -> None:
+        super().__init__(self._within, _MAX_SENTENCES)
         # By the last word, because a sentence contains few of those of all phrases.
         self._by_last: dict[int, list[tuple[int, AnyPhrase]]] = {}
         self.bits = self.following = 0
-        is_adjacent = True
         for rank, phrase in enumerate(phrases):
             self._by_last.setdefault(phrase.rest[-1][0] if phrase.rest else phrase.first, []).append((rank, phrase))
             self.bits |= phrase.words | phrase.at
-            bits, reach, _ = phrase.rest[0] if phrase.rest else (0, 0, 0)
-            self.following |= bits
-            is_adjacent = is_adjacent and reach == 1
-        if not is_adjacent:
-            self.following = 0
-        first = next(phrase for named in self._by_last.values() for rank, phrase in named if rank == 0)
-        self.only = None if first.rest else first
+        if all(phrase.rest and phrase.rest[0][1] == 1 for phrase in phrases):
+            self.following = union(phrase.rest[0][0] for phrase in phrases)
+        self.only = None if phrases[0].rest else phrases[0]
 
-    def __missing__(self, bits: int) -> tuple[AnyPhrase, ...]:
-        found: list[tuple[int, AnyPhrase]] = []
-        for bit in single_bits(bits & self.bits):
-            for ranked in self._by_last.get(bit, ()):
-                phrase = ranked[1]
-                if phrase.words & bits == phrase.words and (not phrase.at or phrase.at & bits):
-                    found.append(ranked)
-        kept = tuple([phrase for _, phrase in sorted(found, key=itemgetter(0))])
-        if len(self) < _MAX_SENTENCES:
-            self[bits] = kept
-        return kept
+    def _within(self, bits: int) -> tuple[AnyPhrase, ...]:
+        """Return the phrases that a sentence with these bits can contain, in order."""
+        found = (
+            ranked
+            for bit in single_bits(bits & self.bits)
+            for ranked in self._by_last.get(bit, ())
+            if ranked[1].words & bits == ranked[1].words and (not ranked[1].at or ranked[1].at & bits)
+        )
+        return tuple([phrase for _, phrase in sorted(found, key=itemgetter(0))])
 
 
 class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
@@ -272,43 +263,31 @@ class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
     """
 
     def __init__(self, phrases: Iterable[AnyPhrase], words: WordBits) -> None:
-        super().__init__(self._of_word)
         self.phrases: tuple[AnyPhrase, ...] = tuple(phrases)
-        self._words = words
-        self.heads = union(phrase.first for phrase in self.phrases)
         self._by_first: dict[int, list[int]] = {}
-        self._by_heads: dict[int, Candidates[AnyPhrase] | None] = {0: None}
         for i, phrase in enumerate(self.phrases):
             self._by_first.setdefault(phrase.first, []).append(i)
+        heads, starting = union(self._by_first), cache(self._starting)
+        super().__init__(lambda word: starting(words[word] & heads))
 
-    def _of_word(self, word: str) -> Candidates[AnyPhrase] | None:
-        bits = self._words[word] & self.heads
-        if bits not in self._by_heads:
-            self._by_heads[bits] = Candidates(self._starting(bits))
-        return self._by_heads[bits]
-
-    def _starting(self, bits: int) -> Iterable[AnyPhrase]:
+    def _starting(self, bits: int) -> Candidates[AnyPhrase] | None:
         """Return the phrases that start with one of the bits, in the order in which they were given."""
         # The first word of a phrase has one bit.
-        places = chain.from_iterable(self._by_first[bit] for bit in single_bits(bits))
-        return (self.phrases[i] for i in sorted(places))
+        places = sorted(chain.from_iterable(self._by_first[bit] for bit in single_bits(bits)))
+        return Candidates([self.phrases[i] for i in places]) if places else None
 
 
 @cache
 def cue_bits(section: str, *lists: str) -> WordBits:
     """Return codes of words in which each of some lists in a section of ``cues.yaml`` has one bit, in their order."""
-    words = WordBits()
-    for i, name in enumerate(lists):
-        for word in cue_words(section, name):
-            words.add(word, 1 << i)
-    return words
+    return WordBits((word, 1 << i) for i, name in enumerate(lists) for word in cue_words(section, name))
 
 
 Anchored = tuple[AnyPhrase, int, int, int]
 """A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
 
 
-class RareWord(dict[int, tuple[Anchored[AnyPhrase], ...]]):
+class RareWord(Memo[int, tuple[Anchored[AnyPhrase], ...]]):
     """The phrases with a rarest word; as a dictionary, those of which the second rarest word has one of some bits.
 
     Args:
@@ -319,15 +298,10 @@ class RareWord(dict[int, tuple[Anchored[AnyPhrase], ...]]):
     """
 
     def __init__(self, phrases: Mapping[int, Sequence[Anchored[AnyPhrase]]]) -> None:
-        super().__init__()
-        self._phrases = phrases
+        super().__init__(
+            lambda seconds: tuple(chain.from_iterable(phrases[bit] for bit in single_bits(seconds))), _MAX_SENTENCES
+        )
         self.seconds = union(phrases)
-
-    def __missing__(self, seconds: int) -> tuple[Anchored[AnyPhrase], ...]:
-        found = tuple(chain.from_iterable(self._phrases[bit] for bit in single_bits(seconds)))
-        if len(self) < _MAX_SENTENCES:
-            self[seconds] = found
-        return found
 
 
 class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
@@ -346,7 +320,6 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
     """
 
     def __init__(self, phrases: Iterable[AnyPhrase], words: WordBits, commonness: Sequence[int]) -> None:
-        super().__init__(self._of_word)
         self.phrases: tuple[AnyPhrase, ...] = tuple(phrases)
         self._words = words
         self._by_rarest: dict[int, dict[int, list[Anchored[AnyPhrase]]]] = {}
@@ -356,18 +329,16 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
             place, rarest, second = places[0], bits[places[0]], bits[places[min(1, len(phrase.rest))]]
             most = sum(reach for _, reach, _ in phrase.rest[:place])
             self._by_rarest.setdefault(rarest, {}).setdefault(second, []).append((phrase, rank, place, most))
-        self.bits = union(self._by_rarest)
-        self._by_bits: dict[int, RareWord[AnyPhrase] | None] = {0: None}
+        self.bits = rarest = union(self._by_rarest)
+        of_bits = cache(self._of_bits)
+        super().__init__(lambda word: of_bits(words[word] & rarest))
 
-    def _of_word(self, word: str) -> RareWord[AnyPhrase] | None:
-        bits = self._words[word] & self.bits
-        if bits not in self._by_bits:
-            phrases: dict[int, list[Anchored[AnyPhrase]]] = {}
-            for bit in single_bits(bits):
-                for second, anchored in self._by_rarest.get(bit, {}).items():
-                    phrases[second] = [*phrases[second], *anchored] if second in phrases else anchored
-            self._by_bits[bits] = RareWord(phrases)
-        return self._by_bits[bits]
+    def _of_bits(self, bits: int) -> RareWord[AnyPhrase] | None:
+        phrases: dict[int, list[Anchored[AnyPhrase]]] = {}
+        for bit in single_bits(bits):
+            for second, anchored in self._by_rarest[bit].items():
+                phrases[second] = [*phrases.get(second, ()), *anchored]
+        return RareWord(phrases) if phrases else None
 
     def matches(
         self, tokens: Sequence[str], codes: Sequence[int], sentence: int
@@ -427,21 +398,16 @@ class CompoundTable(RareWordTable[Phrase[str]]):
             codes: Their codes.
             sentence: The union of the codes.
         """
-        found = list(self._find_apart(tokens)) if sentence & self.prefixed else []
-        found += self.matches(tokens, codes, sentence)
-        if len(found) < 2:
-            return [(start, end, phrase) for start, _, end, phrase in found]
+        found = self.matches(tokens, codes, sentence)
+        if sentence & self.prefixed:
+            apart = ((i, self.whole(*parts)) for i, parts in enumerate(pairwise(tokens)))
+            # Words in two parts are ranked after all phrases.
+            found += [(i, sys.maxsize, i + 2, phrase) for i, phrase in apart if phrase is not None]
         kept: list[tuple[int, int, Phrase[str]]] = []
         for start, _, end, phrase in sorted(found, key=lambda candidate: candidate[:2]):
             if not kept or start >= kept[-1][1]:
                 kept.append((start, end, phrase))
         return kept
-
-    def _find_apart(self, tokens: Sequence[str]) -> Iterator[tuple[int, int, int, Phrase[str]]]:
-        """Yield the words in two parts, ranked after all phrases."""
-        for i, (prefix, rest) in enumerate(pairwise(tokens)):
-            if (phrase := self.whole(prefix, rest)) is not None:
-                yield i, sys.maxsize, i + 2, phrase
 
     def whole(self, prefix: str, rest: str) -> Phrase[str] | None:
         """Return the word of which two tokens are the parts, as a phrase; ``None`` if they are not."""
@@ -489,10 +455,8 @@ class PhraseCompiler:
 
     def _members(self, choice: str) -> Iterable[str]:
         for part in choice.split("|"):
-            if part.startswith("{"):
-                yield from self._members(self.groups[part[1:-1]].replace(" ", "|"))
-            else:
-                yield part
+            is_group = part.startswith("{")
+            yield from self._members(self.groups[part[1:-1]].replace(" ", "|")) if is_group else (part,)
 
     def any_of(self, choices: Iterable[str]) -> int:
         """Return the union of the bits of some choices."""

@@ -35,17 +35,15 @@ def report_units(report: str) -> list[str]:
         >>> report_units("Nodule, approx. 4 mm")
         ['Nodule, approx  4 mm']
     """
-    return _without_abbreviations(_SIZED_ITEM.sub(",", unwrap(_blank_requests(report)))).split(UNIT_SEPARATOR)
+    return _INNER_STOP.sub(_after_abbreviation, _SIZED_ITEM.sub(",", unwrap(_blank_requests(report)))).split(
+        UNIT_SEPARATOR
+    )
 
 
-def _without_abbreviations(report: str) -> str:
-    """Replace the full stop after an abbreviation such as "approx." by a space; the length does not change."""
-    return _INNER_STOP.sub(lambda stop: " " if _is_abbreviation(report, stop.start()) else ".", report)
-
-
-def _is_abbreviation(report: str, stop: int) -> bool:
-    word = _LAST_WORD.search(report, max(0, stop - _ABBREVIATION), stop)
-    return word is not None and word[0].lower() in cue_words("abbreviations", "stopped")
+def _after_abbreviation(stop: re.Match[str]) -> str:
+    """Return a space for the full stop after an abbreviation such as "approx.", else the full stop."""
+    word = _LAST_WORD.search(stop.string, max(0, stop.start() - _ABBREVIATION), stop.start())
+    return " " if word and word[0].lower() in cue_words("abbreviations", "stopped") else "."
 
 
 def split_unit(unit: str) -> list[tuple[int, str]]:
@@ -157,8 +155,7 @@ def unwrap(report: str) -> str:
     is_prose = any(line.endswith(".") for line in bare)
     parts = [lines[0]]
     for line, (before, after) in zip(lines[1:], pairwise(bare), strict=True):
-        parts.append("\n" if _is_break(before, after, is_prose) else " ")
-        parts.append(line)
+        parts += ["\n" if _is_break(before, after, is_prose) else " ", line]
     return "".join(parts)
 
 
@@ -173,11 +170,8 @@ def _is_break(before: str, after: str, is_prose: bool) -> bool:
         return True
     if _OPEN_END.search(before[-_END_SIZE:]):
         return False
-    if _STATEMENT.match(after):
-        return True
-    if not after[0].isupper():
-        return False
-    return not (is_prose and before.isupper() and after.isupper())
+    is_wrapped = not after[0].isupper() or (is_prose and before.isupper() and after.isupper())
+    return not is_wrapped or bool(_STATEMENT.match(after))
 
 
 def _blank_requests(report: str) -> str:

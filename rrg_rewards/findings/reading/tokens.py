@@ -5,22 +5,21 @@ import unicodedata
 from collections.abc import Sequence
 
 from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.phrases import Memo
 
 _PADDED = ",()?:/"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
 
 
-class _CharacterTable(dict[int, int]):
-    """Maps each character to one character, so that normalised text has the same offsets as the report."""
-
-    def __missing__(self, code: int) -> int:
-        # Keep letters, marks and numbers of other scripts and invisible characters; other characters become spaces.
-        category = unicodedata.category(chr(code))
-        self[code] = found = code if category[0] in "LMN" or category == "Cf" else 32
-        return found
+def _normal_character(code: int) -> int:
+    """Keep letters, marks and numbers of other scripts and invisible characters; other characters become spaces."""
+    category = unicodedata.category(chr(code))
+    return code if category[0] in "LMN" or category == "Cf" else 32
 
 
-_TABLE = _CharacterTable({code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)})
+# Maps each character to one character, so that normalised text has the same offsets as the report.
+_TABLE = Memo(_normal_character)
+_TABLE.update({code: ord(chr(code).lower()) if chr(code) in _KEPT else 32 for code in range(128)})
 UNIT_MARK = "\x1e"
 """Separator of units that are tokenised together: a control character without a meaning in reports."""
 _TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•\u3002\uff1b\uff01'), 10))

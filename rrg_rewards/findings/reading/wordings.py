@@ -56,24 +56,12 @@ def wording(words: tuple[str, ...]) -> Wording:
     table = _classes()
     codes = [table.words[word] for word in words]
     said = union(codes)
-    heads = said & table.heads
-    is_combined = False
-    for amount, quantity, head in table.combinations:
-        if said & amount and said & quantity:
-            heads, is_combined = heads | head, True
-    if not is_combined:
-        heads |= union(head for amount, head in table.amounts if said & amount)
+    combined = union(head for amount, quantity, head in table.combinations if said & amount and said & quantity)
     return Wording(
-        heads,
+        said & table.heads | (combined or union(head for amount, head in table.amounts if said & amount)),
         frozenset(_ENDING.sub("", word)[:_STEM] for word, code in zip(words, codes, strict=True) if not code),
         bool(said & table.bits["general"]),
     )
-
-
-def _is_focal(words: Iterable[str]) -> bool:
-    """Whether a word stands for a part of an organ, as distinct from the organ as a whole."""
-    table = _classes()
-    return any(table.words[word] & table.bits["focal"] for word in words)
 
 
 def _quantities(words: Iterable[str]) -> list[str]:
@@ -113,12 +101,8 @@ def _classes() -> _Classes:
         "places": [*rules["places"], *named],
     }
     bits = {name: 1 << i for i, name in enumerate(members)}
-    words = WordBits()
-    for name, choices in members.items():
-        for word in choices:
-            words.add(word, bits[name])
     return _Classes(
-        words,
+        WordBits((word, bits[name]) for name, words in members.items() for word in words),
         bits,
         union(bits[name] for name in rules["heads"]),
         tuple(
@@ -134,19 +118,9 @@ class _Composition(NamedTuple):
     """A rule of ``knowledge/compositions.yaml``: bits of heads and of words."""
 
     heads: int
-    is_focal: bool
     part: int
     unless: int
     concept: str
-
-    def applies(self, heads: int, focal: bool, words: int) -> bool:
-        """Whether a statement with these heads and words is of this concept."""
-        return (
-            heads & self.heads == self.heads
-            and (focal or not self.is_focal)
-            and (not self.part or bool(words & self.part))
-            and not words & self.unless
-        )
 
 
 def composed_concept(
@@ -171,18 +145,19 @@ def composed_concept(
     if not rules:
         return None
     named = _quantities(clause) or _quantities(subject)
-    heads, focal = wording((*signals, *named)).heads, _is_focal(clause)
+    focal = union(_classes().words[word] for word in clause) & _head_bits("focal")
+    heads = wording((*signals, *named)).heads | focal
     words = union(_parts()[word] for word in (*clause, *subject))
-    return next((rule.concept for rule in rules if rule.applies(heads, focal, words)), None)
+    for said, part, unless, concept in rules:
+        if heads & said == said and not words & unless and (not part or words & part):
+            return concept
+    return None
 
 
 @cache
 def _parts() -> WordBits:
     """Return the words of all conditions, with one bit for each word of the file."""
-    words = WordBits()
-    for word, bit in _bits().items():
-        words.add(word, bit)
-    return words
+    return WordBits(_bits().items())
 
 
 @cache
@@ -201,12 +176,8 @@ def _compositions() -> dict[str | None, tuple[_Composition, ...]]:
 
 
 def _composition(rule: dict[str, Any]) -> _Composition:
-    names = rule["says"].split()
-    bits = _bits()
-    part, unless = (union(bits[word] for word in rule.get(key, ())) for key in ("part", "unless"))
-    return _Composition(
-        _head_bits(*(name for name in names if name != "focal")), "focal" in names, part, unless, rule["concept"]
-    )
+    part, unless = (union(_bits()[word] for word in rule.get(key, ())) for key in ("part", "unless"))
+    return _Composition(_head_bits(*rule["says"].split()), part, unless, rule["concept"])
 
 
 @cache
@@ -217,11 +188,9 @@ def relating_words() -> dict[tuple[str, str], tuple[WordBits, bool]]:
     """
     found = {}
     for rule in load_knowledge("concepts")["worded"]:
-        bits = WordBits()
-        for word in rule["words"]:
-            bits.add(word, 1)
         relation = "interprets" if "interprets" in rule else "near"
-        found[rule["concept"], rule[relation]] = bits, relation == "interprets"
+        words = WordBits((word, 1) for word in rule["words"])
+        found[rule["concept"], rule[relation]] = words, relation == "interprets"
     return found
 
 

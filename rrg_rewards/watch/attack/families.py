@@ -210,7 +210,7 @@ def read_material(reports: Sequence[str], lexicon: str | Path = "chest") -> Mate
             (sentence for report in reports for sentence in split_sentences(report)), _MOST_SENTENCES
         ),
         reports=_most_common(reports, _MOST_REPORTS),
-        organs=tuple(organ.replace("_", " ") for organ in (read.organs.bits or load_lexicon("chest_ct").organs.bits)),
+        organs=tuple(organ.replace("_", " ") for organ in (read.organs or load_lexicon("chest_ct").organs)),
         words=_words(reports, findings),
     )
 

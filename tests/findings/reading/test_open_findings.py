@@ -126,7 +126,7 @@ def test_a_named_finding_has_an_organ(sentence, concept, organ):
 
 def test_every_concept_has_an_organ() -> None:
     # Neither nodes nor the diaphragm are sites of other findings.
-    sites = {*load_lexicon("chest").organs.bits, "node", "diaphragm", "any"}
+    sites = {*load_lexicon("chest").organs, "node", "diaphragm", "any"}
     for entry in load_knowledge("concepts")["concepts"].values():
         assert {entry["organ"], *entry.get("also_in", ())} <= sites
 

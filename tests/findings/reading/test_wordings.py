@@ -115,7 +115,7 @@ def test_composed_concept_rules_name_known_organs_and_concepts() -> None:
     lexicon = load_lexicon("chest")
     known = set(lexicon.concepts)
     for organ, rules in load_knowledge("compositions").items():
-        assert organ == "none" or organ in lexicon.organs.bits
+        assert organ == "none" or organ in lexicon.organs
         assert {rule["concept"] for rule in rules} <= known
 
 
