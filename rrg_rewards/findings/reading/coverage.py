@@ -363,7 +363,7 @@ class _Sentence(NamedTuple):
             if not codes[i] & (_NAMES | _DESCRIBES) or codes[i] & (_NORMAL | _DENIES):
                 continue
             # "Does not reach", "the breath did not fill"
-            near = i - 1 in denials and tokens[i - 2] in cue_words("connectives", "helping")
+            near = i > 1 and i - 1 in denials and tokens[i - 2] in cue_words("connectives", "helping")
             if near or (codes[i] & _NAMES and denials[0] > i):
                 continue
             scope = scope or sentence_scope(self.lexicon, tokens)

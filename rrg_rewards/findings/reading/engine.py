@@ -192,7 +192,7 @@ class FindingEngine:
         text = normalise(sentence)
         tokens = pad(text).split()
         findings = self._attributed_findings(tokens)
-        continuation, item = (None, None) if findings else _further_attributes(tuple(tokens))
+        continuation, item = (None, None) if findings else _further_attributes(tokens)
         spans = [(found.presence, found.start, found.end) for found, _ in findings]
         coverage = self._coverage.read(tokens, spans, continuation is not None or item is not None)
         num_words, num_unread, unread = coverage

@@ -64,6 +64,13 @@ def test_size_at_finds_no_size(text: str) -> None:
     assert [found for found in modifier_reader().measures(tokenise(text)) if found.values] == []
 
 
+@pytest.mark.parametrize(
+    "report", ["Nodule in the right lung. It measures 8, 3 and 5 mm.", "Nodules in the apex. 8, 3 and 5 mm, left base."]
+)
+def test_a_list_of_sizes_in_the_next_sentence(report: str) -> None:
+    assert extract_findings(report)[-1].size_mm == 8.0
+
+
 def test_size_at_a_word_that_ends_like_a_unit_is_no_size() -> None:
     assert size_at(["diameter", "is", "roanlm"], 2) is None
     assert extract_findings("Thoracic aorta diameter is roanlm.") == []
