@@ -165,7 +165,7 @@ def _exceeds(words: Sequence[str], start: int, end: int, limit: float) -> bool:
         return False
     before, joining = words[max(0, start - _PLACE_REACH) : start], words[end:i]
     following = words[size.end : size.end + _SIZE_REACH]
-    after = next((word for word in following if word not in between and word != ","), "")
+    after = next((word for word in following if word not in between), "")
     is_place = not cue_words("limits", "beside").isdisjoint(before) and dimension.isdisjoint(before)
     is_held = not cue_words("limits", "holding").isdisjoint(joining) and dimension.isdisjoint((*joining, *following))
     return not (is_place or is_held or after in cue_words("limits", "not_size"))
