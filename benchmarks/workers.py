@@ -45,7 +45,7 @@ MIB = 2**20
 
 # Rows, and calls of an attack, of the run that tells how many the aim needs.
 ROWS = 500
-ATTACK = 14_000
+ATTACK = 24_000
 
 
 def read_pairs() -> tuple[list[tuple[str, str]], str]:
