@@ -87,8 +87,8 @@ def _contradictions(view: ReportView, concept: str, region: str, draws: Draws) -
     graph = concept_graph()
     removed: list[Replacement] = []
     for place, sentence in enumerate(view.sentences):
-        absent = [mention for mention in sentence.mentions if mention.presence == "absent"]
-        denied = [mention for mention in absent if graph.relation(mention.concept, concept) is not None]
+        absent = (mention for mention in sentence.mentions if mention.presence == "absent")
+        denied = [mention for mention in absent if graph.relation(mention.concept, concept)]
         if denied:
             is_whole = len(denied) == len(sentence.mentions) and place not in view.comparing and _denies(sentence)
             changed = drop_sentence(view.sentences, place) if is_whole else without_item(sentence, denied)
@@ -96,12 +96,9 @@ def _contradictions(view: ReportView, concept: str, region: str, draws: Draws) -
                 return None
             removed += changed
         elif not sentence.abnormal:
-            is_normal = (
-                len(sentence.text) <= _LONGEST_NORMAL
-                and place not in view.comparing
-                and _words("contradicted", region).search(sentence.text)
-                and _words("normal_words").search(sentence.text)
-            )
+            is_plain = len(sentence.text) <= _LONGEST_NORMAL and place not in view.comparing
+            is_of_region = is_plain and _words("contradicted", region).search(sentence.text)
+            is_normal = is_of_region and _words("normal_words").search(sentence.text)
             is_summary = _words("summaries").match(sentence.text) and draws.chance(_SUMMARY_REMOVED)
             if is_normal or is_summary:
                 removed += drop_sentence(view.sentences, place)
@@ -215,7 +212,6 @@ def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
 
 
 def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]) -> Iterator[Proposal]:
-    finding = view.findings[target]
     replacements: list[Replacement] = []
     for start, end, value in _modifiers(view, target, kind):
         if kind == "location" and value not in LUNG_LEVELS:
@@ -229,9 +225,8 @@ def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]
         replacements.append(Replacement(start, end, changed))
     if replacements:
         start, end, new = replacements[0]
-        old, new = view.report[start:end].lower(), new.lower()
-        edit = ErrorEdit("C", "moved", f"{finding.concept}: {new} for {old}", (finding.start, finding.end))
-        yield Proposal(edit, _with_articles(view, replacements), replacements[0][:2], target)
+        detail = f"{new} for {view.report[start:end]}".lower()
+        yield _altered(view, target, replacements, ("C", "moved", detail))
 
 
 def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[tuple[int, int, Any]]:
@@ -263,7 +258,7 @@ def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
 
 
 def _severity(view: ReportView, target: int) -> Iterator[Proposal]:
-    finding, words = view.findings[target], load_knowledge("errors")["severities"]
+    words = load_knowledge("errors")["severities"]
     spans = [(start, end) for start, end, _ in _modifiers(view, target, "severity")]
     olds = [view.report[start:end].lower() for start, end in spans]
     # A finding may be "small" in one sentence and "tiny" in another; each word is replaced by its own opposite.
@@ -273,24 +268,35 @@ def _severity(view: ReportView, target: int) -> Iterator[Proposal]:
             Replacement(start, end, matching_case(new, view.report[start:end]))
             for (start, end), new in zip(spans, news, strict=True)
         ]
-        edit = ErrorEdit("D", "severity", f"{finding.concept}: {news[0]} for {olds[0]}", (finding.start, finding.end))
-        yield Proposal(edit, _with_articles(view, replacements), replacements[0][:2], target)
+        yield _altered(view, target, replacements, ("D", "severity", f"{news[0]} for {olds[0]}"))
 
 
-def _with_articles(view: ReportView, replacements: Sequence[Replacement]) -> tuple[Replacement, ...]:
-    """Return the replacements with those of ``a`` and ``an`` before them: "an 8 mm nodule" becomes "a 24 mm nodule"."""
-    changed = []
+def _altered(
+    view: ReportView, target: int, replacements: Sequence[Replacement], change: tuple[str, str, str]
+) -> Proposal:
+    """Propose other words for a detail of a finding.
+
+    ``a`` and ``an`` before them are replaced, too: "an 8 mm nodule" becomes "a 24 mm nodule".
+
+    Args:
+        view: The report.
+        target: Index of the finding.
+        replacements: The replaced words.
+        change: Category, action and detail of the edit.
+    """
+    finding, (category, action, detail) = view.findings[target], change
+    articles = []
     for start, _, text in replacements:
         found = re.search(r"\b(an?) $", view.report[:start], re.IGNORECASE)
         article = "an" if _VOWEL.match(text) else "a"
         if found and article != found[1].lower():
-            changed.append(Replacement(found.start(1), found.end(1), matching_case(article, found[1])))
-    return (*replacements, *changed)
+            articles.append(Replacement(*found.span(1), matching_case(article, found[1])))
+    edit = ErrorEdit(category, action, f"{finding.concept}: {detail}", (finding.start, finding.end))
+    return Proposal(edit, (*replacements, *articles), replacements[0][:2], target)
 
 
 def _size(view: ReportView, target: int) -> Iterator[Proposal]:
-    finding = view.findings[target]
-    size = finding.attributes.size_mm or 0.0
+    size = view.findings[target].attributes.size_mm or 0.0
     spans = [(start, end) for start, end, _ in _modifiers(view, target, "size_mm")]
     for factor in _FACTORS if spans else ():
         if abs(factor * size - size) <= _CLEAR_MM or factor * size < _LEAST_MM:
@@ -298,8 +304,7 @@ def _size(view: ReportView, target: int) -> Iterator[Proposal]:
         texts = [view.report[start:end] for start, end in spans]
         scaled = [_NUMBER.sub(partial(_scaled, factor), text) for text in texts]
         replacements = [Replacement(start, end, text) for (start, end), text in zip(spans, scaled, strict=True)]
-        edit = ErrorEdit("D", "size", f"{finding.concept}: {scaled[0]} for {texts[0]}", (finding.start, finding.end))
-        yield Proposal(edit, _with_articles(view, replacements), spans[0], target)
+        yield _altered(view, target, replacements, ("D", "size", f"{scaled[0]} for {texts[0]}"))
 
 
 def _scaled(factor: float, number: re.Match[str]) -> str:

@@ -169,13 +169,11 @@ def _in_another_form(sentence: str, draws: Draws) -> str:
         parts = found.groupdict(default="")
         # The words after the subject may deny its findings.
         is_denied = form.is_fragment and _words("denials").search(found["x"])
-        if is_denied or _words("second_denials").search(parts.get("p", "")):
-            continue
-        if any(part.count("(") != part.count(")") for part in parts.values()):
+        is_cut = any(part.count("(") != part.count(")") for part in parts.values())
+        if is_cut or is_denied or _words("second_denials").search(parts.get("p", "")):
             continue
         for option in draws.shuffled(form.options):
-            made = _filled(option, parts)
-            if made is not None:
+            if (made := _filled(option, parts)) is not None:
                 return made[:1].upper() + made[1:] if sentence[:1].isupper() else _inside(made)
         return sentence
     return sentence
