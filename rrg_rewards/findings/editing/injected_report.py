@@ -145,8 +145,9 @@ def requested_counts(counts: Mapping[str, int] | Sequence[int]) -> tuple[int, ..
         >>> requested_counts({"B": 2, "D": 1})
         (0, 2, 0, 1, 0, 0)
     """
+    size = len(LETTERS)
     if isinstance(counts, Mapping):
-        values: list[Any] = [0] * len(LETTERS)
+        values: list[Any] = [0] * size
         for name, number in counts.items():
             if name not in _BY_NAME:
                 raise ValueError(unknown_name_message("error category", str(name), _BY_NAME))
@@ -154,13 +155,9 @@ def requested_counts(counts: Mapping[str, int] | Sequence[int]) -> tuple[int, ..
     elif isinstance(counts, Sequence) and not isinstance(counts, (str, bytes)):
         values = list(counts)
     else:
-        raise TypeError(
-            f"counts must be a mapping by letter or a sequence of {len(LETTERS)}, got {type(counts).__name__}"
-        )
-    if len(values) != len(LETTERS):
-        raise ValueError(
-            f"counts must hold {len(LETTERS)} numbers, one for each of {', '.join(LETTERS)}; got {len(values)}"
-        )
+        raise TypeError(f"counts must be a mapping by letter or a sequence of {size}, got {type(counts).__name__}")
+    if len(values) != size:
+        raise ValueError(f"counts must hold {size} numbers, one for each of {', '.join(LETTERS)}; got {len(values)}")
     return tuple(_count(letter, value) for letter, value in zip(LETTERS, values, strict=True))
 
 

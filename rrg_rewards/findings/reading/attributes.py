@@ -166,10 +166,12 @@ class AttributeReader:
     def _leading(self, tokens: Sequence[str], one: "_Named") -> list[Modifier]:
         """Return the modifiers of a finding that state a place ahead of it: "in the left and right lung, nodules"."""
         leading: list[Modifier] = []
+        name = one.span.start if one.span.first is None else one.span.first
         for modifier in one.own:
-            if self._introduces(tokens, modifier.start, one.span) or (
-                leading and modifier.start < one.span.start and _are_joined(tokens, leading[-1].end, modifier.start)
-            ):
+            start = modifier.start
+            is_ahead = not PLACING.isdisjoint(tokens[max(0, start - 2) : start]) or ":" in tokens[start:name]
+            is_next = leading and start < one.span.start and _are_joined(tokens, leading[-1].end, start)
+            if (is_ahead and start < one.span.end) or is_next:
                 leading.append(modifier)
         return leading
 
@@ -208,13 +210,6 @@ class AttributeReader:
             first in self._partitive and of == "of" and last in self._parts_of
             for first, of, last in zip(between, between[1:], between[2:], strict=False)
         )
-
-    def _introduces(self, tokens: Sequence[str], start: int, span: Span) -> bool:
-        """Whether the place at a token is ahead of the statement: "in the right lung there is a nodule"."""
-        if start >= span.end:
-            return False
-        phrase = span.start if span.first is None else span.first
-        return not PLACING.isdisjoint(tokens[max(0, start - 2) : start]) or ":" in tokens[start:phrase]
 
     def owners(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
         """Return, for each token, the index of the finding that it belongs to, or -1.
@@ -386,9 +381,10 @@ class _Part:
         self.location += [location] if isinstance(location, str) else location
 
     @property
-    def levels(self) -> list[str]:
+    def levels(self) -> tuple[str, ...]:
         """Its location, from the segments if no lobe is named."""
-        return self.location if LUNG_LEVELS.intersection(self.location) else self.segments + self.location
+        has_level = LUNG_LEVELS.intersection(self.location)
+        return tuple(dict.fromkeys(self.location if has_level else self.segments + self.location))
 
 
 @cache
@@ -415,7 +411,7 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Where
     _complete(tokens, parts)
     if len(parts) == 1:
         (part,) = parts
-        return _Whereabouts(part.side, tuple(dict.fromkeys(part.levels)), (), part.side is None or part.is_emphasised)
+        return _Whereabouts(part.side, part.levels, (), part.side is None or part.is_emphasised)
     stated = [part for part in parts if not part.is_emphasised]
     # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
     sided = [part for part in stated if part.side]
@@ -431,9 +427,7 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Where
     if len(sides) < 2:
         return _Whereabouts(side, location, (), is_emphasis)
     sizes = _sizes(sided, modifiers)
-    places = tuple(
-        Place(part.side or "", tuple(dict.fromkeys(part.levels)), size) for part, size in zip(sided, sizes, strict=True)
-    )
+    places = tuple(Place(part.side or "", part.levels, size) for part, size in zip(sided, sizes, strict=True))
     informative = any(place.location or place.size_mm for place in places)
     return _Whereabouts(side, location, places if informative else (), is_emphasis)
 

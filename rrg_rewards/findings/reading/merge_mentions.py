@@ -318,17 +318,15 @@ def _is_another(earlier: Finding, second: Attributes, reference: str | None, rep
 def _placed(finding: Finding) -> Finding:
     """Return a finding with the device position that the location of its tip implies; only devices have a position."""
     attributes = finding.attributes
-    if attributes.device_position:
-        return (
-            finding
-            if _is_kind(finding.concept, _DEVICE)
-            else finding._replace(attributes=attributes._replace(device_position=None))
-        )
-    positions = load_knowledge("devices")["positions"].get(finding.concept, {}) if attributes.location else {}
-    for position, places in positions.items():
-        if not set(places).isdisjoint(attributes.location):
-            return finding._replace(attributes=attributes._replace(device_position=position))
-    return finding
+    position = attributes.device_position
+    if position and not _is_kind(finding.concept, _DEVICE):
+        position = None
+    elif attributes.location and not position:
+        positions = load_knowledge("devices")["positions"].get(finding.concept, {})
+        here = (name for name, places in positions.items() if not set(places).isdisjoint(attributes.location))
+        position = next(here, position)
+    is_same = position == attributes.device_position
+    return finding if is_same else finding._replace(attributes=attributes._replace(device_position=position))
 
 
 def _is_side_of(finding: Finding, earlier: Finding) -> bool:
@@ -369,13 +367,12 @@ def _explained_finding(findings: Sequence[Finding], mention: Finding, report: st
         return None
     # The concepts are compared first, because most mentions explain nothing.
     explained = concept_graph().explained(mention.concept)
-    latest = _latest(findings)
-    i = next((i for i in latest if findings[i].concept in explained and may_be_same(findings[i], mention)), None)
-    if i is None:
-        return None
-    is_apart = findings[-1].sentence != mention.sentence
-    is_said = is_apart or not cue_words("causes", "after").isdisjoint(_after(mention, report))
-    return i if is_said and _is_near(mention, report, "words") else None
+    for i in _latest(findings):
+        if findings[i].concept in explained and may_be_same(findings[i], mention):
+            is_apart = findings[-1].sentence != mention.sentence
+            is_said = is_apart or not cue_words("causes", "after").isdisjoint(_after(mention, report))
+            return i if is_said and _is_near(mention, report, "words") else None
+    return None
 
 
 def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:
