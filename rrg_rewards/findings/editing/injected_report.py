@@ -2,6 +2,7 @@
 
 import operator
 from bisect import bisect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -105,10 +106,8 @@ def _drawn(shares: Sequence[float], draws: Draws) -> int:
 
 def draw_counts(draws: Draws) -> tuple[int, ...]:
     """Draw numbers of errors; see :func:`error_counts`."""
-    counts = [0] * len(LETTERS)
-    for _ in range(_drawn(_TOTALS, draws)):
-        counts[_drawn(_SHARES, draws)] += 1
-    return tuple(counts)
+    counts = Counter(_drawn(_SHARES, draws) for _ in range(_drawn(_TOTALS, draws)))
+    return tuple(counts[category] for category in range(len(LETTERS)))
 
 
 def error_counts(rng: np.random.Generator) -> tuple[int, ...]:

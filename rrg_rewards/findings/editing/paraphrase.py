@@ -20,10 +20,7 @@ from rrg_rewards.findings.editing.text_edits import Replacement, apply
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
-_MEASURE = re.compile(
-    rf"(?<![\w.:/])({MEASURED_NUMBERS})\s*(mm|millimet(?:er|re)s?|cm|centimet(?:er|re)s?)(?!\w)",
-    re.IGNORECASE,
-)
+_MEASURE = re.compile(rf"(?<![\w.:/])({MEASURED_NUMBERS})\s*([mc]m|(?:milli|centi)met(?:er|re)s?)(?!\w)", re.IGNORECASE)
 # "Lungs: The ...", "Findings: There ...".
 _LABEL = re.compile(r"[A-Z]\w+(?: \w+)?: +(?=[A-Z])")
 _PRESENT = {"is": "is", "was": "is", "are": "are", "were": "are"}
@@ -82,14 +79,11 @@ def paraphrase_report(report: str, *, seed: int) -> RewrittenReport:
     """
     draws = seeded_draws(seed, "paraphrase", report)
     sentences = _sentence_spans(report)
-    texts, changes = [], []
-    for start, end in sentences:
-        text, done = _reworded(report[start:end], draws)
-        texts.append(text)
-        changes += done
+    texts = [_reworded(report[start:end], draws) for start, end in sentences]
+    changes = [change for _, done in texts for change in done]
     order = _order(report, sentences, draws)
     changes += [Rewording("order", report[slice(*sentences[i])], "") for i, place in enumerate(order) if i != place]
-    text = apply(report, [Replacement(*span, texts[place]) for span, place in zip(sentences, order, strict=True)])
+    text = apply(report, [Replacement(*span, texts[place][0]) for span, place in zip(sentences, order, strict=True)])
     return RewrittenReport(report, text, tuple(changes))
 
 

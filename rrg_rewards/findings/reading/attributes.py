@@ -465,8 +465,6 @@ def _complete(tokens: Sequence[str], parts: Sequence[_Part]) -> None:
     """Give places the side or level that they leave out: "right upper and lower lobe", "right and left lower lobe"."""
     for part in parts:
         part.side = part.side or part.implied
-    if len(parts) == 1:
-        return
     for before, part in pairwise(parts):
         if part.side is None and part.levels and _are_joined(tokens, before.end, part.start):
             part.side = before.side

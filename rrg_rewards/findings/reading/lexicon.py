@@ -304,12 +304,10 @@ def _read_file(path: Path) -> dict[str, Any]:
     for section in (*_MERGED, "labels"):
         if not isinstance(own.get(section, {}), Mapping):
             raise ValueError(f"{path}: {section} must be a mapping of names, got {own[section]!r}")
-    base: Mapping[str, Any] = {}
-    if "extends" in own:
-        try:
-            base = _shipped_content(own["extends"])
-        except ValueError as error:
-            raise ValueError(f"{path}, extends: {error}") from error
+    try:
+        base: Mapping[str, Any] = _shipped_content(own["extends"]) if "extends" in own else {}
+    except ValueError as error:
+        raise ValueError(f"{path}, extends: {error}") from error
     content = {**base, **own, **{section: {**base.get(section, {}), **own.get(section, {})} for section in _MERGED}}
     # The labels of the file replace those of the lexicon that it extends.
     content["labels"] = own.get("labels", base.get("labels", {}))

@@ -144,11 +144,8 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
 def _is_named_by(first: Finding, second: Finding, report: str) -> bool:
     """Whether words such as "most likely" say what an open finding is; those after "due to" name a cause."""
     between = tokenise(report[first.end : second.start])
-    return (
-        first.sentence == second.sentence
-        and cue_words("causes", "linking").isdisjoint(between)
-        and attribute_reader().link(between) == "stated"
-    )
+    is_cause = not cue_words("causes", "linking").isdisjoint(between)
+    return first.sentence == second.sentence and not is_cause and attribute_reader().link(between) == "stated"
 
 
 def _is_heading(first: Finding, second: Finding, report: str) -> bool:
@@ -231,9 +228,6 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
         reference = _reference_to(finding, report) if similar or (kept and is_countable(finding)) else None
         if reference == "definite" and (antecedent := _antecedent(kept, finding)) is not None:
             kept[antecedent] = _detailed(kept[antecedent], finding)
-            continue
-        if not similar:
-            kept.append(finding)
             continue
         for i in similar:
             earlier = kept[i]

@@ -5,7 +5,6 @@ A phrase is a sequence of words. Each word is a choice, ``word|stem*|{group}``. 
 that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from typing import Any, Generic, TypeVar
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 
-_BRITISH = re.compile("|".join(map(re.escape, load_knowledge("spellings")["parts"])))
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
 # Shorter words in -s, such as "gas", are no plurals.
@@ -159,9 +157,6 @@ def _spellings(word: str) -> tuple[str, ...]:
     # "Not" in a contraction is the word "nt".
     if word == "nt":
         return (word, "not")
-    # Few words contain a British part.
-    if _BRITISH.search(word) is None:
-        return (word,)
     parts = load_knowledge("spellings")["parts"].items()
     return (word, *(word.replace(british, american) for british, american in parts if british in word))
 
