@@ -79,12 +79,12 @@ def paraphrase_report(report: str, *, seed: int) -> RewrittenReport:
     """
     draws = seeded_draws(seed, "paraphrase", report)
     sentences = _sentence_spans(report)
-    texts = [_reworded(report[start:end], draws) for start, end in sentences]
-    changes = [change for _, done in texts for change in done]
+    reworded = [_reworded(report[start:end], draws) for start, end in sentences]
+    changes = [change for _, done in reworded for change in done]
     order = _order(report, sentences, draws)
     changes += [Rewording("order", report[slice(*sentences[i])], "") for i, place in enumerate(order) if i != place]
-    text = apply(report, [Replacement(*span, texts[place][0]) for span, place in zip(sentences, order, strict=True)])
-    return RewrittenReport(report, text, tuple(changes))
+    put = [Replacement(*span, reworded[place][0]) for span, place in zip(sentences, order, strict=True)]
+    return RewrittenReport(report, apply(report, put), tuple(changes))
 
 
 def _sentence_spans(report: str) -> list[tuple[int, int]]:

@@ -104,7 +104,7 @@ class AttributeReader:
         modifiers = without_amounts(tokens, modifiers, names)
         numbers = _statements(tokens, distinct)
         named = [_Named(span) for span in distinct]
-        owners = self._owners(tokens, distinct, numbers)
+        owners = self.owners(tokens, distinct, numbers)
         for modifier in modifiers:
             if owners[modifier.start] >= 0:
                 named[owners[modifier.start]].own.append(modifier)
@@ -211,7 +211,7 @@ class AttributeReader:
             for first, of, last in zip(between, between[1:], between[2:], strict=False)
         )
 
-    def owners(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
+    def owners(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int] | None = None) -> list[int]:
         """Return, for each token, the index of the finding that it belongs to, or -1.
 
         A finding owns words of its own statement only. Words about normal anatomy belong to no finding: "Opacity on the
@@ -220,11 +220,9 @@ class AttributeReader:
         Args:
             tokens: Tokens of one sentence.
             spans: Distinct spans of findings, in order.
+            numbers: Number of each token's statement, in ascending order, if it is known.
         """
-        return self._owners(tokens, spans, _statements(tokens, spans))
-
-    def _owners(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int]) -> list[int]:
-        # The numbers ascend.
+        numbers = _statements(tokens, spans) if numbers is None else numbers
         is_one = not numbers or not numbers[-1]
         owners = [0] * len(tokens) if is_one and len(spans) == 1 else self._divided(tokens, spans, numbers)
         if self._normal.isdisjoint(tokens) and self._denied.isdisjoint(tokens):

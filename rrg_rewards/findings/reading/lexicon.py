@@ -247,8 +247,7 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
     sites: dict[str, str] = content.get("sites", {})
     cues = {cue: "|".join(shared["cues"][cue].split()) for cue in CUES}
     compiler = PhraseCompiler({**shared["groups"], **content.get("groups", {})}, cues["boundary"], cues["comma"])
-    for choice in cues.values():
-        compiler.bit(choice)
+    compiler.any_of(cues.values())
     # "Nodule without calcification" is no calcified nodule, and "pleural thickening rather than fluid" no effusion.
     compiler.end_at(f"{cues['none']}|{cues['history']}")
     concepts = tuple(content["concepts"])

@@ -210,10 +210,9 @@ _remembered_link = lru_cache(maxsize=1 << 14)(_stated_link)
 
 def _interprets(words: Sequence[str]) -> bool:
     """Whether a sentence begins with a word for the findings before: "this may be", "the pattern favors"."""
-    if not cue_words("continuations", "interpretation").isdisjoint(words[:1]):
-        return True
     has_article = not cue_words("continuations", "article").isdisjoint(words[:1])
-    return not cue_words("continuations", "pattern").isdisjoint(words[has_article:][:1])
+    is_pattern = not cue_words("continuations", "pattern").isdisjoint(words[has_article:][:1])
+    return is_pattern or not cue_words("continuations", "interpretation").isdisjoint(words[:1])
 
 
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:

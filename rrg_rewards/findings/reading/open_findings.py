@@ -261,10 +261,8 @@ class OpenStatementReader:
             is_normal = any(role in ("normal", "technical") for _, role in clause.roles)
             return [] if is_normal and not any((i, "denied") in clause.roles for i in signals) else signals
         # "The size of the cyst is normal"
-        is_normal = any(
-            role == "normal" and not _BEING.isdisjoint(clause.before(i, _PREDICATE_REACH)) for i, role in clause.roles
-        )
-        return [] if is_normal else signals
+        normal = (i for i, role in clause.roles if role == "normal")
+        return [] if any(not _BEING.isdisjoint(clause.before(i, _PREDICATE_REACH)) for i in normal) else signals
 
     def _observed(self, clause: _Clause, signals: list[int], is_about: bool) -> list[int]:
         """Return the signals before an interpretation; all of them if it is about nothing that was named before."""
