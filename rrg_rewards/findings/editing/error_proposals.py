@@ -87,8 +87,8 @@ def _contradictions(view: ReportView, concept: str, region: str, draws: Draws) -
     graph = concept_graph()
     removed: list[Replacement] = []
     for place, sentence in enumerate(view.sentences):
-        absent = [mention for mention in sentence.mentions if mention.presence == "absent"]
-        denied = [mention for mention in absent if graph.relation(mention.concept, concept) is not None]
+        absent = (mention for mention in sentence.mentions if mention.presence == "absent")
+        denied = [mention for mention in absent if graph.relation(mention.concept, concept)]
         if denied:
             is_whole = len(denied) == len(sentence.mentions) and place not in view.comparing and _denies(sentence)
             changed = drop_sentence(view.sentences, place) if is_whole else without_item(sentence, denied)
@@ -96,12 +96,9 @@ def _contradictions(view: ReportView, concept: str, region: str, draws: Draws) -
                 return None
             removed += changed
         elif not sentence.abnormal:
-            is_normal = (
-                len(sentence.text) <= _LONGEST_NORMAL
-                and place not in view.comparing
-                and _words("contradicted", region).search(sentence.text)
-                and _words("normal_words").search(sentence.text)
-            )
+            is_plain = len(sentence.text) <= _LONGEST_NORMAL and place not in view.comparing
+            is_of_region = is_plain and _words("contradicted", region).search(sentence.text)
+            is_normal = is_of_region and _words("normal_words").search(sentence.text)
             is_summary = _words("summaries").match(sentence.text) and draws.chance(_SUMMARY_REMOVED)
             if is_normal or is_summary:
                 removed += drop_sentence(view.sentences, place)
@@ -215,27 +212,22 @@ def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
 
 
 def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]) -> Iterator[Proposal]:
-    finding = view.findings[target]
     replacements: list[Replacement] = []
-    for start, end, value in _modifiers(view, target, kind):
+    for old, value in _modifiers(view, target, kind):
         if kind == "location" and value not in LUNG_LEVELS:
             continue
-        text = view.report[start:end]
-        if kind == "laterality" and set(load_knowledge("errors")["one_sided"]) & set(text.lower().split()):
+        if kind == "laterality" and set(load_knowledge("errors")["one_sided"]) & set(old.text.lower().split()):
             return
-        changed = _WORD.sub(lambda found: matching_case(words.get(found[0].lower(), found[0]), found[0]), text)
-        if changed == text:
+        changed = _WORD.sub(lambda found: matching_case(words.get(found[0].lower(), found[0]), found[0]), old.text)
+        if changed == old.text:
             return
-        replacements.append(Replacement(start, end, changed))
+        replacements.append(old._replace(text=changed))
     if replacements:
-        start, end, new = replacements[0]
-        old, new = view.report[start:end].lower(), new.lower()
-        edit = ErrorEdit("C", "moved", f"{finding.concept}: {new} for {old}", (finding.start, finding.end))
-        yield Proposal(edit, _with_articles(view, replacements), replacements[0][:2], target)
+        yield _altered(view, target, replacements, "C", "moved")
 
 
-def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[tuple[int, int, Any]]:
-    """Yield the span in the report and the value of each modifier of a kind in all mentions of a finding."""
+def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[tuple[Replacement, Any]]:
+    """Yield the words in the report and the value of each modifier of a kind in all mentions of a finding."""
     group = view.groups[target]
     reader = attribute_reader()
     for place in view.places_of(group):
@@ -250,56 +242,63 @@ def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[tuple[int, 
             values = dict(modifier.values)
             if spans[owner].start in own and kind in values:
                 first, last = places[modifier.start][0], places[modifier.end - 1][1]
-                yield sentence.start + first, sentence.start + last, values[kind]
+                text = sentence.text[first:last]
+                yield Replacement(sentence.start + first, sentence.start + last, text), values[kind]
 
 
 def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
     """D: change a severity by at least two steps, or a size."""
-    finding = view.findings[target]
-    if finding.attributes.severity is not None:
+    attributes = view.findings[target].attributes
+    if attributes.severity is not None:
         yield from _severity(view, target)
-    if finding.attributes.size_mm is not None:
-        yield from _size(view, target)
+    if attributes.size_mm is not None:
+        yield from _size(view, target, attributes.size_mm)
 
 
 def _severity(view: ReportView, target: int) -> Iterator[Proposal]:
-    finding, words = view.findings[target], load_knowledge("errors")["severities"]
-    spans = [(start, end) for start, end, _ in _modifiers(view, target, "severity")]
-    olds = [view.report[start:end].lower() for start, end in spans]
+    words = load_knowledge("errors")["severities"]
+    olds = [old for old, _ in _modifiers(view, target, "severity")]
     # A finding may be "small" in one sentence and "tiny" in another; each word is replaced by its own opposite.
-    for option in range(min((len(words.get(old, ())) for old in olds), default=0)):
-        news = [words[old][option] for old in olds]
-        replacements = [
-            Replacement(start, end, matching_case(new, view.report[start:end]))
-            for (start, end), new in zip(spans, news, strict=True)
-        ]
-        edit = ErrorEdit("D", "severity", f"{finding.concept}: {news[0]} for {olds[0]}", (finding.start, finding.end))
-        yield Proposal(edit, _with_articles(view, replacements), replacements[0][:2], target)
+    for option in range(min((len(words.get(old.text.lower(), ())) for old in olds), default=0)):
+        news = [old._replace(text=matching_case(words[old.text.lower()][option], old.text)) for old in olds]
+        yield _altered(view, target, news, "D", "severity")
 
 
-def _with_articles(view: ReportView, replacements: Sequence[Replacement]) -> tuple[Replacement, ...]:
-    """Return the replacements with those of ``a`` and ``an`` before them: "an 8 mm nodule" becomes "a 24 mm nodule"."""
-    changed = []
+def _altered(
+    view: ReportView, target: int, replacements: Sequence[Replacement], category: str, action: str
+) -> Proposal:
+    """Propose other words for a detail of a finding.
+
+    ``a`` and ``an`` before them are replaced, too: "an 8 mm nodule" becomes "a 24 mm nodule".
+
+    Args:
+        view: The report.
+        target: Index of the finding.
+        replacements: The replaced words.
+        category: Category of the edit.
+        action: Kind of the edit.
+    """
+    finding, articles = view.findings[target], []
     for start, _, text in replacements:
         found = re.search(r"\b(an?) $", view.report[:start], re.IGNORECASE)
         article = "an" if _VOWEL.match(text) else "a"
         if found and article != found[1].lower():
-            changed.append(Replacement(found.start(1), found.end(1), matching_case(article, found[1])))
-    return (*replacements, *changed)
+            articles.append(Replacement(*found.span(1), matching_case(article, found[1])))
+    start, end, new = replacements[0]
+    detail = f"{new} for {view.report[start:end]}"
+    # The units of a size are quoted as they are written.
+    detail = f"{finding.concept}: {detail if action == 'size' else detail.lower()}"
+    edit = ErrorEdit(category, action, detail, (finding.start, finding.end))
+    return Proposal(edit, (*replacements, *articles), (start, end), target)
 
 
-def _size(view: ReportView, target: int) -> Iterator[Proposal]:
-    finding = view.findings[target]
-    size = finding.attributes.size_mm or 0.0
-    spans = [(start, end) for start, end, _ in _modifiers(view, target, "size_mm")]
-    for factor in _FACTORS if spans else ():
+def _size(view: ReportView, target: int, size: float) -> Iterator[Proposal]:
+    olds = [old for old, _ in _modifiers(view, target, "size_mm")]
+    for factor in _FACTORS if olds else ():
         if abs(factor * size - size) <= _CLEAR_MM or factor * size < _LEAST_MM:
             continue
-        texts = [view.report[start:end] for start, end in spans]
-        scaled = [_NUMBER.sub(partial(_scaled, factor), text) for text in texts]
-        replacements = [Replacement(start, end, text) for (start, end), text in zip(spans, scaled, strict=True)]
-        edit = ErrorEdit("D", "size", f"{finding.concept}: {scaled[0]} for {texts[0]}", (finding.start, finding.end))
-        yield Proposal(edit, _with_articles(view, replacements), spans[0], target)
+        news = [old._replace(text=_NUMBER.sub(partial(_scaled, factor), old.text)) for old in olds]
+        yield _altered(view, target, news, "D", "size")
 
 
 def _scaled(factor: float, number: re.Match[str]) -> str:

@@ -45,12 +45,7 @@ _TRIES, _TRIES_OF_ONE = 12, 3
 _MOST_HARMLESS = 3
 _HARMLESS = ("synonym", "synonym", "normal statement", "denial dropped", "reordered")
 # Attributes that an error of each category changes in a mention.
-_CHANGES = {
-    "C": ("laterality", "location"),
-    "D": ("severity", "size_mm"),
-    "E": ("change",),
-    "F": ("change",),
-}
+_CHANGES = {"C": ("laterality", "location"), "D": ("severity", "size_mm"), **dict.fromkeys("EF", ("change",))}
 
 _Mention = tuple[str, str, Attributes]
 
@@ -180,17 +175,16 @@ class _Injection:
         return any(map(self._try, islice(proposals, _TRIES)))
 
     def _proposals(self, letter: str) -> Iterator[Proposal]:
-        if letter == "A":
-            yield from inventions(self._reference, self._modality, self._draws)
-            return
         view, draws = self._reference, self._draws
+        if letter == "A":
+            yield from inventions(view, self._modality, draws)
+            return
         taken = {proposal.target for proposal in self._made}
-        targets = [
-            target
-            for target in range(len(view.findings))
-            if target not in taken and view.groups[target] and (letter in "EF" or view.stands_alone(target))
+        offers = [
+            list(PROPOSERS[letter](view, target))
+            for target, group in enumerate(view.groups)
+            if target not in taken and group and (letter in "EF" or view.stands_alone(target))
         ]
-        offers = [list(PROPOSERS[letter](view, target)) for target in targets]
         if letter in "EF":
             offers += [[found] for found in global_comparisons(view, draws) if found.edit.category == letter]
         for offer in draws.shuffled(offers):
@@ -206,9 +200,7 @@ class _Injection:
             return False
         now = ReportView(text)
         letter = proposal.edit.category
-        counts = list(self.counts)
-        if letter is not None:
-            counts[LETTERS.index(letter)] += 1
+        counts = [number + (name == letter) for name, number in zip(LETTERS, self.counts, strict=True)]
         if not self._reads_as_meant(letter, proposal.edit.detail, now, counts):
             return False
         self._made.append(proposal)

@@ -2,6 +2,7 @@
 
 import operator
 from bisect import bisect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -105,10 +106,8 @@ def _drawn(shares: Sequence[float], draws: Draws) -> int:
 
 def draw_counts(draws: Draws) -> tuple[int, ...]:
     """Draw numbers of errors; see :func:`error_counts`."""
-    counts = [0] * len(LETTERS)
-    for _ in range(_drawn(_TOTALS, draws)):
-        counts[_drawn(_SHARES, draws)] += 1
-    return tuple(counts)
+    counts = Counter(_drawn(_SHARES, draws) for _ in range(_drawn(_TOTALS, draws)))
+    return tuple(counts[category] for category in range(len(LETTERS)))
 
 
 def error_counts(rng: np.random.Generator) -> tuple[int, ...]:
@@ -145,8 +144,9 @@ def requested_counts(counts: Mapping[str, int] | Sequence[int]) -> tuple[int, ..
         >>> requested_counts({"B": 2, "D": 1})
         (0, 2, 0, 1, 0, 0)
     """
+    size = len(LETTERS)
     if isinstance(counts, Mapping):
-        values: list[Any] = [0] * len(LETTERS)
+        values: list[Any] = [0] * size
         for name, number in counts.items():
             if name not in _BY_NAME:
                 raise ValueError(unknown_name_message("error category", str(name), _BY_NAME))
@@ -154,13 +154,9 @@ def requested_counts(counts: Mapping[str, int] | Sequence[int]) -> tuple[int, ..
     elif isinstance(counts, Sequence) and not isinstance(counts, (str, bytes)):
         values = list(counts)
     else:
-        raise TypeError(
-            f"counts must be a mapping by letter or a sequence of {len(LETTERS)}, got {type(counts).__name__}"
-        )
-    if len(values) != len(LETTERS):
-        raise ValueError(
-            f"counts must hold {len(LETTERS)} numbers, one for each of {', '.join(LETTERS)}; got {len(values)}"
-        )
+        raise TypeError(f"counts must be a mapping by letter or a sequence of {size}, got {type(counts).__name__}")
+    if len(values) != size:
+        raise ValueError(f"counts must hold {size} numbers, one for each of {', '.join(LETTERS)}; got {len(values)}")
     return tuple(_count(letter, value) for letter, value in zip(LETTERS, values, strict=True))
 
 

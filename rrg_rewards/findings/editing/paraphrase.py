@@ -20,10 +20,7 @@ from rrg_rewards.findings.editing.text_edits import Replacement, apply
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
-_MEASURE = re.compile(
-    rf"(?<![\w.:/])({MEASURED_NUMBERS})\s*(mm|millimet(?:er|re)s?|cm|centimet(?:er|re)s?)(?!\w)",
-    re.IGNORECASE,
-)
+_MEASURE = re.compile(rf"(?<![\w.:/])({MEASURED_NUMBERS})\s*([mc]m|(?:milli|centi)met(?:er|re)s?)(?!\w)", re.IGNORECASE)
 # "Lungs: The ...", "Findings: There ...".
 _LABEL = re.compile(r"[A-Z]\w+(?: \w+)?: +(?=[A-Z])")
 _PRESENT = {"is": "is", "was": "is", "are": "are", "were": "are"}
@@ -82,15 +79,12 @@ def paraphrase_report(report: str, *, seed: int) -> RewrittenReport:
     """
     draws = seeded_draws(seed, "paraphrase", report)
     sentences = _sentence_spans(report)
-    texts, changes = [], []
-    for start, end in sentences:
-        text, done = _reworded(report[start:end], draws)
-        texts.append(text)
-        changes += done
+    reworded = [_reworded(report[start:end], draws) for start, end in sentences]
+    changes = [change for _, done in reworded for change in done]
     order = _order(report, sentences, draws)
     changes += [Rewording("order", report[slice(*sentences[i])], "") for i, place in enumerate(order) if i != place]
-    text = apply(report, [Replacement(*span, texts[place]) for span, place in zip(sentences, order, strict=True)])
-    return RewrittenReport(report, text, tuple(changes))
+    put = [Replacement(*span, reworded[place][0]) for span, place in zip(sentences, order, strict=True)]
+    return RewrittenReport(report, apply(report, put), tuple(changes))
 
 
 def _sentence_spans(report: str) -> list[tuple[int, int]]:
@@ -169,13 +163,11 @@ def _in_another_form(sentence: str, draws: Draws) -> str:
         parts = found.groupdict(default="")
         # The words after the subject may deny its findings.
         is_denied = form.is_fragment and _words("denials").search(found["x"])
-        if is_denied or _words("second_denials").search(parts.get("p", "")):
-            continue
-        if any(part.count("(") != part.count(")") for part in parts.values()):
+        is_cut = any(part.count("(") != part.count(")") for part in parts.values())
+        if is_cut or is_denied or _words("second_denials").search(parts.get("p", "")):
             continue
         for option in draws.shuffled(form.options):
-            made = _filled(option, parts)
-            if made is not None:
+            if (made := _filled(option, parts)) is not None:
                 return made[:1].upper() + made[1:] if sentence[:1].isupper() else _inside(made)
         return sentence
     return sentence

@@ -244,9 +244,8 @@ def without_item(sentence: Sentence, targets: Sequence[Finding]) -> list[Replace
         'There is no effusion or pneumothorax'
     """
     separators = list(_SEPARATOR.finditer(sentence.text))
-    starts = [0, *(separator.end() for separator in separators)]
-    ends = [*(separator.start() for separator in separators), len(sentence.text)]
-    items = list(zip(starts, ends, strict=True))
+    bounds = [0, *(bound for separator in separators for bound in separator.span()), len(sentence.text)]
+    items = list(zip(bounds[::2], bounds[1::2], strict=True))
 
     def item_of(mention: Finding) -> int:
         start, end = mention.start - sentence.start, mention.end - sentence.start

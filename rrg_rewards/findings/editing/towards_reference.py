@@ -106,10 +106,9 @@ def _by_significance(findings: Sequence[Finding], levels: Sequence[str], chosen:
 
 def _is_of(mention: Finding, findings: Sequence[Finding], others: Sequence[Finding] = ()) -> bool:
     """Whether a mention states one of some findings: in its words, or, outside the words of others, by its concept."""
-    if any(finding.start <= mention.start and mention.end <= finding.end for finding in findings):
-        return True
-    if any(finding.start <= mention.start and mention.end <= finding.end for finding in others):
-        return False
+    around = [one for one in (*findings, *others) if one.start <= mention.start and mention.end <= one.end]
+    if around:
+        return around[0] in findings
     return any(mention.concept in (finding.concept, *finding.alternatives) for finding in findings)
 
 
@@ -121,8 +120,7 @@ def _removal(targets: Sequence[Finding], view: ReportView, kept: Sequence[Findin
         if not own:
             continue
         states_kept = any(mention in kept for mention in sentence.mentions)
-        changes = [] if states_kept else drop_sentence(view.sentences, place)
-        changes = changes or without_item(sentence, own)
+        changes = (not states_kept and drop_sentence(view.sentences, place)) or without_item(sentence, own)
         if not changes:
             return []
         removal += changes

@@ -64,9 +64,7 @@ class ConceptGraph:
         # The concepts that each concept is a diagnosis of.
         self._interpreted = {concept: frozenset(entry.get("interprets", ())) for concept, entry in concepts.items()}
         self._implied = {concept: named.union(self._distances[concept]) for concept, named in self._interpreted.items()}
-        self._explained = {
-            concept: self._implied[concept].union(entry.get("explains", ())) for concept, entry in concepts.items()
-        }
+        self._explained = {name: self._implied[name].union(concepts[name].get("explains", ())) for name in concepts}
         self._sideways: dict[tuple[str, str], str] = {}
         for concept, entry in concepts.items():
             for relation in _RELATIONS:
@@ -102,11 +100,7 @@ class ConceptGraph:
         if candidate not in self.related(reference):
             return None
         up, down = self._steps(reference, candidate), self._steps(candidate, reference)
-        kind: Kind = "descriptor"
-        if up is not None:
-            kind = "unspecific"
-        elif down is not None:
-            kind = "overinterpretation"
+        kind: Kind = "unspecific" if up else "overinterpretation" if down else "descriptor"
         relation = self._sideways.get((reference, candidate))
         if relation == "same_as":
             return SAME

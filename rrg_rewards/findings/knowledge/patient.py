@@ -3,15 +3,17 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
-from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.findings.lexicon.cues import cue_words
 
 _MAX_AGE = 130.0
 # Between two words of a clause.
 _BETWEEN = r"[^\w.;]+"
+
+_words = partial(word_pattern, "significance")
 
 
 def parse_age(age: object) -> float | None:
@@ -37,13 +39,6 @@ def parse_age(age: object) -> float | None:
 @cache
 def _ages() -> list[tuple[re.Pattern[str], float]]:
     return [(re.compile(text, re.IGNORECASE), per_year) for text, per_year in load_knowledge("significance")["ages"]]
-
-
-@cache
-def _expression(name: str) -> re.Pattern[str]:
-    """Compile a regular expression or a list of phrases of ``knowledge/significance.yaml``."""
-    entry = load_knowledge("significance")[name]
-    return re.compile(entry if isinstance(entry, str) else _any_of(entry), re.IGNORECASE)
 
 
 @cache
@@ -80,7 +75,7 @@ def _is_named(words: re.Pattern[str], indication: str) -> bool:
 def _known(indication: str) -> str:
     """Return the clauses of an indication that state a finding as known, and do not ask for it."""
     clauses = re.findall(r"[^.;?]+(?:[.;?]|$)", indication)
-    known, asked = _expression("known"), _expression("asked")
+    known, asked = _words("known"), _words("asked")
     return "".join(clause for clause in clauses if known.search(clause) and not asked.search(clause)).strip()
 
 
@@ -119,6 +114,6 @@ class Patient:
 def _patient(age: str, indication: str) -> Patient:
     contexts = frozenset(name for name, words in _contexts() if _is_named(words, indication))
     years = parse_age(age)
-    if years is None and "pregnancy" not in contexts and (stated := _expression("stated_age").search(indication)):
+    if years is None and "pregnancy" not in contexts and (stated := _words("stated_age").search(indication)):
         years = parse_age(stated[0])
     return Patient(years, contexts, _known(indication))

@@ -104,7 +104,7 @@ class AttributeReader:
         modifiers = without_amounts(tokens, modifiers, names)
         numbers = _statements(tokens, distinct)
         named = [_Named(span) for span in distinct]
-        owners = self._owners(tokens, distinct, numbers)
+        owners = self.owners(tokens, distinct, numbers)
         for modifier in modifiers:
             if owners[modifier.start] >= 0:
                 named[owners[modifier.start]].own.append(modifier)
@@ -166,10 +166,12 @@ class AttributeReader:
     def _leading(self, tokens: Sequence[str], one: "_Named") -> list[Modifier]:
         """Return the modifiers of a finding that state a place ahead of it: "in the left and right lung, nodules"."""
         leading: list[Modifier] = []
+        name = one.span.start if one.span.first is None else one.span.first
         for modifier in one.own:
-            if self._introduces(tokens, modifier.start, one.span) or (
-                leading and modifier.start < one.span.start and _are_joined(tokens, leading[-1].end, modifier.start)
-            ):
+            start = modifier.start
+            is_ahead = not PLACING.isdisjoint(tokens[max(0, start - 2) : start]) or ":" in tokens[start:name]
+            is_next = leading and start < one.span.start and _are_joined(tokens, leading[-1].end, start)
+            if (is_ahead and start < one.span.end) or is_next:
                 leading.append(modifier)
         return leading
 
@@ -209,14 +211,7 @@ class AttributeReader:
             for first, of, last in zip(between, between[1:], between[2:], strict=False)
         )
 
-    def _introduces(self, tokens: Sequence[str], start: int, span: Span) -> bool:
-        """Whether the place at a token is ahead of the statement: "in the right lung there is a nodule"."""
-        if start >= span.end:
-            return False
-        phrase = span.start if span.first is None else span.first
-        return not PLACING.isdisjoint(tokens[max(0, start - 2) : start]) or ":" in tokens[start:phrase]
-
-    def owners(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[int]:
+    def owners(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int] | None = None) -> list[int]:
         """Return, for each token, the index of the finding that it belongs to, or -1.
 
         A finding owns words of its own statement only. Words about normal anatomy belong to no finding: "Opacity on the
@@ -225,11 +220,9 @@ class AttributeReader:
         Args:
             tokens: Tokens of one sentence.
             spans: Distinct spans of findings, in order.
+            numbers: Number of each token's statement, in ascending order, if it is known.
         """
-        return self._owners(tokens, spans, _statements(tokens, spans))
-
-    def _owners(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int]) -> list[int]:
-        # The numbers ascend.
+        numbers = _statements(tokens, spans) if numbers is None else numbers
         is_one = not numbers or not numbers[-1]
         owners = [0] * len(tokens) if is_one and len(spans) == 1 else self._divided(tokens, spans, numbers)
         if self._normal.isdisjoint(tokens) and self._denied.isdisjoint(tokens):
@@ -386,9 +379,10 @@ class _Part:
         self.location += [location] if isinstance(location, str) else location
 
     @property
-    def levels(self) -> list[str]:
+    def levels(self) -> tuple[str, ...]:
         """Its location, from the segments if no lobe is named."""
-        return self.location if LUNG_LEVELS.intersection(self.location) else self.segments + self.location
+        has_level = LUNG_LEVELS.intersection(self.location)
+        return tuple(dict.fromkeys(self.location if has_level else self.segments + self.location))
 
 
 @cache
@@ -415,7 +409,7 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Where
     _complete(tokens, parts)
     if len(parts) == 1:
         (part,) = parts
-        return _Whereabouts(part.side, tuple(dict.fromkeys(part.levels)), (), part.side is None or part.is_emphasised)
+        return _Whereabouts(part.side, part.levels, (), part.side is None or part.is_emphasised)
     stated = [part for part in parts if not part.is_emphasised]
     # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
     sided = [part for part in stated if part.side]
@@ -431,9 +425,7 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Where
     if len(sides) < 2:
         return _Whereabouts(side, location, (), is_emphasis)
     sizes = _sizes(sided, modifiers)
-    places = tuple(
-        Place(part.side or "", tuple(dict.fromkeys(part.levels)), size) for part, size in zip(sided, sizes, strict=True)
-    )
+    places = tuple(Place(part.side or "", part.levels, size) for part, size in zip(sided, sizes, strict=True))
     informative = any(place.location or place.size_mm for place in places)
     return _Whereabouts(side, location, places if informative else (), is_emphasis)
 
@@ -471,8 +463,6 @@ def _complete(tokens: Sequence[str], parts: Sequence[_Part]) -> None:
     """Give places the side or level that they leave out: "right upper and lower lobe", "right and left lower lobe"."""
     for part in parts:
         part.side = part.side or part.implied
-    if len(parts) == 1:
-        return
     for before, part in pairwise(parts):
         if part.side is None and part.levels and _are_joined(tokens, before.end, part.start):
             part.side = before.side

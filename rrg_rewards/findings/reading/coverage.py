@@ -189,9 +189,8 @@ class CoverageReader:
         if _SIZE.fullmatch(word):
             return _UNIT if word[-1] == "m" or "." in word else 0
         parts = _LETTERS.findall(word)
-        if sum(map(len, parts)) < _SHORTEST_PLURAL or (len(parts) == 1 and not self._codes[parts[0]] & _UNKNOWN):
-            return 0
-        return _UNKNOWN
+        is_known = len(parts) == 1 and not self._codes[parts[0]] & _UNKNOWN
+        return 0 if is_known or sum(map(len, parts)) < _SHORTEST_PLURAL else _UNKNOWN
 
     def read(
         self, tokens: Sequence[str], findings: Sequence[tuple[int, int, int]], is_told: bool = False
@@ -300,11 +299,9 @@ class _Sentence(NamedTuple):
         if is_comment or link in cue_words("connectives", "alternatives") or before == _VERB:
             return False
         # "Bowed trachea, no effusion", "the lungs are smooth but small", "Findings: the stomach is in the chest"
-        if (
-            (said & _DESCRIBES and union(self.codes[begin : begin + 2]) & _DENIES)
-            or (link == "but" and said & _NORMAL and clause & _SAYS)
-            or (link == ":" and said & _REMARK)
-        ):
+        is_denial = said & _DESCRIBES and union(self.codes[begin : begin + 2]) & _DENIES
+        is_contrast = link == "but" and said & _NORMAL and clause & _SAYS
+        if is_denial or is_contrast or (link == ":" and said & _REMARK):
             return True
         is_said = bool(said & (_VERB | _NORMAL | _DENIES))
         if clause & _VERB or not is_said:

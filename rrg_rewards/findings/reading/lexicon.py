@@ -161,8 +161,7 @@ def _compile_rule(
     compiler: PhraseCompiler, sites: Mapping[str, str], rank: int, concept: int, entry: str | dict[str, Any]
 ) -> Rule:
     fields: dict[str, Any] = {"phrase": entry} if isinstance(entry, str) else entry
-    first, rest = compiler.steps(fields["phrase"])
-    words = first | union(step[0] for step in rest)
+    phrase = compiler.phrase(fields["phrase"], concept)
     choices = {key: compiler.any_of(fields.get(key, ())) for key in _CHOICES}
     absent = fields.get("says") == "absent"
     if absent and "not" not in fields["phrase"]:
@@ -171,11 +170,11 @@ def _compile_rule(
     places = {key: compiler.any_of("|".join(sites[site].split()) for site in fields.get(key, ())) for key in _SITES}
     limits = {"needs": choices.pop("with"), "bars": choices.pop("without"), **choices, **places}
     # The conditions of a rule that requires a site must be checked even in a sentence without a site.
-    conditional_on = union([*limits.values(), words if places["at"] else 0])
+    conditional_on = union([*limits.values(), phrase.words if places["at"] else 0])
     return Rule(
-        first,
-        rest,
-        words | limits["needs"],
+        phrase.first,
+        phrase.rest,
+        phrase.words | limits["needs"],
         concept,
         **limits,
         above=fields.get("above", 0.0),
@@ -248,8 +247,7 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
     sites: dict[str, str] = content.get("sites", {})
     cues = {cue: "|".join(shared["cues"][cue].split()) for cue in CUES}
     compiler = PhraseCompiler({**shared["groups"], **content.get("groups", {})}, cues["boundary"], cues["comma"])
-    for choice in cues.values():
-        compiler.bit(choice)
+    compiler.any_of(cues.values())
     # "Nodule without calcification" is no calcified nodule, and "pleural thickening rather than fluid" no effusion.
     compiler.end_at(f"{cues['none']}|{cues['history']}")
     concepts = tuple(content["concepts"])
@@ -264,9 +262,8 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
     entries = [(index, entry) for index, concept in enumerate(concepts) for entry in content["concepts"][concept]]
     rules = [_compile_rule(compiler, sites, i, *entry) for i, entry in enumerate(entries) if not _is_plain(entry[1])]
     plain = [(i, *entry) for i, entry in enumerate(entries) if _is_plain(entry[1])]
-    firsts = union(rule.first for rule in rules)
-    if plain:
-        firsts |= compiler.bit("|".join({entry.split()[0]: None for _, _, entry in plain}))
+    of_plain = "|".join({entry.split()[0]: None for _, _, entry in plain})
+    firsts = union(rule.first for rule in rules) | (compiler.bit(of_plain) if plain else 0)
     # The bits of plain phrases are the last ones, without which most codes are made.
     short = (1 << len(compiler.bits)) - 1
     plain_rules = [_compile_rule(compiler, sites, *entry) for entry in plain]
@@ -306,12 +303,10 @@ def _read_file(path: Path) -> dict[str, Any]:
     for section in (*_MERGED, "labels"):
         if not isinstance(own.get(section, {}), Mapping):
             raise ValueError(f"{path}: {section} must be a mapping of names, got {own[section]!r}")
-    base: Mapping[str, Any] = {}
-    if "extends" in own:
-        try:
-            base = _shipped_content(own["extends"])
-        except ValueError as error:
-            raise ValueError(f"{path}, extends: {error}") from error
+    try:
+        base: Mapping[str, Any] = _shipped_content(own["extends"]) if "extends" in own else {}
+    except ValueError as error:
+        raise ValueError(f"{path}, extends: {error}") from error
     content = {**base, **own, **{section: {**base.get(section, {}), **own.get(section, {})} for section in _MERGED}}
     # The labels of the file replace those of the lexicon that it extends.
     content["labels"] = own.get("labels", base.get("labels", {}))
@@ -341,7 +336,11 @@ class _Checker:
             raise ValueError(f"{self._path}, exclusive: must be true or false, got {self._content['exclusive']!r}")
         for section in ("groups", "sites"):
             for name, words in own.get(section, {}).items():
-                self._check_words(f"{section[:-1]} {name!r}", words)
+                where = f"{section[:-1]} {name!r}"
+                if not isinstance(words, str) or not words.strip():
+                    raise self._fail(where, f"must be words separated by spaces, got {words!r}")
+                for word in words.split():
+                    self._check_choice(where, word)
         self._check_circles()
         for section, check in (("compounds", self._check_phrase), ("concepts", self._check_rule)):
             for name, phrases in own.get(section, {}).items():
@@ -373,8 +372,7 @@ class _Checker:
                 raise self._fail(where, unknown_name_message(kind, str(name), map(str, known)))
 
     def _check_rule(self, where: str, rule: Any) -> None:
-        if isinstance(rule, str):
-            rule = {"phrase": rule}
+        rule = {"phrase": rule} if isinstance(rule, str) else rule
         if not isinstance(rule, Mapping):
             raise self._fail(where, f"must be a text or a mapping with the key phrase, got {rule!r}; quote yes and no")
         check_keys(f"{self._path}, {where}", rule, _RULE, required=("phrase",))
@@ -404,32 +402,22 @@ class _Checker:
             elif place in (0, len(steps) - 1) or steps[place - 1].startswith("<"):
                 raise self._fail(where, f"the gap {step} must lie between two words of {phrase!r}")
 
-    def _check_words(self, where: str, words: Any) -> None:
-        if not isinstance(words, str) or not words.strip():
-            raise self._fail(where, f"must be words separated by spaces, got {words!r}")
-        for word in words.split():
-            self._check_choice(where, word)
-
     def _check_choice(self, where: str, choice: Any) -> None:
         """Check ``word|stem*|{group}``."""
         self._check_text(where, choice)
         for word in choice.split("|"):
-            if word.startswith("{"):
-                if not word.endswith("}") or word[1:-1] not in self._groups:
-                    raise self._fail(where, unknown_name_message("group", word.strip("{}"), self._groups))
-            else:
+            if not word.startswith("{"):
                 self._check_word(where, word)
+            elif not word.endswith("}") or word[1:-1] not in self._groups:
+                raise self._fail(where, unknown_name_message("group", word.strip("{}"), self._groups))
 
     def _check_word(self, where: str, word: str) -> None:
         """Check that a word can occur among the words of a report as the engine reads them."""
         stem = word.removesuffix("*")
         # A word that starts with ~ is made by a compound.
         if stem.startswith("~"):
-            if stem not in self._content["compounds"]:
-                raise self._fail(where, unknown_name_message("compound", stem, self._content["compounds"]))
-            return
-        read = tokenise(stem)
-        if read != [stem]:
+            self._check_names(where, [stem], "compound", self._content["compounds"])
+        elif (read := tokenise(stem)) != [stem]:
             means = f"write {' '.join(read)!r}" if read else "use letters and digits"
             raise self._fail(
                 where, f"{word!r} matches no word, because reports are read in lower case and without hyphens; {means}"

@@ -144,11 +144,8 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
 def _is_named_by(first: Finding, second: Finding, report: str) -> bool:
     """Whether words such as "most likely" say what an open finding is; those after "due to" name a cause."""
     between = tokenise(report[first.end : second.start])
-    return (
-        first.sentence == second.sentence
-        and cue_words("causes", "linking").isdisjoint(between)
-        and attribute_reader().link(between) == "stated"
-    )
+    is_cause = not cue_words("causes", "linking").isdisjoint(between)
+    return first.sentence == second.sentence and not is_cause and attribute_reader().link(between) == "stated"
 
 
 def _is_heading(first: Finding, second: Finding, report: str) -> bool:
@@ -213,10 +210,9 @@ _remembered_link = lru_cache(maxsize=1 << 14)(_stated_link)
 
 def _interprets(words: Sequence[str]) -> bool:
     """Whether a sentence begins with a word for the findings before: "this may be", "the pattern favors"."""
-    if not cue_words("continuations", "interpretation").isdisjoint(words[:1]):
-        return True
     has_article = not cue_words("continuations", "article").isdisjoint(words[:1])
-    return not cue_words("continuations", "pattern").isdisjoint(words[has_article:][:1])
+    is_pattern = not cue_words("continuations", "pattern").isdisjoint(words[has_article:][:1])
+    return is_pattern or not cue_words("continuations", "interpretation").isdisjoint(words[:1])
 
 
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
@@ -231,9 +227,6 @@ def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
         reference = _reference_to(finding, report) if similar or (kept and is_countable(finding)) else None
         if reference == "definite" and (antecedent := _antecedent(kept, finding)) is not None:
             kept[antecedent] = _detailed(kept[antecedent], finding)
-            continue
-        if not similar:
-            kept.append(finding)
             continue
         for i in similar:
             earlier = kept[i]
@@ -318,17 +311,15 @@ def _is_another(earlier: Finding, second: Attributes, reference: str | None, rep
 def _placed(finding: Finding) -> Finding:
     """Return a finding with the device position that the location of its tip implies; only devices have a position."""
     attributes = finding.attributes
-    if attributes.device_position:
-        return (
-            finding
-            if _is_kind(finding.concept, _DEVICE)
-            else finding._replace(attributes=attributes._replace(device_position=None))
-        )
-    positions = load_knowledge("devices")["positions"].get(finding.concept, {}) if attributes.location else {}
-    for position, places in positions.items():
-        if not set(places).isdisjoint(attributes.location):
-            return finding._replace(attributes=attributes._replace(device_position=position))
-    return finding
+    position = attributes.device_position
+    if position and not _is_kind(finding.concept, _DEVICE):
+        position = None
+    elif attributes.location and not position:
+        positions = load_knowledge("devices")["positions"].get(finding.concept, {})
+        here = (name for name, places in positions.items() if not set(places).isdisjoint(attributes.location))
+        position = next(here, position)
+    is_same = position == attributes.device_position
+    return finding if is_same else finding._replace(attributes=attributes._replace(device_position=position))
 
 
 def _is_side_of(finding: Finding, earlier: Finding) -> bool:
@@ -369,13 +360,12 @@ def _explained_finding(findings: Sequence[Finding], mention: Finding, report: st
         return None
     # The concepts are compared first, because most mentions explain nothing.
     explained = concept_graph().explained(mention.concept)
-    latest = _latest(findings)
-    i = next((i for i in latest if findings[i].concept in explained and may_be_same(findings[i], mention)), None)
-    if i is None:
-        return None
-    is_apart = findings[-1].sentence != mention.sentence
-    is_said = is_apart or not cue_words("causes", "after").isdisjoint(_after(mention, report))
-    return i if is_said and _is_near(mention, report, "words") else None
+    for i in _latest(findings):
+        if findings[i].concept in explained and may_be_same(findings[i], mention):
+            is_apart = findings[-1].sentence != mention.sentence
+            is_said = is_apart or not cue_words("causes", "after").isdisjoint(_after(mention, report))
+            return i if is_said and _is_near(mention, report, "words") else None
+    return None
 
 
 def _without_requests(findings: Sequence[Finding], report: str) -> list[Finding]:

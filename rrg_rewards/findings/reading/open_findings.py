@@ -238,15 +238,12 @@ class OpenStatementReader:
 
     def _continues(self, clause: _Clause, has_head: bool, is_told: bool, organ: str | None) -> bool:
         """Whether a clause describes or interprets the finding before it, or one of an earlier sentence."""
-        link = clause.link
-        if is_told and (
-            link == "("
-            or (clause.organ is None and link == ":")
-            or (link in _RELATIVE and (clause.organ is None or not has_head))
-        ):
+        link, is_placed = clause.link, clause.organ is not None
+        is_relative = link in _RELATIVE and not (is_placed and has_head)
+        if is_told and (link == "(" or is_relative or (link == ":" and not is_placed)):
             return True
         # "The pleura is thickened and calcified", "a mass, partly calcified, in the mediastinum"
-        if is_told and clause.organ is None and clause.tokens[-1].endswith("ed") and len(clause.heads) == 1:
+        if is_told and not is_placed and clause.tokens[-1].endswith("ed") and len(clause.heads) == 1:
             is_appended = len(clause.tokens) in _APPENDED.get(link, ())
             return is_appended and self._verbs.isdisjoint(clause.tokens) and clause.span[-1] in clause.heads
         reach = clause.start + (_OPENING if has_head else len(clause.tokens))
@@ -259,19 +256,13 @@ class OpenStatementReader:
             return stated
         if any(role == "explained" for _, role in clause.roles):
             return []
-        signals = [
-            i
-            for i, role in clause.roles
-            if role == "denied" or (role in _SIGNALS and not self._is_denied(clause, i, scope))
-        ]
+        signals = [i for i, role in clause.roles if self._is_signal(clause, i, role, scope)]
         if not any(i in clause.heads for i in signals):
             is_normal = any(role in ("normal", "technical") for _, role in clause.roles)
             return [] if is_normal and not any((i, "denied") in clause.roles for i in signals) else signals
         # "The size of the cyst is normal"
-        is_normal = any(
-            role == "normal" and not _BEING.isdisjoint(clause.before(i, _PREDICATE_REACH)) for i, role in clause.roles
-        )
-        return [] if is_normal else signals
+        normal = (i for i, role in clause.roles if role == "normal")
+        return [] if any(not _BEING.isdisjoint(clause.before(i, _PREDICATE_REACH)) for i in normal) else signals
 
     def _observed(self, clause: _Clause, signals: list[int], is_about: bool) -> list[int]:
         """Return the signals before an interpretation; all of them if it is about nothing that was named before."""
@@ -279,8 +270,11 @@ class OpenStatementReader:
         seen = signals if link is None else [i for i in signals if i < link]
         return seen if seen or is_about else signals
 
-    def _is_denied(self, clause: _Clause, i: int, scope: NegationScope) -> bool:
-        return not self._denials.isdisjoint(clause.before(i, _DENIAL_REACH + 1)) or scope.presence(i, i + 1) == ABSENT
+    def _is_signal(self, clause: _Clause, i: int, role: str, scope: NegationScope) -> bool:
+        """Whether a token makes a clause abnormal: a normal word that is denied, or another signal that is not."""
+        if role == "denied" or role not in _SIGNALS:
+            return role == "denied"
+        return self._denials.isdisjoint(clause.before(i, _DENIAL_REACH + 1)) and scope.presence(i, i + 1) != ABSENT
 
     def _content(self, clause: _Clause, organs: Mapping[int, str]) -> tuple[str, ...]:
         words = (word for i, word in enumerate(clause.tokens, clause.start) if i not in organs)

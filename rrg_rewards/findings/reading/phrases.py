@@ -5,7 +5,6 @@ A phrase is a sequence of words. Each word is a choice, ``word|stem*|{group}``. 
 that it matches. One dictionary lookup per token is then enough for all phrases.
 """
 
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from typing import Any, Generic, TypeVar
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
 
-_BRITISH = re.compile("|".join(map(re.escape, load_knowledge("spellings")["parts"])))
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000
 # Shorter words in -s, such as "gas", are no plurals.
@@ -119,10 +117,7 @@ class WordBits(WordTable[int]):
         entries[key] = entries.get(key, 0) | bit
 
     def _all_bits(self, word: str) -> int:
-        forms = _spellings(word)
-        code = self._code(word) if len(forms) == 1 else union(map(self._code, forms))
-        if not code and len(word) >= _SHORTEST_PLURAL and word.endswith("s"):
-            code = self._code(word[:-1])
+        code = union(map(self._code, self._forms(word)))
         return code | union(bit for condition, bit in self.conditions if condition(word))
 
     def has(self, word: str, shortest: int) -> bool:
@@ -131,9 +126,8 @@ class WordBits(WordTable[int]):
 
     def is_form(self, word: str) -> bool:
         """Whether a word is in the table or a form of a stem in it: "sternophagia" is none of "stern*"."""
-        return any(
-            one in self.exact or any(one[i:] in _endings() for i in self._stem_ends(one)) for one in self._forms(word)
-        )
+        forms = self._forms(word)
+        return any(one in self.exact or any(one[i:] in _endings() for i in self._stem_ends(one)) for one in forms)
 
     def _forms(self, word: str) -> tuple[str, ...]:
         """Return a word in all spellings; of a plural that the table does not contain, the singular too."""
@@ -163,9 +157,6 @@ def _spellings(word: str) -> tuple[str, ...]:
     # "Not" in a contraction is the word "nt".
     if word == "nt":
         return (word, "not")
-    # Few words contain a British part.
-    if _BRITISH.search(word) is None:
-        return (word,)
     parts = load_knowledge("spellings")["parts"].items()
     return (word, *(word.replace(british, american) for british, american in parts if british in word))
 
@@ -416,8 +407,7 @@ class CompoundTable(RareWordTable[Phrase[str]]):
     def _phrase_of_parts(self, parts: str) -> Phrase[str] | None:
         """Return a word in two parts as a phrase, or ``None`` if it is no word with a code."""
         word, shortest = parts.replace(" ", ""), parts.index(" ") + _SHORTEST_REST
-        is_word = len(word) >= shortest and self._words.has(word, shortest)
-        return Phrase(0, (), 0, word) if is_word else None
+        return Phrase(0, (), 0, word) if len(word) >= shortest and self._words.has(word, shortest) else None
 
 
 class PhraseCompiler:
@@ -470,8 +460,8 @@ class PhraseCompiler:
                 uses[word] += self._uses[number]
         return [sum([uses[word] for word in members]) for members in self.bits]
 
-    def steps(self, text: str) -> tuple[int, tuple[Step, ...]]:
-        """Return the bits of the first word of a phrase, and its other words."""
+    def phrase(self, text: str, meaning: Meaning) -> Phrase[Meaning]:
+        """Compile a phrase."""
         steps: list[Step] = []
         reach, stops = 1, 0
         for part in text.split():
@@ -483,12 +473,7 @@ class PhraseCompiler:
                 self._uses[bit.bit_length() - 1] += 1
                 steps.append((bit, reach, stops))
                 reach, stops = 1, 0
-        return steps[0][0], tuple(steps[1:])
-
-    def phrase(self, text: str, meaning: Meaning) -> Phrase[Meaning]:
-        """Compile a phrase."""
-        first, rest = self.steps(text)
-        return Phrase(first, rest, first | union(step[0] for step in rest), meaning)
+        return Phrase(steps[0][0], tuple(steps[1:]), union(step[0] for step in steps), meaning)
 
 
 class PhraseBook(Generic[Meaning]):
