@@ -63,7 +63,8 @@ def attribute_discrepancies(
     - Density of nodules: two different ones are significant. One that a report leaves open is significant if it changes
       the clinical significance.
     - Severity: a difference is significant if it is at least two steps (small and large) or changes the clinical
-      significance. Minimal and mild are one degree in different words.
+      significance. Minimal and mild are one degree in different words. Focal instead of diffuse, and one lesion instead
+      of several, are significant, and so is the reverse.
     - Measurement: of nodules and masses, a difference is significant above 2 mm if the reference's size is below 6 mm,
       above 4 mm below 3 cm, and above 20 % of the reference's size from 3 cm, where a mass begins. A mass instead of a
       nodule, and a nodule instead of a mass, are significant. Of other findings, a difference is significant above half
@@ -101,7 +102,7 @@ def attribute_discrepancies(
     errors += _most_significant(_location(reference, candidate))
     # Names that state two degrees are one error with the words for these degrees.
     if relation.kind != "severity":
-        errors += _severity(reference, candidate, significance)
+        errors += _severity(reference, candidate, relation, significance)
     errors += _most_significant(_measurement(reference, candidate, significance))
     # A name and a form that contradict the reference's are one error.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
@@ -260,7 +261,9 @@ def _bone(place: str) -> tuple[str, int] | None:
     return (place, 0) if place in load_knowledge("concepts")["bones"] else None
 
 
-def _severity(reference: Finding, candidate: Finding, significance: Significance) -> Iterator[AttributeDiscrepancy]:
+def _severity(
+    reference: Finding, candidate: Finding, relation: Relation, significance: Significance
+) -> Iterator[AttributeDiscrepancy]:
     ours, theirs = reference.attributes, candidate.attributes
     steps = severity_steps(ours, theirs)
     if steps:
@@ -269,15 +272,21 @@ def _severity(reference: Finding, candidate: Finding, significance: Significance
         is_slight = {ours.severity, theirs.severity} == {"minimal", "mild"}
         significant = not is_slight and (steps >= _SIGNIFICANT_STEPS or len(levels) > 1)
         yield AttributeDiscrepancy("severity", significant, f"{theirs.severity} for {ours.severity}")
-    extents = _extent(reference), _extent(candidate)
-    if set(extents) == {"focal", "diffuse"} or (set(extents) == {"focal", "multiple"} and is_countable(reference)):
-        yield AttributeDiscrepancy("severity", True, f"{extents[1]} for {extents[0]}")
+    if {ours.extent, theirs.extent} == {"focal", "diffuse"}:
+        yield AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}")
+    elif relation.kind == "same" and is_countable(reference):
+        numbers = _number(reference), _number(candidate)
+        if set(numbers) == {"focal", "multiple"}:
+            yield AttributeDiscrepancy("severity", True, f"{numbers[1]} for {numbers[0]}")
 
 
-def _extent(finding: Finding) -> str | None:
-    """Return the stated extent of a finding; one lesion is focal."""
-    is_one = finding.text.lower().endswith(tuple(cue_words("references", "single")))
-    return finding.attributes.extent or ("focal" if is_one else None)
+def _number(finding: Finding) -> str | None:
+    """Return whether a finding is one lesion or several: its stated extent, or else "focal" for the name of one."""
+    attributes = finding.attributes
+    if attributes.extent or attributes.laterality == "bilateral" or attributes.places:
+        return attributes.extent
+    is_one = not cue_words("references", "single").isdisjoint(finding.text.lower().split()[-1:])
+    return "focal" if is_one else None
 
 
 def _measurement(reference: Finding, candidate: Finding, significance: Significance) -> Iterator[AttributeDiscrepancy]:

@@ -227,7 +227,8 @@ def is_sign(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequence[s
         finding: The mention.
         diagnosis: The finding.
         signs: Signs of diagnoses, by their concepts.
-        reach: Number of sentences between a diagnosis and its signs.
+        reach: Number of sentences between a diagnosis and its signs; 0 for a reference, of which an open finding is one
+            of its own.
     """
     ours, theirs = finding.attributes, diagnosis.attributes
     if finding.concept == diagnosis.concept:
@@ -245,7 +246,7 @@ def _describes(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequenc
     if finding.concept == OTHER:
         if organs_differ(finding.organ, diagnosis.organ):
             return False
-        # "Appendagitis, with an inflamed fat lobule beside the colon"
+        # In the candidate: "appendagitis, with an inflamed fat lobule beside the colon"
         if reach and distance == 0 and finding.organ is not None and finding.organ == diagnosis.organ:
             return True
     if distance <= reach and finding.concept in signs.get(diagnosis.concept, ()):

@@ -111,10 +111,10 @@ def compare_findings(
     reference's is not, and their names are only similar. A bilateral finding matches one finding on each side, and
     several nodules match each nodule that is neither larger nor more significant. A wider name of a matched finding
     beside it belongs to the match, and so do the signs of its diagnosis (``signs`` in ``knowledge/concepts.yaml``), in
-    the reference only if one sentence states both and they are no ``complications``. A candidate that describes signs
-    of the reference's diagnosis without naming it matches with a significant error. A normal structure, such as a small
-    node, does not match one of at least one and a half times its size that is abnormal. Of each report, only the first
-    300 findings match.
+    the reference only if one sentence states both, the diagnosis is not in doubt, and they are no ``complications``. A
+    candidate that describes signs of the reference's diagnosis without naming it matches with a significant error. A
+    normal structure, such as a small node, does not match one of at least one and a half times its size that is
+    abnormal. Of each report, only the first 300 findings match.
 
     Args:
         reference: Reference report, or its findings.
@@ -202,7 +202,7 @@ def _united(findings: Sequence[Finding]) -> Finding:
     location = dict.fromkeys(place for finding in findings for place in finding.attributes.location)
     side = "bilateral" if {"left", "right"} <= sides or "bilateral" in sides else attributes.laterality
     places = tuple(place for finding in findings for place in stated_places(finding.attributes))
-    is_several = any(finding.concept == findings[0].concept for finding in findings[1:])
+    is_several = side != "bilateral" and any(finding.concept == findings[0].concept for finding in findings[1:])
     united = attributes._replace(
         laterality=side,
         extent=attributes.extent or ("multiple" if is_several else None),
@@ -237,12 +237,10 @@ def _groups(
         elif i not in of_ours and excess >= 0 and covers(theirs[j], ours[i]):
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
-    signs, described = _signs()
     # A wrong diagnosis explains nothing.
     right = [group for group in groups if not group[2].significant]
-    # A reference has complications, and signs in other sentences than their diagnosis, as findings of their own.
-    certain = [group[0] for group in right if ours[group[0][0]].presence == "present"]
-    _add_signs(ours, certain, _rest(ours, of_ours), our_weights, partial(is_sign, signs=described, reach=0))
+    _add_signs(ours, [group[0] for group in right], _rest(ours, of_ours), our_weights, _is_contained)
+    signs = load_knowledge("concepts")["signs"]
     stated = [group[1] for group in right]
     _add_signs(theirs, stated, _rest(theirs, of_theirs), their_weights, partial(is_sign, signs=signs))
     # A candidate that describes the signs of the reference's diagnosis invents none of them.
@@ -257,13 +255,24 @@ def _groups(
     return groups
 
 
+def _is_contained(finding: Finding, diagnosis: Finding) -> bool:
+    """Whether a finding of the reference is a part of a diagnosis: a wider name, or a sign that no doubt leaves open.
+
+    Complications, and signs in other sentences, are findings of their own.
+    """
+    signs = _contained_signs() if diagnosis.presence == "present" else {}
+    return is_sign(finding, diagnosis, signs, reach=0)
+
+
 @cache
-def _signs() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the signs of each diagnosis, and those that follow from it: heart failure does not imply an effusion."""
+def _contained_signs() -> dict[str, list[str]]:
+    """Return the signs of each diagnosis without complications: heart failure contains no effusion."""
     knowledge = load_knowledge("concepts")
-    signs, complications = knowledge["signs"], set(knowledge["complications"])
-    contained = {diagnosis: [sign for sign in of_it if sign not in complications] for diagnosis, of_it in signs.items()}
-    return signs, contained
+    complications = set(knowledge["complications"])
+    return {
+        diagnosis: [sign for sign in of_it if sign not in complications]
+        for diagnosis, of_it in knowledge["signs"].items()
+    }
 
 
 def _priced_pairs(

@@ -7,7 +7,14 @@ from typing import Any
 
 from rrg_rewards.findings.editing.injected_report import WHOLE_EXAMINATION, ErrorEdit
 from rrg_rewards.findings.editing.report_view import Proposal, ReportView, only_compares, without_comparison
-from rrg_rewards.findings.editing.text_edits import Replacement, Sentence, drop_sentence, matching_case, without_item
+from rrg_rewards.findings.editing.text_edits import (
+    Replacement,
+    Sentence,
+    corrected_article,
+    drop_sentence,
+    matching_case,
+    without_item,
+)
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
@@ -30,8 +37,6 @@ _CLEAR_MM = 4.0
 _LEAST_MM = 2.0
 _NUMBER = re.compile(r"\d*\.?\d+")
 _WORD = re.compile(r"[A-Za-z]+")
-# Starts of a word or number that a vowel begins in speech: "upper", "8", "80", "11", "18", and not "1.1".
-_VOWEL = re.compile(r"[aeiou]|8|1[18](?![\d])", re.IGNORECASE)
 
 _words = partial(word_pattern, "errors")
 Proposer = Callable[[ReportView, int], Iterator[Proposal]]
@@ -278,12 +283,8 @@ def _altered(
         category: Category of the edit.
         action: Kind of the edit.
     """
-    finding, articles = view.findings[target], []
-    for start, _, text in replacements:
-        found = re.search(r"\b(an?) $", view.report[:start], re.IGNORECASE)
-        article = "an" if _VOWEL.match(text) else "a"
-        if found and article != found[1].lower():
-            articles.append(Replacement(*found.span(1), matching_case(article, found[1])))
+    finding = view.findings[target]
+    articles = filter(None, (corrected_article(view.report, start, text) for start, _, text in replacements))
     start, end, new = replacements[0]
     detail = f"{new} for {view.report[start:end]}"
     # The units of a size are quoted as they are written.

@@ -16,7 +16,7 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     read_rules,
     spans,
 )
-from rrg_rewards.findings.editing.text_edits import Replacement, apply
+from rrg_rewards.findings.editing.text_edits import AN, Replacement, apply
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
@@ -26,7 +26,7 @@ _LABEL = re.compile(r"[A-Z]\w+(?: \w+)?: +(?=[A-Z])")
 _PRESENT = {"is": "is", "was": "is", "are": "are", "were": "are"}
 _TWICE = re.compile(r"\b(the) the\b", re.IGNORECASE)
 # Only before a lower-case word: the pronunciation of names and abbreviations is unknown.
-_ARTICLE = re.compile(r"\b([Aa])(?:\(n\)|n)?(?= (?:(one|uni|use|eu|hour)|([aeiou])|[a-z0-9]))")
+_ARTICLE = re.compile(r"\b([Aa])(?:\(n\)|n)?(?= ([a-z0-9]\S*))")
 
 _words = partial(word_pattern, "paraphrases")
 
@@ -139,7 +139,7 @@ def _reworded(sentence: str, draws: Draws) -> tuple[str, list[Rewording]]:
 def _with_articles(text: str) -> str:
     """Correct ``a`` and ``an`` before the word that follows, and remove repeated articles."""
     text = _TWICE.sub(r"\1", text)
-    return _ARTICLE.sub(lambda found: found[1] + ("n" if found[3] or found[2] == "hour" else ""), text)
+    return _ARTICLE.sub(lambda found: found[1] + ("n" if AN.match(found[2]) else ""), text)
 
 
 def _converted(measure: re.Match[str]) -> str:

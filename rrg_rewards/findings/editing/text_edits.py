@@ -18,6 +18,9 @@ _TERMINATOR = re.compile(r"[.;]*[ \t]*")
 _MARKER = re.compile(r"\(?(\d{1,2})[.)]?$|[-*]$")
 _NUMBER = re.compile(r"\d{1,2}")
 _SEPARATOR = re.compile(r",? and (?:also )?|,? or |, ?")
+_INDEFINITE = re.compile(r"\b(an?) $", re.IGNORECASE)
+AN = re.compile(r"(?!one|uni|use|eu)(?:hour|[aeiou]|8|1[18](?!\d))", re.IGNORECASE)
+"""Start of a word or number before which ``a`` is ``an``: "upper", "hour", "8", "18.5", and not "1.1"."""
 
 
 class Replacement(NamedTuple):
@@ -171,6 +174,20 @@ def candidate_place(place: tuple[int, int], replacements: Iterable[Replacement])
         elif start <= replaced_start and replaced_end <= end and (replaced_start < end or start == end):
             inside += longer
     return start + before, end + before + inside
+
+
+def corrected_article(report: str, start: int, text: str) -> Replacement | None:
+    """Return the edit of ``a`` or ``an`` before a word that is replaced; ``None`` if there is none or it fits.
+
+    Example:
+        >>> corrected_article("an 8 mm nodule", 3, "24 mm").text
+        'a'
+    """
+    found = _INDEFINITE.search(report[max(0, start - 4) : start])
+    article = "an" if AN.match(text) else "a"
+    if not found or article == found[1].lower():
+        return None
+    return Replacement(start - len(found[0]), start - 1, matching_case(article, found[1]))
 
 
 def drop_sentence(sentences: Sequence[Sentence], place: int) -> list[Replacement]:

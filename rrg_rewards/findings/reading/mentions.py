@@ -163,12 +163,25 @@ def _exceeds(words: Sequence[str], start: int, end: int, limit: float) -> bool:
     size = size_at(words, i) if i < len(words) else None
     if size is None or not limit < size.largest <= _LARGEST * limit:
         return False
-    before, joining = words[max(0, start - _PLACE_REACH) : start], words[end:i]
-    following = words[size.end : size.end + _SIZE_REACH]
-    after = next((word for word in following if word not in between), "")
-    is_place = not cue_words("limits", "beside").isdisjoint(before) and dimension.isdisjoint(before)
-    is_held = not cue_words("limits", "holding").isdisjoint(joining) and dimension.isdisjoint((*joining, *following))
-    return not (is_place or is_held or after in cue_words("limits", "not_size"))
+    before, joining, following = words[max(0, start - _PLACE_REACH) : start], words[end:i], words[size.end :]
+    is_stated = not dimension.isdisjoint((*joining, *following[:_SIZE_REACH]))
+    is_held = not is_stated and not cue_words("limits", "holding").isdisjoint(joining)
+    skipped = cue_words("limits", "skipped")
+    governing = next((word for word in reversed(before) if word and word not in skipped), "")
+    is_place = governing in cue_words("limits", "beside") and dimension.isdisjoint(before)
+    return not (is_held or is_place or _is_other_size(following))
+
+
+def _is_other_size(following: Sequence[str]) -> bool:
+    """Whether the words after a size say that it is that of a lesion, a distance, or normal."""
+    normal, between = cue_words("limits", "normal"), cue_words("limits", "between")
+    if following[:1] == [","]:
+        # "8 mm, normal after cholecystectomy", but not "15 cm, normal liver"
+        return (
+            following[1:2] != [] and following[1] in normal and not set(following[2:3]) - cue_words("limits", "reason")
+        )
+    after = next((word for word in following[:_SIZE_REACH] if word not in between), "")
+    return after in normal or after in cue_words("limits", "not_size")
 
 
 def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationScope) -> bool:

@@ -106,7 +106,7 @@ class _Clauses:
                 self.breaks.append(i)
                 if code & COMMA and self.union(i + 1, i + 2) & (OPEN | HEDGE):
                     self.openers.append(i)
-                elif code & COMMA and self.union(i + 1, i + 3) & LINKING:
+                elif code & COMMA and self._interprets(i + 1):
                     self.links.append(i)
             elif code & (BE | HAVE | PERHAPS):
                 if not (i and codes[i - 1] & RELATIVE):
@@ -133,6 +133,13 @@ class _Clauses:
             return True
         be = self._first_of(BE, 0, range(i - 1, max(-1, i - 4), -1))
         return be == 0 or (be > 0 and not codes[be - 1] & RELATIVE)
+
+    def _interprets(self, i: int) -> bool:
+        """Whether words say what the words before them are: "consistent with", "most likely", not "suspicious mass"."""
+        return any(
+            code & LINKING and (code & HEDGE or self.union(k, k + 1) & (PURPOSE | WITH | ARTICLE))
+            for k, code in enumerate(self.codes[i : i + 2], i + 1)
+        )
 
     def _ends_at(self, i: int) -> bool:
         i = next((k for k in range(i, self.size) if not self.codes[k] & FILLED), self.size)
