@@ -176,10 +176,9 @@ def _is_other_size(following: Sequence[str]) -> bool:
     """Whether the words after a size say that it is that of a lesion, a distance, or normal."""
     normal, between = cue_words("limits", "normal"), cue_words("limits", "between")
     if following[:1] == [","]:
-        # "8 mm, normal after cholecystectomy", but not "15 cm, normal liver"
-        return (
-            following[1:2] != [] and following[1] in normal and not set(following[2:3]) - cue_words("limits", "reason")
-        )
+        # "8 mm, normal after cholecystectomy", "8 mm, which is normal", but not "15 cm, normal liver"
+        said = following[3:] if following[1:2] == ["which"] else following[1:]
+        return not normal.isdisjoint(said[:1]) and not set(said[1:2]) - cue_words("limits", "reason")
     after = next((word for word in following[:_SIZE_REACH] if word not in between), "")
     return after in normal or after in cue_words("limits", "not_size")
 

@@ -448,7 +448,8 @@ class NegationScope(_Clauses):
         codes, first, clause = self.codes, parting[0], self.clause(start).start
         # "Effusion persists and edema has resolved", "stable effusion, edema has resolved", "tube in place, ..."
         described = start if codes[first] & JOINT else clause
-        if self.union(described, first) & LASTING:
+        is_list = len(parting) > 1 or codes[first + 1] & OTHER
+        if not is_list and self.union(described, first) & LASTING:
             return True
         has_verb = _any_between(self.verbs, clause, start)
         is_opened = bool(has_verb or self.union(clause, first) & DEGREE or codes[clause] & HEDGE)
