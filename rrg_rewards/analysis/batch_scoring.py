@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from rrg_rewards.analysis.outcomes import failures_counted
@@ -65,6 +66,11 @@ class BatchPart:
         return self.batch.predictions[self.rows], self.batch.references[self.rows], {self.name: self.context}
 
     @property
+    def place(self) -> int:
+        """A number for the process that scores it; the same one for parts of the same rows and size."""
+        return int((self.batch.table.first + self.rows.start) // max(1, self.rows.stop - self.rows.start))
+
+    @property
     def is_last(self) -> bool:
         """Whether the batch has no further rows."""
         return bool(self.rows.stop >= len(self.batch.table))
@@ -76,7 +82,7 @@ def scored_parts(
     batches: Iterable[PairBatch],
     pool: WorkerPool[Any, Any] | None = None,
 ) -> Iterator[tuple[BatchPart, Scores]]:
-    """Yield the scores of batches: for each metric in its order, those of its parts.
+    """Yield the scores of batches: for each metric of a batch's context, in its order, those of its parts.
 
     Several workers score parts of a batch by metrics with independent rows; other metrics score a batch in one call.
 
@@ -87,7 +93,8 @@ def scored_parts(
         pool: Processes with the scorer; ``None`` to score in this process.
     """
     parts = (part for batch in batches for part in _parts(batch, metrics, pool is not None))
-    for part, result in calls(scorer, ((part, part.texts) for part in parts), pool):
+    # The process that has read some references reads no others of the same rows.
+    for part, result in calls(scorer, ((part, part.texts) for part in parts), pool, attrgetter("place")):
         with located(part.batch.table, part.rows.start):
             scores = result()[part.name]
         yield part, scores
@@ -95,8 +102,8 @@ def scored_parts(
 
 def _parts(batch: PairBatch, metrics: Mapping[str, ReportMetric], divides: bool) -> Iterator[BatchPart]:
     count = len(batch.table)
-    for name, metric in metrics.items():
-        size = _PART if divides and metric.has_independent_rows else count
+    for name in batch.context:
+        size = _PART if divides and metrics[name].has_independent_rows else count
         # A batch without rows is scored too, so that there is a tensor.
         for rows in divided(count, max(1, size)) or [slice(0, 0)]:
             yield BatchPart(name, batch, rows)
@@ -123,13 +130,12 @@ def score_batches(
         ChildProcessError: If a process was killed.
     """
     scorer = BatchScorer(metrics, best)
-    found: dict[str, list[Scores]] = {name: [] for name in metrics}
-    last = [*metrics][-1]
+    found: dict[str, list[Scores]] = {}
     with optional_pool(scorer, workers, name="a metric") as pool:
         for part, scores in scored_parts(scorer, metrics, batches, pool):
             progress(part.rows.stop - part.rows.start, 0)
-            found[part.name].append(scores)
-            if part.name == last and part.is_last:
+            found.setdefault(part.name, []).append(scores)
+            if part.is_last and len(found) == len(part.batch.context):
                 joined = {name: one.joined(others) if others else one for name, (one, *others) in found.items()}
                 yield part.batch, joined
-                found = {name: [] for name in metrics}
+                found = {}

@@ -1,21 +1,20 @@
 """Values of metrics for one text that is given to every study, which a system should exceed."""
 
 import math
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from torch import Tensor
 
-from rrg_rewards.analysis.batch_scoring import Scorer
 from rrg_rewards.analysis.corpus_statistics import StatisticRows
 from rrg_rewards.analysis.distinct import NORMAL_REPORTS, DistinctTexts
 from rrg_rewards.analysis.outcomes import failures_counted
 from rrg_rewards.analysis.pairs import PairBatch
 from rrg_rewards.metrics.base import Column, ReportMetric
 from rrg_rewards.metrics.references import score_batch
-from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.run_log import RunLog
 
 ConstantChoice = Literal["rules", "all", "none"]
 """Metrics that score texts which are the same for every study."""
@@ -164,42 +163,47 @@ def _text_of_row(batches: Iterable[PairBatch], row: int) -> str:
     raise ValueError("the table has fewer rows than at first")
 
 
-def score_constant_batches(
-    metrics: Mapping[str, ReportMetric],
-    batches: Iterable[PairBatch],
-    texts: Sequence[ConstantText],
-    *,
-    scorer: Scorer,
-    progress: Progress,
-    best: bool | None,
-) -> dict[str, dict[str, ConstantValue]]:
-    """Return, for each text, the value of each metric if every study with a report has this text.
+@dataclass(frozen=True)
+class ConstantBatch(PairBatch):
+    """Report pairs in which a constant text replaces each report."""
 
-    See :func:`score_constant`. All texts are scored in one call, so that processes start once.
+    text: ConstantText
+
+
+def with_constant_texts(
+    batches: Iterable[PairBatch], texts: Sequence[ConstantText], metrics: Collection[str]
+) -> Iterator[PairBatch]:
+    """Yield each batch, and after it, for some metrics, the same references with each text in place of the reports.
+
+    They follow each other because metrics remember what they have read in the references. Missing reports stay missing.
 
     Args:
-        metrics: The metrics by name.
-        batches: The report pairs, which are read once for each text; reports are replaced, and missing ones stay so.
+        batches: The report pairs.
         texts: The texts.
-        scorer: Scores batches, and yields them in order.
-        progress: Receives the number of scored rows.
-        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
+        metrics: Names of the metrics that score them.
     """
-    statistics = {text.name: {name: StatisticRows() for name in metrics} for text in texts}
-    begun: deque[str] = deque()
-    for _, scores in scorer(metrics, _same_texts(batches, texts, metrics, begun), progress, best):
-        own = statistics[begun.popleft()]
+    for batch in batches:
+        yield batch
+        context = {name: batch.context[name] for name in metrics}
+        for text in texts if metrics else ():
+            predictions = [None if prediction is None else text.text for prediction in batch.predictions]
+            yield ConstantBatch(batch.table, predictions, batch.references, context, text)
+
+
+class ConstantTotals:
+    """Values of metrics for constant texts, from the scores of batches; see :func:`score_constant`."""
+
+    def __init__(self) -> None:
+        self._statistics: dict[str, dict[str, StatisticRows]] = {}
+
+    def add(self, text: ConstantText, scores: Mapping[str, Scores]) -> None:
+        """Add the scores of a batch by metric."""
+        own = self._statistics.setdefault(text.name, {name: StatisticRows() for name in scores})
         for name, one in scores.items():
             own[name].add(one)
-    return {text: {name: _constant_value(rows) for name, rows in own.items()} for text, own in statistics.items()}
 
-
-def _same_texts(
-    batches: Iterable[PairBatch], texts: Sequence[ConstantText], metrics: Collection[str], begun: deque[str]
-) -> Iterator[PairBatch]:
-    """Yield all batches with each text in place of the reports; add the name of the text of each to ``begun``."""
-    for text in texts:
-        for batch in batches:
-            predictions = [None if prediction is None else text.text for prediction in batch.predictions]
-            begun.append(text.name)
-            yield replace(batch, predictions=predictions, context={name: batch.context[name] for name in metrics})
+    def values(self) -> dict[str, dict[str, ConstantValue]]:
+        """Return, for each text, the value of each metric if every study with a report has this text."""
+        return {
+            text: {name: _constant_value(rows) for name, rows in own.items()} for text, own in self._statistics.items()
+        }

@@ -3,7 +3,7 @@
 import math
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from rrg_rewards.analysis.batch_scoring import Scorer, score_batches
 from rrg_rewards.analysis.constant_text import (
-    ConstantValue,
+    ConstantBatch,
+    ConstantTotals,
     chosen_metrics,
     constant_entries,
     constant_texts,
     note_left_out,
-    score_constant_batches,
+    with_constant_texts,
 )
 from rrg_rewards.analysis.corpus_statistics import StatisticRows
 from rrg_rewards.analysis.input_tables import with_new_columns
@@ -62,9 +63,9 @@ def score_table(
     table, except by the sufficient statistics of each pair, from which the interval is computed: 8 bytes for a score,
     and by 16 bytes for the hashes of both texts, from which distinct texts are counted.
 
-    Metrics by rules are also computed for texts that are the same for every study, in a further pass for each: the
-    commonest text of the system if it occurs twice, and a normal chest report if the references are of chest CTs or
-    radiographs. ``settings.constant_text`` says for which metrics.
+    Metrics by rules are also computed for texts that are the same for every study: the commonest text of the system if
+    it occurs twice, and a normal chest report if the references are of chest CTs or radiographs.
+    ``settings.constant_text`` says for which metrics.
 
     A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is
     counted and left out of the corpus value.
@@ -148,7 +149,7 @@ class TableScoring:
         self._totals = {name: MetricTotals(metric) for name, metric in pairs.metrics.items()}
         self._counts = {name: totals.counts for name, totals in self._totals.items()}
         self._usage = usage or RunUsage({name: metric.judges() for name, metric in pairs.metrics.items()})
-        self._constants: dict[str, dict[str, ConstantValue]] = {}
+        self._constants = ConstantTotals()
         self.is_complete = False
         """Whether all pairs are scored."""
 
@@ -172,27 +173,19 @@ class TableScoring:
         """
         with self._usage.noted(self._log):
             self._run(output, format, overwrite, spreadsheet_safe)
-            self._score_constants()
 
-    def _score_constants(self) -> None:
-        """Compute the metrics for texts that are the same for every study."""
+    def _batches(self, progress: Progress) -> Iterable[PairBatch]:
+        """Return all pairs, with the texts that are the same for every study after the reports of each batch."""
         metrics, choice = self._pairs.metrics, self._settings.constant_text
+        texts = [] if choice == "none" else constant_texts(self._pairs.distinct, self._pairs)
+        if texts:
+            note_left_out(metrics, choice, self._log)
         chosen = chosen_metrics(metrics, choice)
-        if choice == "none" or not (texts := constant_texts(self._pairs.distinct, self._pairs)):
-            return
-        note_left_out(metrics, choice, self._log)
-        if not chosen:
-            return
-        with self._log.progress("scoring constant texts") as progress:
-            progress(0, self._pairs.rows * len(chosen) * len(texts))
-            best = self._pairs.columns.best
-            self._constants = score_constant_batches(
-                chosen, self._pairs, texts, scorer=self._scorer, progress=progress, best=best
-            )
+        progress(0, self._pairs.rows * (len(metrics) + len(chosen) * len(texts)))
+        return with_constant_texts(self._pairs, texts, chosen)
 
     def _run(self, output: str | None, format_: str | None, overwrite: bool, spreadsheet_safe: bool) -> None:
         with self._log.progress("scoring") as progress:
-            progress(0, self._pairs.rows * len(self._totals))
             if output is None:
                 deque(self._scored(progress), maxlen=0)
                 return
@@ -210,7 +203,7 @@ class TableScoring:
         """Return the summary that :func:`score_table` describes; warn of failures of judges."""
         warn_of_failures(self._counts, self._log, "; the column {name}_failure of --output gives all reasons")
         bootstrap, seed = self._settings.bootstrap, self._settings.seed
-        columns = self._pairs.reference_columns
+        columns, constants = self._pairs.reference_columns, self._constants.values()
         return {
             "version": __version__,
             "table": self._pairs.source,
@@ -222,7 +215,7 @@ class TableScoring:
             "metrics": {
                 name: {
                     **totals.summary(bootstrap, seed),
-                    **constant_entries(name, self._constants),
+                    **constant_entries(name, constants),
                     **({"usage": usage} if (usage := self._usage.to_dict(name)) else {}),
                     "signature": signature_with_references(self._pairs.metrics[name], self._pairs.columns.best),
                 }
@@ -245,7 +238,11 @@ class TableScoring:
 
     def _scored(self, progress: Progress) -> Iterator[tuple[Table, dict[str, Scores]]]:
         """Score the batches, and add the scores to the totals."""
-        for batch, scores in self._scorer(self._pairs.metrics, self._pairs, progress, self._pairs.columns.best):
+        batches = self._batches(progress)
+        for batch, scores in self._scorer(self._pairs.metrics, batches, progress, self._pairs.columns.best):
+            if isinstance(batch, ConstantBatch):
+                self._constants.add(batch.text, scores)
+                continue
             for name, totals in self._totals.items():
                 totals.add(scores[name])
                 self._pairs.metrics[name].note_scored(batch.context[name], scores[name])

@@ -114,7 +114,7 @@ class Engine:
         scores: dict[str, Scores]
         with RayScorers(metrics, self.workers or None, self.address, gpus, best, usage) as scorers:
             for batch, scores in scorers.scored(batches):
-                progress(len(batch.table) * len(metrics), 0)
+                progress(len(batch.table) * len(batch.context), 0)
                 yield batch, scores
 
 

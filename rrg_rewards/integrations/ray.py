@@ -313,7 +313,10 @@ class RayScorers:
         self.close()
 
     def scored(self, batches: Iterable[PairBatch]) -> Iterator[tuple[PairBatch, dict[str, Scores]]]:
-        """Yield each batch with its scores by metric, in order. Errors of metrics are raised as they are."""
+        """Yield each batch with its scores by the metrics of its context, in order.
+
+        Errors of metrics are raised as they are.
+        """
         waiting: deque[tuple[PairBatch, Any, Any]] = deque()
         free = deque(self._actors * _WAITING)
         for batch in batches:
@@ -366,8 +369,8 @@ class _Actor:
     ) -> tuple[dict[str, Scores], dict[str, dict[str, Usage]]]:
         """Return the scores, and what the judges have used for them."""
         scores = {
-            name: score_batch(metric, predictions, references, self._best, context[name])
-            for name, metric in self._metrics.items()
+            name: score_batch(self._metrics[name], predictions, references, self._best, own)
+            for name, own in context.items()
         }
         return scores, self._usage.take()
 

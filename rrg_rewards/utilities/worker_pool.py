@@ -16,6 +16,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from multiprocessing import forkserver, get_context, parent_process
 from typing import Any, Generic, TypeVar
 
@@ -144,11 +145,17 @@ class WorkerPool(Generic[Task, Result]):
         self.workers = worker_count(workers)
         content = pickled(function, name, is_copied=self.workers > 1)
         prepare_workers(modules)
-        self._executor = ProcessPoolExecutor(
-            self.workers, mp_context=get_context(_start_method()), initializer=_start, initargs=(content, threads)
-        )
-        # All processes start with the first task, so that they import while this one reads its input.
-        self._executor.submit(_ready)
+        # One for each process, so that a task can be given to one of them.
+        self._executors = [
+            ProcessPoolExecutor(
+                1, mp_context=get_context(_start_method()), initializer=_start, initargs=(content, threads)
+            )
+            for _ in range(self.workers)
+        ]
+        self._unfinished: list[deque[Future[bytes]]] = [deque() for _ in self._executors]
+        # A process starts with its first task, and imports while this one reads its input.
+        for executor in self._executors:
+            executor.submit(_ready)
         self._warned: set[tuple[type[Warning], str]] = set()
 
     def __enter__(self) -> "WorkerPool[Task, Result]":
@@ -159,21 +166,40 @@ class WorkerPool(Generic[Task, Result]):
 
     def close(self, at_once: bool = False) -> None:
         """End the processes, after the calls that have begun unless ``at_once`` is set."""
-        if at_once:
-            for process in [*self._executor._processes.values()]:
+        for executor in self._executors if at_once else ():
+            for process in [*executor._processes.values()]:
                 process.terminate()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        # All are cancelled before the first process is waited for.
+        for future in chain.from_iterable(self._unfinished):
+            future.cancel()
+        for executor in self._executors:
+            executor.shutdown(wait=True, cancel_futures=True)
 
-    def submit(self, task: Task) -> PendingResult[Result]:
-        """Start to compute a result."""
+    def submit(self, task: Task, place: int | None = None) -> PendingResult[Result]:
+        """Start to compute a result.
+
+        Args:
+            task: The task.
+            place: A number. The tasks of one number are computed by the same process, which remembers what it has read;
+                ``None`` for the process with the fewest tasks.
+        """
         content = pickled(task, "a task of workers", is_copied=False)
+        number = min(range(self.workers), key=self._count) if place is None else place % self.workers
         try:
-            return PendingResult(self, self._executor.submit(_call, content))
+            future = self._executors[number].submit(_call, content)
         except BrokenProcessPool as error:
             # Raised in the place of the result, after those that are complete.
-            failed: Future[bytes] = Future()
-            failed.set_exception(error)
-            return PendingResult(self, failed)
+            future = Future()
+            future.set_exception(error)
+        self._unfinished[number].append(future)
+        return PendingResult(self, future)
+
+    def _count(self, number: int) -> int:
+        """Return how many tasks a process has not finished; it computes them one after the other."""
+        futures = self._unfinished[number]
+        while futures and futures[0].done():
+            futures.popleft()
+        return len(futures)
 
     def warn(self, caught: Sequence[tuple[Warning, type[Warning], tuple[str, int]]]) -> None:
         """Raise warnings of a worker in this process, each different one once."""
@@ -182,11 +208,17 @@ class WorkerPool(Generic[Task, Result]):
                 self._warned.add((category, str(message)))
                 warnings.warn_explicit(message, category, *place)
 
-    def map(self, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tuple[Key, PendingResult[Result]]]:
+    def map(
+        self, tasks: Iterable[tuple[Key, Task]], place: Callable[[Key], int] | None = None
+    ) -> Iterator[tuple[Key, PendingResult[Result]]]:
         """Yield the key of each task with a function that waits for its result, in order.
 
         Some tasks ahead of the yielded one are read and computed, but no more than memory should hold. The exceptions
         of the function and of ``tasks`` are raised in their place in the order, as one process would raise them.
+
+        Args:
+            tasks: Keys and tasks.
+            place: Returns the number of a key, as for :meth:`submit`.
         """
         waiting: deque[tuple[Key, PendingResult[Result]]] = deque()
         failure: Exception | None = None
@@ -201,7 +233,7 @@ class WorkerPool(Generic[Task, Result]):
                 except Exception as error:
                     failure, is_complete = error, True
                 else:
-                    waiting.append((key, self.submit(task)))
+                    waiting.append((key, self.submit(task, None if place is None else place(key))))
             if waiting:
                 yield waiting.popleft()
         if failure is not None:
@@ -228,7 +260,10 @@ def optional_pool(
 
 
 def calls(
-    function: Callable[[Task], Result], tasks: Iterable[tuple[Key, Task]], pool: WorkerPool[Task, Result] | None
+    function: Callable[[Task], Result],
+    tasks: Iterable[tuple[Key, Task]],
+    pool: WorkerPool[Task, Result] | None,
+    place: Callable[[Key], int] | None = None,
 ) -> Iterator[tuple[Key, Callable[[], Result]]]:
     """Yield the key of each task with a function that returns its result, as :meth:`WorkerPool.map`.
 
@@ -236,13 +271,14 @@ def calls(
         function: The function of the pool.
         tasks: Keys and tasks.
         pool: The pool; ``None`` to call the function in this process.
+        place: As for :meth:`WorkerPool.map`.
 
     Example:
         >>> [(key, result()) for key, result in calls(len, [("a", "one"), ("b", "three")], None)]
         [('a', 3), ('b', 5)]
     """
     if pool is not None:
-        yield from pool.map(tasks)
+        yield from pool.map(tasks, place)
         return
     for key, task in tasks:
         yield key, partial(function, task)

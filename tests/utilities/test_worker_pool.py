@@ -62,6 +62,25 @@ def test_worker_pool_returns_results_in_order_and_warns_once() -> None:
     assert len([one for one in caught if one.category is RunWarning]) == 1
 
 
+def _process(_: int) -> int:
+    return os.getpid()
+
+
+def test_worker_pool_gives_tasks_of_one_number_to_one_process() -> None:
+    with WorkerPool(_process, workers=2) as pool:
+        found = [(key % 2, result()) for key, result in pool.map(((one, one) for one in range(12)), lambda key: key)]
+    assert len(set(found)) == len({process for _, process in found}) == 2
+
+
+def test_worker_pool_gives_other_tasks_to_the_process_with_the_fewest() -> None:
+    with WorkerPool(time.sleep, workers=2) as pool:
+        long = pool.submit(2.0)
+        for _ in range(3):
+            pool.submit(0.0)()
+        assert not long.future.done()
+        long()
+
+
 def test_worker_pool_raises_an_error_after_the_results_before_it() -> None:
     results = _results([2, 4, 5, 6, 8])
     assert [next(results), next(results)] == [(2, 4), (4, 16)]

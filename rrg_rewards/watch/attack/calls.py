@@ -4,10 +4,12 @@ import hashlib
 import inspect
 import json
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,8 +27,6 @@ RewardedBatch = tuple[list[float], str]
 
 # References of the first comparison of a search; each further comparison has four times as many.
 _FIRST = 8
-# Least number of completions that a worker gets in a call.
-_LEAST_BATCH = 16
 
 
 def reward_name(reward: Callable[..., Any]) -> str:
@@ -129,6 +129,7 @@ class RewardCalls:
         self._function = RewardFunction(reward)
         self._pool = pool
         self._journal = journal
+        self._row_numbers: dict[int, int] = {}
         self.columns = columns
         self.budget = budget
         self.batch_size = batch_size
@@ -178,23 +179,66 @@ class RewardCalls:
 
     def _computed(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator[RewardedBatch]:
         """Yield the rewards of each batch, in order."""
-        size = self._size(len(completions))
-        tasks = (
-            (
-                list(completions[part]),
-                {name: [cells[row] for row in rows[part]] for name, cells in self.columns.items()},
-            )
-            for part in divided(len(completions), size)
-        )
-        for _, result in calls(self._function, ((None, task) for task in tasks), self._pool):
-            yield result()
 
-    def _size(self, count: int) -> int:
-        """Return the number of completions in a batch, so that all workers get some if batches may be divided."""
+        def task(share: _Share) -> Batch:
+            columns = {name: [cells[rows[place]] for place in share.places] for name, cells in self.columns.items()}
+            return [completions[place] for place in share.places], columns
+
+        tasks = ((share, task(share)) for share in self._shares(completions, rows))
+        called = calls(self._function, tasks, self._pool, attrgetter("worker"))
+        for _, shares in groupby(called, key=lambda one: one[0].batch):
+            rewards: dict[int, float] = {}
+            failure = ""
+            for share, result in shares:
+                values, own = result()
+                failure = failure or own
+                rewards.update(zip(share.places, values, strict=True))
+            yield [rewards[place] for place in sorted(rewards)], failure
+
+    def _shares(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator["_Share"]:
+        """Yield the parts of each batch, so that few texts are read by several workers.
+
+        Completions with the same text are scored by one worker if there are as many of them as workers, and others by
+        the worker of their row, which has read its report before.
+        """
         reward = self._function.reward
-        if self._pool is None or not (isinstance(reward, Reward) and reward.has_independent_rows):
-            return self.batch_size
-        return max(_LEAST_BATCH, min(self.batch_size, math.ceil(count / (2 * self._pool.workers))))
+        divides = isinstance(reward, Reward) and reward.has_independent_rows
+        workers = 1 if self._pool is None else self._pool.workers
+        texts = _shared_out(completions, workers) if divides else {}
+        for batch, part in enumerate(divided(len(rows), self.batch_size)):
+            places: dict[int, list[int]] = {}
+            for place in range(*part.indices(len(rows))):
+                number = texts.get(completions[place], batch)
+                if divides and completions[place] not in texts:
+                    # A search begins with few rows, of which all workers get as many.
+                    number = self._row_numbers.setdefault(rows[place], len(self._row_numbers))
+                places.setdefault(number % workers, []).append(place)
+            for worker, own in places.items():
+                yield _Share(batch, worker, own)
+
+
+def _shared_out(completions: Sequence[str], workers: int) -> dict[str, int]:
+    """Return the worker of each completion that occurs several times, so that all have about as many characters.
+
+    Example:
+        >>> _shared_out(["Mass."] * 2 + ["Mass. Nodule."] * 2 + ["Cyst."] * 2 + ["Clear."], workers=2)
+        {'Mass. Nodule.': 0, 'Mass.': 1, 'Cyst.': 1}
+    """
+    sizes = {text: len(text) * count for text, count in Counter(completions).items() if count > 1}
+    loads = [0] * workers
+    chosen: dict[str, int] = {}
+    for text in sorted(sizes, key=sizes.__getitem__, reverse=True) if len(sizes) >= workers else ():
+        chosen[text] = loads.index(min(loads))
+        loads[chosen[text]] += sizes[text]
+    return chosen
+
+
+class _Share(NamedTuple):
+    """Completions of a batch that a worker gets in one call."""
+
+    batch: int
+    worker: int
+    places: Sequence[int]
 
 
 class RewardFunction:
