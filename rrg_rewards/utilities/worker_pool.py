@@ -28,7 +28,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 # Tasks per worker that are sent, or computed and not yet taken, so that memory does not grow with their number.
-_AHEAD = 3
+_AHEAD = 8
 
 # Seconds within which a signal to all processes of a job reaches all of them.
 _SIGNAL_DELAY = 1.0

@@ -130,6 +130,7 @@ class RewardCalls:
         self._pool = pool
         self._journal = journal
         self._row_numbers: dict[int, int] = {}
+        self._text_workers: dict[str, int] = {}
         self.columns = columns
         self.budget = budget
         self.batch_size = batch_size
@@ -204,12 +205,18 @@ class RewardCalls:
         reward = self._function.reward
         divides = isinstance(reward, Reward) and reward.has_independent_rows
         workers = 1 if self._pool is None else self._pool.workers
-        texts = _shared_out(completions, workers) if divides else {}
+        counts = Counter(completions)
+        # A single text is divided by its rows.
+        by_text = divides and sum(count > 1 for count in counts.values()) >= workers
+        if by_text:
+            _share_out(counts, workers, self._text_workers)
         for batch, part in enumerate(divided(len(rows), self.batch_size)):
             places: dict[int, list[int]] = {}
             for place in range(*part.indices(len(rows))):
-                number = texts.get(completions[place], batch)
-                if divides and completions[place] not in texts:
+                text, number = completions[place], batch
+                if by_text and counts[text] > 1:
+                    number = self._text_workers[text]
+                elif divides:
                     # A search begins with few rows, of which all workers get as many.
                     number = self._row_numbers.setdefault(rows[place], len(self._row_numbers))
                 places.setdefault(number % workers, []).append(place)
@@ -217,20 +224,25 @@ class RewardCalls:
                 yield _Share(batch, worker, own)
 
 
-def _shared_out(completions: Sequence[str], workers: int) -> dict[str, int]:
-    """Return the worker of each completion that occurs several times, so that all have about as many characters.
+def _share_out(texts: Counter[str], workers: int, known: dict[str, int]) -> None:
+    """Add the worker of each text that occurs several times, so that all workers have about as many characters.
+
+    Args:
+        texts: How often each text occurs.
+        workers: Number of workers.
+        known: The workers of earlier texts, which keep them.
 
     Example:
-        >>> _shared_out(["Mass."] * 2 + ["Mass. Nodule."] * 2 + ["Cyst."] * 2 + ["Clear."], workers=2)
-        {'Mass. Nodule.': 0, 'Mass.': 1, 'Cyst.': 1}
+        >>> known = {"Cyst.": 1}
+        >>> _share_out(Counter({"Mass.": 2, "Mass. Nodule.": 2, "Cyst.": 2, "Clear.": 1}), 2, known)
+        >>> known
+        {'Cyst.': 1, 'Mass. Nodule.': 0, 'Mass.': 1}
     """
-    sizes = {text: len(text) * count for text, count in Counter(completions).items() if count > 1}
+    sizes = {text: len(text) * count for text, count in texts.items() if count > 1}
     loads = [0] * workers
-    chosen: dict[str, int] = {}
-    for text in sorted(sizes, key=sizes.__getitem__, reverse=True) if len(sizes) >= workers else ():
-        chosen[text] = loads.index(min(loads))
-        loads[chosen[text]] += sizes[text]
-    return chosen
+    for text in sorted(sizes, key=lambda text: (text not in known, -sizes[text])):
+        worker = known.setdefault(text, loads.index(min(loads)))
+        loads[worker] += sizes[text]
 
 
 class _Share(NamedTuple):
