@@ -19,7 +19,6 @@ from rrg_rewards.findings.reading.merge_mentions import is_countable
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
-from rrg_rewards.findings.reading.phrases import union
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate_in, normalise, pad
 from rrg_rewards.findings.reading.wordings import composed_concept
@@ -148,8 +147,12 @@ class FindingEngine:
         return masks
 
     def _unit_mask(self, unit: list[list[str]]) -> int:
-        mentions = chain.from_iterable(find_mentions(self.lexicon, tokens)[0] for tokens in unit)
-        return union(1 << 2 * found.concept + found.presence for found in mentions if found.presence != ABSENT)
+        mask = 0
+        for tokens in unit:
+            for found in find_mentions(self.lexicon, tokens)[0]:
+                if found.presence != ABSENT:
+                    mask |= 1 << 2 * found.concept + found.presence
+        return mask
 
     def extract(self, report: str) -> list[Finding]:
         """Return all mentions in a report with their attributes, in the order of the text."""
