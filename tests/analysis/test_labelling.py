@@ -110,11 +110,11 @@ def _labelling(given, **settings):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_table_labelling_yields_rows_before_all_are_read(workers):
-    given = _Input(*[["Cardiomegaly.", None]] * 40)
+    given = _Input(*[["Cardiomegaly.", None]] * 100)
     tables = _labelling(given, batch_size=2, workers=workers).tables()
     assert next(tables).columns["Cardiomegaly"] == [1, None]
-    assert given.read <= 2 * 3 * workers
-    assert sum(len(table) for table in tables) == 78
+    assert given.read <= 2 * 8 * workers
+    assert sum(len(table) for table in tables) == 198
 
 
 def test_table_labelling_keeps_the_order_of_batches_without_reports():
