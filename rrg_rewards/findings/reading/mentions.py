@@ -198,9 +198,13 @@ def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationSco
         if around & rule.needs != rule.needs or around & rule.bars:
             return False
     if rule.at or rule.not_at:
-        site = scope.nearest(lexicon.sites, start, end, context)
-        return not ((rule.at and not site & rule.at) or site & rule.not_at)
+        place = lexicon.sites, start, end, context
+        return _is_at(rule, scope.nearest(*place)) or bool((site := scope.joined(*place)) and _is_at(rule, site))
     return True
+
+
+def _is_at(rule: Rule, site: int) -> bool:
+    return not ((rule.at and not site & rule.at) or site & rule.not_at)
 
 
 def named_spans(

@@ -17,7 +17,7 @@ NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20
 INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
 PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:46]
 LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE, LASTING, PARTLY = _BITS[46:54]
-HEDGE, PLURAL, RECURRING = _BITS[54:]
+HEDGE, PLURAL, RECURRING, BETWEEN = _BITS[54:]
 _CUE_MASK = (1 << len(CUES)) - 1
 STATING = VERB | PREDICATE | EXIST | SHOW
 DENYING = NOT | NONE | ENDED
@@ -265,21 +265,48 @@ class _Clauses:
             end: Token after the phrase.
             context: Tokens among which the site is looked for.
         """
+        place = self._nearest(sites, start, end, context)
+        return (self.label if place is None else self.codes[self._site_places(sites)[place]]) & sites
+
+    def joined(self, sites: int, start: int, end: int, context: range) -> int:
+        """Return the bits of the site that "and" joins to the nearest one: "nodules in the liver and the lungs".
+
+        The arguments are those of :meth:`nearest`. 0 if there is none.
+        """
+        place, named = self._nearest(sites, start, end, context), self._site_places(sites)
+        if place is None:
+            return 0
+        # "Nodules in the lungs and liver", but not "nodules in the lungs and liver cyst"; "lung and liver nodules"
+        k = place + 1 if named[place] >= end else place - 1
+        if not 0 <= k < len(named) or named[k] not in context:
+            return 0
+        first, last = sorted((named[place], named[k]))
+        between = self.codes[first + 1 : last]
+        is_joined = between and between[0] & JOINT and all(code & (ARTICLE | PLACE | INSIDE) for code in between[1:])
+        if k < place:
+            is_alone = all(code & ARTICLE for code in self.codes[context.start : first]) and last + 1 == start
+        else:
+            is_alone = last + 1 >= context.stop or bool(self.codes[last + 1] & (COMMA | BOUNDARY))
+        is_both = is_joined and is_alone and not self.union(end, first) & BETWEEN
+        return self.codes[named[k]] & sites if is_both else 0
+
+    def _site_places(self, sites: int) -> list[int]:
         if self._sites is None:
             self._sites = [i for i, code in enumerate(self.codes) if code & sites]
-        named = self._sites
+        return self._sites
+
+    def _nearest(self, sites: int, start: int, end: int, context: range) -> int | None:
+        """Return the number, among all tokens that name a site, of the nearest one."""
+        named = self._site_places(sites)
         after = bisect_left(named, start)
-        best, distance = 0, self.size + 1
+        best, distance = None, self.size + 1
         if after and named[after - 1] >= context.start:
-            best, distance = named[after - 1], start - named[after - 1]
-        elif after == len(named) or named[after] >= context.stop:
-            return self.label & sites
+            best, distance = after - 1, start - named[after - 1]
         if after < len(named) and named[after] < context.stop and max(0, named[after] - end + 1) < distance:
-            has_before = distance <= self.size
             # "In the left breast there is a mass, and the skin is thick"
-            if not has_before or self._is_broken(best, start) or not self._is_broken(end, named[after]):
-                best = named[after]
-        return self.codes[best] & sites
+            if best is None or self._is_broken(named[best], start) or not self._is_broken(end, named[after]):
+                best = after
+        return best
 
     def _is_broken(self, start: int, end: int) -> bool:
         """Whether a word that can end a clause, such as a comma or "and", is among some tokens."""
