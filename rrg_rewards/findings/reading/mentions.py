@@ -9,7 +9,7 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.measurements import size_at
-from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, NegationScope
+from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, WITH, NegationScope
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
@@ -82,12 +82,25 @@ def find_mentions(
             end = match_end(matched, i, rule.rest) if rule.rest else i + 1
             if not end or (rule.above and not _exceeds(words, i, end, rule.above)):
                 continue
+            # "Pericarditis with pericardial effusion", "bowel thickening and bowel dilatation"
+            if end - i > len(rule.rest) + 1 and _begins_later(rule, words, matched, i, end):
+                continue
             scope = scope or NegationScope(codes, cues, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
                 named[rule.meaning] = end
                 presence = (ABSENT if rule.absent else scope.presence(i, end)) if with_presence else PRESENT
                 mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
     return mentions, scope
+
+
+def _begins_later(rule: Rule, words: Sequence[str], codes: Sequence[int], start: int, end: int) -> bool:
+    """Whether the phrase of a rule also matches only the words after "with", or after its first word occurs again."""
+    return any(
+        (codes[i - 1] & WITH or words[i] == words[start])
+        and codes[i] & rule.first
+        and match_end(codes, i, rule.rest) == end
+        for i in range(start + 2, end - len(rule.rest))
+    )
 
 
 def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:

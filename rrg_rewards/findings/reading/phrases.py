@@ -394,9 +394,11 @@ class CompoundTable(RareWordTable[Phrase[str]]):
             apart = ((i, self.whole(*parts)) for i, parts in enumerate(pairwise(tokens)))
             # Words in two parts are ranked after all phrases.
             found += [(i, sys.maxsize, i + 2, phrase) for i, phrase in apart if phrase is not None]
+        # "Mediastinal mass with mediastinal shift": a phrase begins at the last of its possible first words.
+        latest = {(rank, end): start for start, rank, end, _ in sorted(found, key=itemgetter(0))}
         kept: list[tuple[int, int, Phrase[str]]] = []
-        for start, _, end, phrase in sorted(found, key=lambda candidate: candidate[:2]):
-            if not kept or start >= kept[-1][1]:
+        for start, rank, end, phrase in sorted(found, key=itemgetter(0, 1)):
+            if start == latest[rank, end] and (not kept or start >= kept[-1][1]):
                 kept.append((start, end, phrase))
         return kept
 

@@ -31,9 +31,16 @@ def test_compound_table_finds_the_first_of_overlapping_phrases(tokens):
     phrases = [compiler.phrase(text, text) for text in texts]
     codes = [compiler.words[token] for token in tokens]
     expected, start = [], 0
+
+    def end_of(phrase, start):
+        return match_end(codes, start, phrase.rest) if codes[start] & phrase.first else 0
+
     while start < len(tokens):
-        ends = ((match_end(codes, start, phrase.rest), phrase) for phrase in phrases if codes[start] & phrase.first)
-        end, phrase = next((found for found in ends if found[0]), (0, None))
+        ends = ((end_of(phrase, start), phrase) for phrase in phrases)
+        # A phrase begins at the last of its possible first words.
+        later = range(start + 1, len(tokens))
+        found = (each for each in ends if each[0] and each[0] not in [end_of(each[1], i) for i in later])
+        end, phrase = next(found, (0, None))
         expected += [(start, end, phrase)] if end else []
         start = end or start + 1
     assert CompoundTable(phrases, compiler.words, compiler.commonness()).find(tokens, codes, union(codes)) == expected
