@@ -302,11 +302,11 @@ class _Clauses:
         best, distance = None, self.size + 1
         if after and named[after - 1] >= context.start:
             best, distance = after - 1, start - named[after - 1]
-        if after < len(named) and named[after] < context.stop and max(0, named[after] - end + 1) < distance:
-            # "In the left breast there is a mass, and the skin is thick"
-            if best is None or self._is_broken(named[best], start) or not self._is_broken(end, named[after]):
-                best = after
-        return best
+        if after == len(named) or named[after] >= context.stop or max(0, named[after] - end + 1) >= distance:
+            return best
+        # "In the left breast there is a mass, and the skin is thick"
+        is_other = best is not None and not self._is_broken(named[best], start) and self._is_broken(end, named[after])
+        return best if is_other else after
 
     def _is_broken(self, start: int, end: int) -> bool:
         """Whether a word that can end a clause, such as a comma or "and", is among some tokens."""
