@@ -9,7 +9,7 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.measurements import size_at
-from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, WITH, NegationScope
+from rrg_rewards.findings.reading.negation import ABSENT, JOINT, PRESENT, WITH, NegationScope
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
@@ -82,8 +82,10 @@ def find_mentions(
             end = match_end(matched, i, rule.rest) if rule.rest else i + 1
             if not end or (rule.above and not _exceeds(words, i, end, rule.above)):
                 continue
-            # "Pericarditis with pericardial effusion", "bowel thickening and bowel dilatation"
-            if end - i > len(rule.rest) + 1 and _begins_later(rule, words, matched, i, end):
+            if end - i > len(rule.rest) + 1 and (
+                _begins_later(rule, words, matched, i, end)
+                or (candidates is not None and candidates.has_word and _is_of_two(codes, i, lexicon.sites))
+            ):
                 continue
             scope = scope or NegationScope(codes, cues, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
@@ -94,13 +96,21 @@ def find_mentions(
 
 
 def _begins_later(rule: Rule, words: Sequence[str], codes: Sequence[int], start: int, end: int) -> bool:
-    """Whether the phrase of a rule also matches only the words after "with", or after its first word occurs again."""
+    """Whether a phrase also matches only the words after "with", or those from a second occurrence of its first word.
+
+    "Pericarditis with pericardial effusion", "bowel thickening and bowel dilatation"
+    """
     return any(
         (codes[i - 1] & WITH or words[i] == words[start])
         and codes[i] & rule.first
         and match_end(codes, i, rule.rest) == end
         for i in range(start + 2, end - len(rule.rest))
     )
+
+
+def _is_of_two(codes: Sequence[int], start: int, sites: int) -> bool:
+    """Whether a phrase that begins with a finding goes on in another one: "bone lesion and prostate lesion"."""
+    return bool(codes[start + 1] & JOINT and codes[start + 2] & sites and not codes[start] & sites)
 
 
 def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:

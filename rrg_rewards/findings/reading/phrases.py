@@ -220,6 +220,7 @@ class Candidates(Memo[int, tuple[AnyPhrase, ...]]):
         bits: Bits of the words that decide which of the phrases a sentence can contain.
         following: Bits of the second word, if no phrase allows another word before it; else 0.
         only: The first phrase if it is a single word; it is then found wherever the word is.
+        has_word: Whether one of the phrases is a single word.
     """
 
     def __init__(self, phrases: Sequence[AnyPhrase]) -> None:
@@ -233,6 +234,7 @@ class Candidates(Memo[int, tuple[AnyPhrase, ...]]):
         if all(phrase.rest and phrase.rest[0][1] == 1 for phrase in phrases):
             self.following = union(phrase.rest[0][0] for phrase in phrases)
         self.only = None if phrases[0].rest else phrases[0]
+        self.has_word = any(not phrase.rest for phrase in phrases)
 
     def _within(self, bits: int) -> tuple[AnyPhrase, ...]:
         """Return the phrases that a sentence with these bits can contain, in order."""
