@@ -9,7 +9,7 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.measurements import size_at
-from rrg_rewards.findings.reading.negation import ABSENT, JOINT, PRESENT, WITH, NegationScope
+from rrg_rewards.findings.reading.negation import ABSENT, ARTICLE, JOINT, NORMAL, PRESENT, WITH, NegationScope
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
@@ -110,7 +110,10 @@ def _begins_later(rule: Rule, words: Sequence[str], codes: Sequence[int], start:
 
 def _is_of_two(codes: Sequence[int], start: int, sites: int) -> bool:
     """Whether a phrase that begins with a finding goes on in another one: "bone lesion and prostate lesion"."""
-    return bool(codes[start + 1] & JOINT and codes[start + 2] & sites and not codes[start] & sites)
+    joint, following = codes[start + 1 : start + 3]
+    is_joined = joint & JOINT or (joint & WITH and following & NORMAL)
+    place = start + 2 + bool(following & (NORMAL | ARTICLE))
+    return bool(is_joined and codes[place] & sites and not codes[start] & sites)
 
 
 def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:

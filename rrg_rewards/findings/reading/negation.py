@@ -183,7 +183,9 @@ class _Clauses:
                     continue
                 # The words after the comma have no subject: "nodules seen earlier, were not observed".
                 if codes[i + 1] & BE or not (
-                    _any_between(self.verbs, start, i) or self._is_denial(start, i, following)
+                    _any_between(self.verbs, start, i)
+                    or self._is_denial(start, i, following)
+                    or (codes[i] & COMMA and self._is_of_normal(start, i, following))
                 ):
                     continue
             self.starts.append(i)
@@ -203,6 +205,11 @@ class _Clauses:
             and bool(self.union(i, following) & STATING)
             and not self.codes[i + 1] & RELATIVE
         )
+
+    def _is_of_normal(self, start: int, i: int, following: int) -> bool:
+        """Whether a comma is beside a normal organ: "nodule, the heart is normal", "normal heart, a nodule is seen"."""
+        after = self.union(i, following)
+        return after & (BE | NORMAL) == BE | NORMAL or bool(self.union(start, i) & NORMAL and after & STATING)
 
     def clause(self, i: int) -> range:
         """Return the tokens of the clause that contains token ``i``."""

@@ -1,0 +1,80 @@
+"""Each concept beside each other one, and beside each normal organ: none is lost because of its neighbour."""
+
+from itertools import permutations
+
+import pytest
+
+from rrg_rewards.findings import extract_findings
+from rrg_rewards.findings.knowledge.load import load_knowledge
+
+ORGANS = [
+    "lungs",
+    "heart",
+    "mediastinum",
+    "aorta",
+    "liver",
+    "spleen",
+    "kidneys",
+    "gallbladder",
+    "adrenals",
+    "bowel",
+    "bones",
+    "ribs",
+    "spine",
+    "pleura",
+    "trachea",
+    "hila",
+    "diaphragm",
+    "bladder",
+    "brain",
+    "breasts",
+]
+# The sentences of a form are so many that every 50th is read.
+STEP = 50
+
+
+def stated(sentence, concept):
+    """Return the presences of a concept in a sentence."""
+    return {found.presence for found in extract_findings(sentence, open_findings=True) if found.concept == concept}
+
+
+@pytest.fixture(scope="module")
+def names():
+    """Return the concepts whose own name is read as the concept."""
+    concepts = {concept: concept.replace("_", " ") for concept in load_knowledge("concepts")["concepts"]}
+    return {concept: name for concept, name in concepts.items() if stated(f"{name.capitalize()}.", concept)}
+
+
+@pytest.mark.parametrize(
+    ("form", "presences", "most_wrong"),
+    [
+        ("{} with {}.", ("present", "present"), 0.02),
+        ("{} and {}.", ("present", "present"), 0.02),
+        ("{} without {}.", ("present", "absent"), 0.02),
+        ("No {}, but {}.", ("absent", "present"), 0.01),
+        ("{} versus {}.", ("uncertain", "uncertain"), 0.04),
+    ],
+)
+def test_both_of_two_findings_are_read(names, form, presences, most_wrong):
+    pairs = list(permutations(names, 2))[:: STEP + 1]
+    wrong = []
+    for pair in pairs:
+        sentence = form.format(*(names[concept] for concept in pair))
+        sentence = sentence[0].upper() + sentence[1:]
+        if any(stated(sentence, one) != {presence} for one, presence in zip(pair, presences, strict=True)):
+            wrong.append(sentence)
+    assert len(wrong) <= most_wrong * len(pairs), wrong
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{0}, the {1} {2} normal.", "{0} and normal {1}.", "The {1} {2} normal, {0} is seen.", "Normal {1}, {0} is seen."],
+)
+def test_a_finding_beside_a_normal_organ_is_read(names, form):
+    cases = [(concept, organ) for concept in names for organ in ORGANS][:: STEP // 5 + 1]
+    wrong = []
+    for concept, organ in cases:
+        sentence = form.format(names[concept], organ, "are" if organ.endswith("s") else "is").capitalize()
+        if stated(sentence, concept) != {"present"}:
+            wrong.append(sentence)
+    assert len(wrong) <= 0.02 * len(cases), wrong
