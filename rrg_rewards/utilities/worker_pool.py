@@ -184,7 +184,8 @@ class WorkerPool(Generic[Task, Result]):
                 ``None`` for the process with the fewest tasks.
         """
         content = pickled(task, "a task of workers", is_copied=False)
-        number = min(range(self.workers), key=self._count) if place is None else place % self.workers
+        counts = list(map(self._count, range(self.workers)))
+        number = counts.index(min(counts)) if place is None else place % self.workers
         try:
             future = self._executors[number].submit(_call, content)
         except BrokenProcessPool as error:
@@ -195,7 +196,7 @@ class WorkerPool(Generic[Task, Result]):
         return PendingResult(self, future)
 
     def _count(self, number: int) -> int:
-        """Return how many tasks a process has not finished; it computes them one after the other."""
+        """Return how many tasks a process has not finished, and forget the others; it computes them in turn."""
         futures = self._unfinished[number]
         while futures and futures[0].done():
             futures.popleft()

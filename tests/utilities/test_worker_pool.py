@@ -72,6 +72,13 @@ def test_worker_pool_gives_tasks_of_one_number_to_one_process() -> None:
     assert len(set(found)) == len({process for _, process in found}) == 2
 
 
+def test_worker_pool_forgets_the_results_that_are_taken() -> None:
+    with WorkerPool(_process, workers=2) as pool:
+        for _, result in pool.map(((one, one) for one in range(60)), lambda _: 0):
+            result()
+        assert len(pool._unfinished[0]) < 20
+
+
 def test_worker_pool_gives_other_tasks_to_the_process_with_the_fewest() -> None:
     with WorkerPool(time.sleep, workers=2) as pool:
         long = pool.submit(2.0)

@@ -113,7 +113,7 @@ def _is_of_two(codes: Sequence[int], start: int, sites: int) -> bool:
     joint, following = codes[start + 1 : start + 3]
     is_joined = joint & JOINT or (joint & WITH and following & NORMAL)
     place = start + 2 + bool(following & (NORMAL | ARTICLE))
-    return bool(is_joined and codes[place] & sites and not codes[start] & sites)
+    return bool(is_joined and union(codes[place : place + 1]) & sites and not codes[start] & sites)
 
 
 def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:
