@@ -49,8 +49,8 @@ cost needs a price in the settings of the judge. --json has them as "usage".
 
 The number of distinct texts is printed, with a warning if it is far below that of the references, and beside each value
 that of the same text for every study: the commonest text of the system if it occurs twice, and a normal chest report.
---constant-text none leaves them out, and all computes them for metrics with a model or a language model, too, which
-are then asked once more about every study.
+--constant-text none leaves them out, and all computes them also for metrics with a model or a language model, which
+then score every study again.
 
 A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is counted
 and left out of the corpus value. An empty CSV cell is missing; see --missing-prediction.

@@ -315,7 +315,7 @@ class RayScorers:
     def scored(self, batches: Iterable[PairBatch]) -> Iterator[tuple[PairBatch, dict[str, Scores]]]:
         """Yield each batch with its scores by the metrics of its context, in order.
 
-        Errors of metrics are raised as they are.
+        Exceptions of metrics are raised unchanged.
         """
         waiting: deque[tuple[PairBatch, Any, Any]] = deque()
         free = deque(self._actors * _WAITING)

@@ -82,10 +82,7 @@ def find_mentions(
             end = match_end(matched, i, rule.rest) if rule.rest else i + 1
             if not end or (rule.above and not _exceeds(words, i, end, rule.above)):
                 continue
-            if end - i > len(rule.rest) + 1 and (
-                _begins_later(rule, words, matched, i, end)
-                or (candidates is not None and candidates.has_word and _is_of_two(codes, i, lexicon.sites))
-            ):
+            if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, matched, i, end):
                 continue
             scope = scope or NegationScope(codes, cues, label)
             if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
@@ -95,25 +92,26 @@ def find_mentions(
     return mentions, scope
 
 
-def _begins_later(rule: Rule, words: Sequence[str], codes: Sequence[int], start: int, end: int) -> bool:
-    """Whether a phrase also matches only the words after "with", or those from a second occurrence of its first word.
+def _is_of_two(lexicon: Lexicon, rule: Rule, words: Sequence[str], codes: Sequence[int], start: int, end: int) -> bool:
+    """Whether the words that match a phrase are in two findings.
 
-    "Pericarditis with pericardial effusion", "bowel thickening and bowel dilatation"
+    The phrase also begins after "with" ("pericarditis with pericardial effusion") or with its first word again ("bowel
+    thickening and bowel dilatation"), or its first word is a finding, and the next one another organ ("bone lesion and
+    prostate lesion").
     """
-    return any(
+    if any(
         (codes[i - 1] & WITH or words[i] == words[start])
         and codes[i] & rule.first
         and match_end(codes, i, rule.rest) == end
         for i in range(start + 2, end - len(rule.rest))
-    )
-
-
-def _is_of_two(codes: Sequence[int], start: int, sites: int) -> bool:
-    """Whether a phrase that begins with a finding goes on in another one: "bone lesion and prostate lesion"."""
+    ):
+        return True
     joint, following = codes[start + 1 : start + 3]
-    is_joined = joint & JOINT or (joint & WITH and following & NORMAL)
-    place = start + 2 + bool(following & (NORMAL | ARTICLE))
-    return bool(is_joined and union(codes[place : place + 1]) & sites and not codes[start] & sites)
+    organ = start + 2 + bool(following & (NORMAL | ARTICLE))
+    if not (joint & JOINT or (joint & WITH and following & NORMAL)) or codes[start] & lexicon.sites:
+        return False
+    candidates = lexicon.rules[words[start]]
+    return candidates is not None and candidates.has_word and bool(union(codes[organ : organ + 1]) & lexicon.sites)
 
 
 def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:

@@ -280,9 +280,10 @@ class _Clauses:
 
         The arguments are those of :meth:`nearest`. 0 if there is none.
         """
-        place, named = self._nearest(sites, start, end, context), self._site_places(sites)
-        if place is None:
+        # Most sentences have no "and", and this is asked of each rule that does not fit the nearest site.
+        if not self.kinds & JOINT or (place := self._nearest(sites, start, end, context)) is None:
             return 0
+        named = self._site_places(sites)
         # "Nodules in the lungs and liver", but not "nodules in the lungs and liver cyst"; "lung and liver nodules"
         k = place + 1 if named[place] >= end else place - 1
         if not 0 <= k < len(named) or named[k] not in context:

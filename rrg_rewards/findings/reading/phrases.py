@@ -396,10 +396,11 @@ class CompoundTable(RareWordTable[Phrase[str]]):
             apart = ((i, self.whole(*parts)) for i, parts in enumerate(pairwise(tokens)))
             # Words in two parts are ranked after all phrases.
             found += [(i, sys.maxsize, i + 2, phrase) for i, phrase in apart if phrase is not None]
+        found.sort(key=itemgetter(0, 1))
         # "Mediastinal mass with mediastinal shift": a phrase begins at the last of its possible first words.
-        latest = {(rank, end): start for start, rank, end, _ in sorted(found, key=itemgetter(0))}
+        latest = {(rank, end): start for start, rank, end, _ in found}
         kept: list[tuple[int, int, Phrase[str]]] = []
-        for start, rank, end, phrase in sorted(found, key=itemgetter(0, 1)):
+        for start, rank, end, phrase in found:
             if start == latest[rank, end] and (not kept or start >= kept[-1][1]):
                 kept.append((start, end, phrase))
         return kept
