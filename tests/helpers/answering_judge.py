@@ -1,6 +1,9 @@
 """A judge that answers with texts, one item after another, without a server."""
 
 import asyncio
+import os
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +24,7 @@ class AnsweringJudge(Judge):
         self.name = name
         self.in_thread = in_thread
         self.asked: list[Any] = []
+        self._is_cancelled = threading.Event()
 
     def arguments(self) -> dict[str, Any]:
         return {"answer": self.answer, "name": self.name, "in_thread": self.in_thread}
@@ -29,9 +33,22 @@ class AnsweringJudge(Judge):
     def signature(self) -> str:
         return self.name
 
+    def interrupt(self) -> None:
+        """Send the signal of Ctrl-C from the thread of the answers, and wait until their caller is cancelled."""
+        os.kill(os.getpid(), signal.SIGINT)
+        while not self._is_cancelled.wait(0.05):
+            # A loop that was about to wait when the signal came handles it with the next call.
+            self._loop.call_soon_threadsafe(lambda: None)
+
     async def evaluate(self, task: JudgeTask[Any, Any], items: Sequence[Any]) -> list[Any]:
         if self.in_thread:
-            return await asyncio.to_thread(lambda: [self._result(task, item) for item in items])
+            self._loop = asyncio.get_running_loop()
+            try:
+                return await asyncio.to_thread(lambda: [self._result(task, item) for item in items])
+            except asyncio.CancelledError:
+                # The caller's handlers of the error have run when the loop calls this.
+                self._loop.call_soon(self._is_cancelled.set)
+                raise
         results = []
         for item in items:
             await asyncio.sleep(0)
