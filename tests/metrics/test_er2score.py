@@ -316,6 +316,7 @@ def test_er2score_bad_reports_and_models_are_refused(folder, weighted, tmp_path)
     assert not ER2Score(model, tiny_llama_tokenizer()).score(["a"], ["a"]).value.isnan().any()
 
 
+@pytest.mark.usefixtures("folder")
 def test_er2score_a_model_that_overflows_is_an_error_and_no_pair_that_cannot_be_scored(root, pairs, tmp_path):
     model = ER2ScoreModel.from_backbone(root / "llama")
     with torch.no_grad():
