@@ -192,7 +192,17 @@ def interrupt_at(pair):
     return answer
 
 
-needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+@pytest.fixture
+def interrupts():
+    """Handle interrupts, which a shell makes processes in the background ignore."""
+    if sys.platform == "win32":
+        pytest.skip("sends SIGINT")
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+needs_signals = pytest.mark.usefixtures("interrupts")
 
 
 @needs_signals

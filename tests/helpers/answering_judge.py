@@ -36,9 +36,12 @@ class AnsweringJudge(Judge):
     def interrupt(self) -> None:
         """Send the signal of Ctrl-C from the thread of the answers, and wait until their caller is cancelled."""
         os.kill(os.getpid(), signal.SIGINT)
-        while not self._is_cancelled.wait(0.05):
+        for _ in range(1200):
+            if self._is_cancelled.wait(0.05):
+                return
             # A loop that was about to wait when the signal came handles it with the next call.
             self._loop.call_soon_threadsafe(lambda: None)
+        raise TimeoutError("the interrupt did not cancel the call in a minute")
 
     async def evaluate(self, task: JudgeTask[Any, Any], items: Sequence[Any]) -> list[Any]:
         if self.in_thread:
