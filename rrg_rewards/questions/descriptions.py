@@ -10,7 +10,8 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.engine import UnitMemory, get_engine
 from rrg_rewards.findings.reading.lexicon import load_lexicon
-from rrg_rewards.findings.reading.mentions import Mention, named_spans
+from rrg_rewards.findings.reading.mention import Mention
+from rrg_rewards.findings.reading.mentions import named_spans
 from rrg_rewards.findings.reading.modifiers import PLACING, Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT
 from rrg_rewards.findings.reading.sentences import report_units, split_unit

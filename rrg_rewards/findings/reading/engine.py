@@ -14,7 +14,8 @@ from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.coverage import Reading, TokenCoverage, UnreadSpan, coverage_reader
 from rrg_rewards.findings.reading.finding import DOUBTFUL, LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
-from rrg_rewards.findings.reading.mentions import Mention, find_mentions, last_word, sentence_scope, without_parts
+from rrg_rewards.findings.reading.mention import Mention, without_parts
+from rrg_rewards.findings.reading.mentions import find_mentions, sentence_scope
 from rrg_rewards.findings.reading.merge_mentions import is_countable
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
@@ -241,7 +242,7 @@ class FindingEngine:
         lexicon = self.lexicon
         mentions, scope = find_mentions(lexicon, tokens)
         mentions = without_parts(mentions)
-        findings = [self._named(mention, last_word(mention), scope) for mention in mentions]
+        findings = [self._named(mention, mention.last_word(), scope) for mention in mentions]
         taken = {i for mention in mentions for i in range(mention.start, mention.end)}
         reader = open_statement_reader()
         roles = reader.roles(tokens, taken) if self.open_findings else {}
@@ -259,8 +260,8 @@ class FindingEngine:
         concept, site = lexicon.concepts[mention.concept], None
         if scope and lexicon.sites and varies_in_organ(concept):
             # The organ that the clause names nearest to the mention.
-            context = scope.context(start, lexicon.firsts, lexicon.sites)
-            site = lexicon.organ(scope.nearest(lexicon.sites, start, end, context))
+            context = scope.context(start)
+            site = lexicon.organ(scope.nearest(start, end, context))
         organ = finding_organ(concept, site) if lexicon.sites else None
         return _TokenFinding(concept, mention.presence, start, end, span, organ)
 

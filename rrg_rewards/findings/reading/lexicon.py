@@ -117,6 +117,7 @@ class Lexicon:
         rules: Phrases that name concepts under conditions, and single words that name one.
         plain: The other phrases that name concepts.
         firsts: Bits of the first words of all of these.
+        names: Bits of the single words that name a concept.
         heads: Bits of the words of which a sentence must have one to name a concept: the first words of the rules, and
             those of the compounds that become such a word.
         sites: Mask of all site bits.
@@ -136,6 +137,7 @@ class Lexicon:
     rules: PhraseTable[Rule]
     plain: RareWordTable[Rule]
     firsts: int
+    names: int
     heads: int
     sites: int
     organs: Mapping[str, int]
@@ -284,6 +286,7 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         rules=PhraseTable(rules, vocabulary),
         plain=RareWordTable(plain_rules, vocabulary, commonness),
         firsts=firsts,
+        names=union(rule.first for rule in rules if not rule.rest),
         heads=firsts | prefixed | union(naming_compounds),
         sites=union(organs.values()),
         organs=organs,

@@ -1,14 +1,13 @@
 """Find mentions of a lexicon's concepts in a sentence."""
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.measurements import size_at
+from rrg_rewards.findings.reading.mention import Mention, without_mixtures, without_parts
 from rrg_rewards.findings.reading.negation import ABSENT, ARTICLE, JOINT, NORMAL, PRESENT, WITH, NegationScope
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
@@ -19,17 +18,6 @@ _PLACE_REACH, _SIZE_REACH = 4, 3
 # A structure that is more times as large as its limit is none: "200 cm of small bowel".
 _LARGEST = 6
 _rank = attrgetter("rank")
-
-
-class Mention(NamedTuple):
-    """A concept that the phrase of a rule names at tokens ``start`` to ``end`` of a sentence with some codes."""
-
-    concept: int
-    presence: int
-    start: int
-    end: int
-    rule: Rule
-    codes: Sequence[int]
 
 
 def find_mentions(
@@ -60,20 +48,8 @@ def find_mentions(
         cues = union(codes)
     scope: NegationScope | None = None
     named: dict[int, int] = {}
-    size = len(codes)
     all_codes, plain = _plain_rules(lexicon, words, colon)
-    for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
-        # The second word often decides; this is not a method, because a call for each word takes as long as the rest.
-        if candidates is not None and (
-            not candidates.following or (i + 1 < size and codes[i + 1] & candidates.following)
-        ):
-            rules: Iterable[Rule] = candidates[sentence & candidates.bits]
-            if i in plain:
-                rules = sorted((*rules, *plain[i]), key=_rank)
-        elif i in plain:
-            rules = plain[i]
-        else:
-            continue
+    for i, rules in _possible_rules(lexicon, words, codes, sentence, plain):
         for rule in rules:
             # A concept is named once: "pleural effusion" is not also the "effusion" in it.
             if named.get(rule.meaning, 0) > i:
@@ -84,12 +60,28 @@ def find_mentions(
                 continue
             if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, matched, i, end):
                 continue
-            scope = scope or NegationScope(codes, cues, label)
-            if not rule.conditional_on & sentence or _fits(lexicon, rule, i, end, scope):
+            scope = scope or NegationScope(codes, cues, lexicon, label)
+            if not rule.conditional_on & sentence or _fits(rule, i, end, scope):
                 named[rule.meaning] = end
                 presence = (ABSENT if rule.absent else scope.presence(i, end)) if with_presence else PRESENT
                 mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
-    return mentions, scope
+    return (mentions if scope is None else without_mixtures(mentions, scope)), scope
+
+
+def _possible_rules(
+    lexicon: Lexicon, words: Sequence[str], codes: Sequence[int], sentence: int, plain: Mapping[int, list[Rule]]
+) -> Iterator[tuple[int, Iterable[Rule]]]:
+    """Yield each index of a word with which a phrase in the sentence can begin, and the rules of these, by rank."""
+    size = len(codes)
+    for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
+        # The second word often decides.
+        if candidates is not None and (
+            not candidates.following or (i + 1 < size and codes[i + 1] & candidates.following)
+        ):
+            rules: Iterable[Rule] = candidates[sentence & candidates.bits]
+            yield i, sorted((*rules, *plain[i]), key=_rank) if i in plain else rules
+        elif i in plain:
+            yield i, plain[i]
 
 
 def _is_of_two(lexicon: Lexicon, rule: Rule, words: Sequence[str], codes: Sequence[int], start: int, end: int) -> bool:
@@ -164,7 +156,7 @@ def sentence_scope(lexicon: Lexicon, tokens: Sequence[str]) -> NegationScope:
     _merged(lexicon, tokens, codes, lexicon.compounds.find(tokens, codes, union(codes)))
     if ":" in tokens[1 : _LABEL_SIZE + 1]:
         _join_label(lexicon, tokens, codes)
-    return NegationScope(codes, union(codes))
+    return NegationScope(codes, union(codes), lexicon)
 
 
 def _merged(
@@ -207,7 +199,7 @@ def _is_other_size(following: Sequence[str]) -> bool:
     return after in normal or after in cue_words("limits", "not_size")
 
 
-def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
+def _fits(rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
     """Whether the words around a phrase satisfy the conditions of its rule."""
     codes = scope.codes
     if (
@@ -216,13 +208,13 @@ def _fits(lexicon: Lexicon, rule: Rule, start: int, end: int, scope: NegationSco
         or (rule.not_within and rule.not_within & union(codes[start:end]))
     ):
         return False
-    context = range(len(codes)) if rule.wide else scope.context(start, lexicon.firsts, lexicon.sites)
+    context = scope.context(start, rule.wide)
     if rule.needs or rule.bars:
         around = scope.union(context.start, context.stop)
         if around & rule.needs != rule.needs or around & rule.bars:
             return False
     if rule.at or rule.not_at:
-        place = lexicon.sites, start, end, context
+        place = start, end, context
         return _is_at(rule, scope.nearest(*place)) or bool((site := scope.joined(*place)) and _is_at(rule, site))
     return True
 
@@ -247,35 +239,5 @@ def named_spans(
     mentions, _ = find_mentions(lexicon, tokens, with_presence)
     if exclusive:
         mentions = without_parts(mentions)
-    named = [(mention, last_word(mention)) for mention in mentions]
+    named = [(mention, mention.last_word()) for mention in mentions]
     return sorted(named, key=lambda mentioned: (mentioned[0].end, mentioned[0].start))
-
-
-def last_word(mention: Mention) -> Span:
-    """Return the span of the last word of a mention's phrase."""
-    return Span(mention.end - 1, mention.end, mention.start)
-
-
-def without_parts(mentions: list[Mention]) -> list[Mention]:
-    """Return the mentions from :func:`find_mentions` whose words are not part of a longer one."""
-    if not any(first.end > second.start for first, second in pairwise(mentions)):
-        return mentions
-    words = list(map(_matched_words, mentions))
-    # A longer mention contains the first word of each of its parts.
-    containing: dict[int, list[set[int]]] = {}
-    for mentioned in map(set, words):
-        for i in mentioned:
-            containing.setdefault(i, []).append(mentioned)
-    return [
-        mention
-        for mention, places in zip(mentions, words, strict=True)
-        if not any(len(longer) > len(places) and longer.issuperset(places) for longer in containing[places[0]])
-    ]
-
-
-def _matched_words(mention: Mention) -> list[int]:
-    """Return the indices of the tokens that a mention's phrase matched."""
-    places = [mention.start]
-    for step in mention.rule.rest:
-        places.append(next(i for i in range(places[-1] + 1, mention.end) if mention.codes[i] & step[0]))
-    return places

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise, takewhile
 
-from rrg_rewards.findings.reading.lexicon import CUES
+from rrg_rewards.findings.reading.lexicon import CUES, Lexicon
 from rrg_rewards.findings.reading.phrases import union
 
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
@@ -56,17 +56,19 @@ class _Clauses:
     Args:
         codes: Codes of the sentence's tokens.
         sentence: Their union.
+        lexicon: The lexicon whose words they are.
         label: Bits of the sites that a label before the sentence names.
     """
 
-    def __init__(self, codes: Sequence[int], sentence: int, label: int = 0) -> None:
+    def __init__(self, codes: Sequence[int], sentence: int, lexicon: Lexicon, label: int = 0) -> None:
         self.codes = codes
         self.label = label
+        self.heads, self.names, self.sites = lexicon.firsts, lexicon.names, lexicon.sites
         self.size = len(codes)
         self.kinds = sentence & _CUE_MASK
         self._unions: dict[tuple[int, int], int] = {}
         self._contexts: dict[int, range] = {}
-        self._sites: list[int] | None = None
+        self._places: list[int] | None = None
         self._is_divided = False
 
     def _divide(self) -> None:
@@ -225,7 +227,7 @@ class _Clauses:
             codes = self._unions[start, end] = union(self.codes[start:end])
         return codes
 
-    def context(self, i: int, heads: int, places: int) -> range:
+    def context(self, i: int, is_wide: bool = False) -> range:
         """Return the tokens that can belong to the mention at token ``i``.
 
         These are the words of the clause. In a list of findings without a verb, they are the list items from the
@@ -233,15 +235,38 @@ class _Clauses:
 
         Args:
             i: Token of the mention.
-            heads: Bits of the words that can begin a finding.
-            places: Bits of the words that name organs. A list item of places only belongs to the finding before it.
+            is_wide: Whether all tokens of the sentence can belong to it.
         """
+        if is_wide:
+            return range(self.size)
         context = self._contexts.get(i)
         if context is None:
-            context = self._contexts[i] = self._context(i, heads, places | PLACE)
+            context = self._contexts[i] = self._context(i)
         return context
 
-    def _context(self, i: int, heads: int, places: int) -> range:
+    def _context(self, i: int) -> range:
+        context = self._item(i)
+        if not self.kinds & JOINT:
+            return context
+        start, end = context.start, context.stop
+        for k in self.breaks:
+            if start < k < end and self.codes[k] & JOINT and self._parts_findings(k):
+                if k < i:
+                    start = k + 1
+                else:
+                    end = k
+        return range(start, end)
+
+    def _parts_findings(self, joint: int) -> bool:
+        """Whether "and" parts two findings, of which the second begins with its organ: "emphysema and liver cyst"."""
+        site = joint + 1 + bool(self.union(joint + 1, joint + 2) & ARTICLE)
+        before, organ, following = self.codes[joint - 1], *(self.union(i, i + 1) for i in (site, site + 1))
+        return bool(before & self.names and organ & self.sites and following & self.heads) and not (
+            (before | following) & self.sites
+        )
+
+    def _item(self, i: int) -> range:
+        """Return the tokens of the clause of token ``i``, or those of its items in a list."""
         clause = self.clause(i)
         start, end = clause.start, clause.stop
         if not self.kinds & COMMA or _any_between(self.verbs, start, end):
@@ -259,31 +284,30 @@ class _Clauses:
             start = commas[item - 1]
         for comma, following in pairwise([*commas[after:], end]):
             # The words after a comma can name a finding, and not only its place.
-            if any(code & heads and not code & places for code in self.codes[comma + 1 : following]):
+            if any(code & self.heads and not code & (self.sites | PLACE) for code in self.codes[comma + 1 : following]):
                 return range(start, comma)
         return range(start, end)
 
-    def nearest(self, sites: int, start: int, end: int, context: range) -> int:
+    def nearest(self, start: int, end: int, context: range) -> int:
         """Return the bits of the site nearest to the phrase at tokens ``start`` to ``end``, or else those of the label.
 
         Args:
-            sites: Bits of all sites.
             start: First token of the phrase.
             end: Token after the phrase.
             context: Tokens among which the site is looked for.
         """
-        place = self._nearest(sites, start, end, context)
-        return (self.label if place is None else self.codes[self._site_places(sites)[place]]) & sites
+        place = self._nearest(start, end, context)
+        return (self.label if place is None else self.codes[self._site_places()[place]]) & self.sites
 
-    def joined(self, sites: int, start: int, end: int, context: range) -> int:
+    def joined(self, start: int, end: int, context: range) -> int:
         """Return the bits of the site that "and" joins to the nearest one: "nodules in the liver and the lungs".
 
         The arguments are those of :meth:`nearest`. 0 if there is none.
         """
         # Most sentences have no "and", and this is asked of each rule that does not fit the nearest site.
-        if not self.kinds & JOINT or (place := self._nearest(sites, start, end, context)) is None:
+        if not self.kinds & JOINT or (place := self._nearest(start, end, context)) is None:
             return 0
-        named = self._site_places(sites)
+        named = self._site_places()
         # "Nodules in the lungs and liver", but not "nodules in the lungs and liver cyst"; "lung and liver nodules"
         k = place + 1 if named[place] >= end else place - 1
         if not 0 <= k < len(named) or named[k] not in context:
@@ -296,25 +320,36 @@ class _Clauses:
         else:
             is_alone = last + 1 >= context.stop or bool(self.codes[last + 1] & (COMMA | BOUNDARY))
         is_both = is_joined and is_alone and not self.union(end, first) & BETWEEN
-        return self.codes[named[k]] & sites if is_both else 0
+        return self.codes[named[k]] & self.sites if is_both else 0
 
-    def _site_places(self, sites: int) -> list[int]:
-        if self._sites is None:
-            self._sites = [i for i, code in enumerate(self.codes) if code & sites]
-        return self._sites
+    def _site_places(self) -> list[int]:
+        if self._places is None:
+            self._places = [i for i, code in enumerate(self.codes) if code & self.sites]
+        return self._places
 
-    def _nearest(self, sites: int, start: int, end: int, context: range) -> int | None:
+    def _nearest(self, start: int, end: int, context: range) -> int | None:
         """Return the number, among all tokens that name a site, of the nearest one."""
-        named = self._site_places(sites)
+        named = self._site_places()
         after = bisect_left(named, start)
         best, distance = None, self.size + 1
         if after and named[after - 1] >= context.start:
             best, distance = after - 1, start - named[after - 1]
-        if after == len(named) or named[after] >= context.stop or max(0, named[after] - end + 1) >= distance:
+        if (
+            after == len(named)
+            or named[after] >= context.stop
+            or max(0, named[after] - end + 1) >= distance
+            or self._is_of_next(end, named[after])
+        ):
             return best
         # "In the left breast there is a mass, and the skin is thick"
         is_other = best is not None and not self._is_broken(named[best], start) and self._is_broken(end, named[after])
         return best if is_other else after
+
+    def _is_of_next(self, end: int, site: int) -> bool:
+        """Whether a site is an adjective of the finding after "and": "calcified nodule and hepatic steatosis"."""
+        following = self.union(site + 1, site + 2)
+        is_joined = self.union(end, end + 1) & JOINT and site in (end + 1, end + 2)
+        return bool(is_joined and following & self.heads and not following & self.sites)
 
     def _is_broken(self, start: int, end: int) -> bool:
         """Whether a word that can end a clause, such as a comma or "and", is among some tokens."""
@@ -327,6 +362,7 @@ class NegationScope(_Clauses):
     Args:
         codes: Codes of the sentence's tokens.
         sentence: Their union.
+        lexicon: The lexicon whose words they are.
         label: Bits of the sites that a label before the sentence names.
     """
 

@@ -1,0 +1,100 @@
+"""A mention of a concept, and which mentions remain of those that share words."""
+
+from collections.abc import Sequence
+from itertools import pairwise, permutations
+from typing import NamedTuple
+
+from rrg_rewards.findings.reading.attributes import Span
+from rrg_rewards.findings.reading.lexicon import Rule
+from rrg_rewards.findings.reading.negation import JOINT, LINKING, OTHER, REASON, WITH, NegationScope
+from rrg_rewards.findings.reading.phrases import single_bits
+
+# Cues that part two findings.
+_PARTING = JOINT | OTHER | WITH | LINKING | REASON
+
+
+class Mention(NamedTuple):
+    """A concept that the phrase of a rule names at tokens ``start`` to ``end`` of a sentence with some codes."""
+
+    concept: int
+    presence: int
+    start: int
+    end: int
+    rule: Rule
+    codes: Sequence[int]
+
+    def words(self) -> list[int]:
+        """Return the indices of the tokens that the phrase matched."""
+        places = [self.start]
+        for step in self.rule.rest:
+            places.append(next(i for i in range(places[-1] + 1, self.end) if self.codes[i] & step[0]))
+        return places
+
+    def last_word(self) -> Span:
+        """Return the span of the last word of the phrase."""
+        return Span(self.end - 1, self.end, self.start)
+
+
+def share_words(mentions: Sequence[Mention]) -> bool:
+    """Whether two of some mentions in the order of the text can have a word in common."""
+    return any(first.end > second.start for first, second in pairwise(mentions))
+
+
+def without_parts(mentions: list[Mention]) -> list[Mention]:
+    """Return the mentions, in the order of the text, whose words are not part of a longer one."""
+    if not share_words(mentions):
+        return mentions
+    words = [mention.words() for mention in mentions]
+    # A longer mention contains the first word of each of its parts.
+    containing: dict[int, list[set[int]]] = {}
+    for mentioned in map(set, words):
+        for i in mentioned:
+            containing.setdefault(i, []).append(mentioned)
+    return [
+        mention
+        for mention, places in zip(mentions, words, strict=True)
+        if not any(len(longer) > len(places) and longer.issuperset(places) for longer in containing[places[0]])
+    ]
+
+
+def without_mixtures(mentions: list[Mention], scope: NegationScope) -> list[Mention]:
+    """Return the mentions, in the order of the text, that do not mix the words of two others.
+
+    "Airway injury and aortic stenosis" is no stenosis of an airway. With the words that the rules need, "coronary
+    calcification and hepatic steatosis" is no calcification of the liver.
+    """
+    if len(mentions) <= 2 or not share_words(mentions):
+        return mentions
+    phrases = [set(mention.words()) for mention in mentions]
+    words = [phrase.union(_needed_words(mention, scope)) for mention, phrase in zip(mentions, phrases, strict=True)]
+    others = [pair for pair in permutations(words, 2) if max(pair[0]) < min(pair[1])]
+    return [
+        mention
+        for mention, phrase, own in zip(mentions, phrases, words, strict=True)
+        if not any(_is_mixture(phrase, own, *pair, scope) for pair in others)
+    ]
+
+
+def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[int], scope: NegationScope) -> bool:
+    """Whether two mentions, each of which also has other words, contain the words of a mention.
+
+    Where each of them contains a part of its phrase, nothing needs to part them: "air space opacity pleural effusion".
+    """
+    if not words <= first | second or words <= first or words <= second or second <= words:
+        return False
+    if first <= words:
+        # "Pericarditis with pleural effusion"
+        is_parted = scope.codes[max(first) + 1] & (JOINT | WITH)
+        return bool(is_parted) and min(second) == max(first) + 2 and max(second) - min(second) < len(second)
+    is_phrase_of_both = not (phrase <= first or phrase <= second)
+    return is_phrase_of_both or bool(scope.union(max(first) + 1, min(second)) & _PARTING)
+
+
+def _needed_words(mention: Mention, scope: NegationScope) -> list[int]:
+    """Return the indices of the tokens outside its phrase that decided on a mention: its organ, and needed words."""
+    rule, found = mention.rule, []
+    context = scope.context(mention.start, rule.wide)
+    for bits in filter(None, (rule.at, *single_bits(rule.needs))):
+        places = [i for i in context if scope.codes[i] & bits]
+        found += sorted(places, key=lambda i: max(mention.start - i, i - mention.end + 1))[:1]
+    return found
