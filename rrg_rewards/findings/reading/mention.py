@@ -1,13 +1,13 @@
 """A mention of a concept, and which mentions remain of those that share words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, permutations
 from typing import NamedTuple
 
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Rule
 from rrg_rewards.findings.reading.negation import JOINT, LINKING, OTHER, REASON, WITH, NegationScope
-from rrg_rewards.findings.reading.phrases import single_bits
+from rrg_rewards.findings.reading.phrases import Step, single_bits
 
 # Cues that part two findings.
 _PARTING = JOINT | OTHER | WITH | LINKING | REASON
@@ -25,14 +25,19 @@ class Mention(NamedTuple):
 
     def words(self) -> list[int]:
         """Return the indices of the tokens that the phrase matched."""
-        places = [self.start]
-        for step in self.rule.rest:
-            places.append(next(i for i in range(places[-1] + 1, self.end) if self.codes[i] & step[0]))
-        return places
+        return matched_words(self.codes, self.start, self.end, self.rule.rest)
 
     def last_word(self) -> Span:
         """Return the span of the last word of the phrase."""
         return Span(self.end - 1, self.end, self.start)
+
+
+def matched_words(codes: Sequence[int], start: int, end: int, rest: Iterable[Step]) -> list[int]:
+    """Return the indices of the tokens from ``start`` to before ``end`` that a phrase matched."""
+    places = [start]
+    for bits, *_ in rest:
+        places.append(next(i for i in range(places[-1] + 1, end) if codes[i] & bits))
+    return places
 
 
 def share_words(mentions: Sequence[Mention]) -> bool:
@@ -67,7 +72,15 @@ def without_mixtures(mentions: list[Mention], scope: NegationScope) -> list[Ment
         return mentions
     phrases = [set(mention.words()) for mention in mentions]
     words = [phrase.union(_needed_words(mention, scope)) for mention, phrase in zip(mentions, phrases, strict=True)]
-    others = [pair for pair in permutations(words, 2) if max(pair[0]) < min(pair[1])]
+    # "Hepatic steatosis": the organ before a phrase is the organ of the finding, also if its rule needs none.
+    organs = [
+        {mention.start - 1} if scope.union(mention.start - 1, mention.start) & scope.sites else set()
+        for mention in mentions
+    ]
+    whole = [
+        one | organ for one, organ in zip(words, organs, strict=True) if not scope.union(min(one), max(one)) & _PARTING
+    ]
+    others = [pair for pair in permutations(whole, 2) if max(pair[0]) < min(pair[1])]
     return [
         mention
         for mention, phrase, own in zip(mentions, phrases, words, strict=True)
@@ -91,10 +104,17 @@ def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[
 
 
 def _needed_words(mention: Mention, scope: NegationScope) -> list[int]:
-    """Return the indices of the tokens outside its phrase that decided on a mention: its organ, and needed words."""
+    """Return the indices of the tokens outside its phrase that a mention needs: its organ, and other words.
+
+    Of several tokens that it can need, this is the nearest one, first among those that nothing parts from the phrase.
+    """
     rule, found = mention.rule, []
+
+    def distance(i: int) -> tuple[bool, int]:
+        is_parted = scope.union(min(i, mention.end), max(i, mention.start)) & _PARTING
+        return bool(is_parted), max(mention.start - i, i - mention.end + 1)
+
     context = scope.context(mention.start, rule.wide)
     for bits in filter(None, (rule.at, *single_bits(rule.needs))):
-        places = [i for i in context if scope.codes[i] & bits]
-        found += sorted(places, key=lambda i: max(mention.start - i, i - mention.end + 1))[:1]
+        found += sorted((i for i in context if scope.codes[i] & bits), key=distance)[:1]
     return found

@@ -7,8 +7,18 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.measurements import size_at
-from rrg_rewards.findings.reading.mention import Mention, without_mixtures, without_parts
-from rrg_rewards.findings.reading.negation import ABSENT, ARTICLE, JOINT, NORMAL, PRESENT, WITH, NegationScope
+from rrg_rewards.findings.reading.mention import Mention, matched_words, without_mixtures, without_parts
+from rrg_rewards.findings.reading.negation import (
+    ABSENT,
+    ARTICLE,
+    JOINT,
+    NORMAL,
+    OTHER,
+    PLACE,
+    PRESENT,
+    WITH,
+    NegationScope,
+)
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".
@@ -17,6 +27,8 @@ _LABEL_SIZE = 4
 _PLACE_REACH, _SIZE_REACH = 4, 3
 # A structure that is more times as large as its limit is none: "200 cm of small bowel".
 _LARGEST = 6
+# Cues between two findings.
+_JOINING = JOINT | OTHER | WITH
 _rank = attrgetter("rank")
 
 
@@ -98,12 +110,40 @@ def _is_of_two(lexicon: Lexicon, rule: Rule, words: Sequence[str], codes: Sequen
         for i in range(start + 2, end - len(rule.rest))
     ):
         return True
+    if _is_across(lexicon, rule, codes, start, end):
+        return True
     joint, following = codes[start + 1 : start + 3]
     organ = start + 2 + bool(following & (NORMAL | ARTICLE))
     if not (joint & JOINT or (joint & WITH and following & NORMAL)) or codes[start] & lexicon.sites:
         return False
     candidates = lexicon.rules[words[start]]
     return candidates is not None and candidates.has_word and bool(union(codes[organ : organ + 1]) & lexicon.sites)
+
+
+def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, end: int) -> bool:
+    """Whether a phrase goes from one finding to a word of the next one, which has its own organ.
+
+    "Dilated esophagus and aortic aneurysm" is no dilated aorta, "pleural effusion and apical scarring" no scarring of
+    the pleura, and "hepatic steatosis and enlarged thyroid" no large liver. "Liver and spleen enlargement" is both.
+    """
+    sites, names = lexicon.sites, lexicon.names & ~lexicon.sites
+    for joint in range(start + 1, end - 1):
+        if not codes[joint] & _JOINING:
+            continue
+        first = joint + 1 + bool(codes[joint + 1] & ARTICLE)
+        if first == end - 1 and codes[first] & sites:
+            return bool(union(codes[end : end + 1]) & names)
+        matched = matched_words(codes, start, end, rule.rest)
+        # The word before "and" is a finding of its own.
+        if joint - 1 in matched or not codes[joint - 1] & names:
+            continue
+        others = sites & ~union(codes[i] for i in matched)
+        if codes[first] & others:
+            return first + 1 in matched
+        if first == end - 1:
+            place = next((i for i in range(end, len(codes)) if not codes[i] & PLACE), end)
+            return bool(union(codes[place : place + 1]) & others)
+    return False
 
 
 def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:

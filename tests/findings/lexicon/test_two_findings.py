@@ -1,4 +1,4 @@
-"""Each concept beside each other one, and beside each normal organ: none is lost because of its neighbour."""
+"""Each concept beside each other one, and beside each normal organ: none is lost, and no other one is added."""
 
 from itertools import permutations
 
@@ -38,6 +38,11 @@ def stated(sentence, concept):
     return {found.presence for found in extract_findings(sentence, open_findings=True) if found.concept == concept}
 
 
+def stated_concepts(sentence):
+    """Return the concepts in a sentence."""
+    return {found.concept for found in extract_findings(sentence, open_findings=True)}
+
+
 @pytest.fixture(scope="module")
 def names():
     """Return the concepts whose own name is read as the concept."""
@@ -64,6 +69,19 @@ def test_both_of_two_findings_are_read(names, form, presences, most_wrong):
         if any(stated(sentence, one) != {presence} for one, presence in zip(pair, presences, strict=True)):
             wrong.append(sentence)
     assert len(wrong) <= most_wrong * len(pairs), wrong
+
+
+@pytest.mark.parametrize("form", ["{} with {}.", "{} and {}.", "{}, {}.", "{} due to {}.", "No {} or {}."])
+def test_two_findings_state_no_third_one(names, form):
+    alone = {concept: stated_concepts(f"{name.capitalize()}.") for concept, name in names.items()}
+    pairs = list(permutations(names, 2))[:: STEP + 1]
+    wrong = []
+    for first, second in pairs:
+        sentence = form.format(names[first], names[second])
+        sentence = sentence[0].upper() + sentence[1:]
+        if stated_concepts(sentence) - alone[first] - alone[second]:
+            wrong.append(sentence)
+    assert len(wrong) <= 0.015 * len(pairs), wrong
 
 
 @pytest.mark.parametrize(
