@@ -134,8 +134,8 @@ def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, e
         if first == end - 1 and codes[first] & sites:
             return bool(union(codes[end : end + 1]) & names)
         matched = matched_words(codes, start, end, rule.rest)
-        # The word before "and" is a finding of its own.
-        if joint - 1 in matched or not codes[joint - 1] & names:
+        # The word before "and" is a finding of its own, or "and" is a word of the phrase.
+        if joint not in matched and (joint - 1 in matched or not codes[joint - 1] & names):
             continue
         others = sites & ~union(codes[i] for i in matched)
         if codes[first] & others:

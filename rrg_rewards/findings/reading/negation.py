@@ -258,12 +258,19 @@ class _Clauses:
         return range(start, end)
 
     def _parts_findings(self, joint: int) -> bool:
-        """Whether "and" parts two findings, of which the second begins with its organ: "emphysema and liver cyst"."""
+        """Whether "and" parts two findings, of which the second begins with its organ.
+
+        "Emphysema and liver cyst", "tortuous aorta and splenic calcification"
+        """
         site = joint + 1 + bool(self.union(joint + 1, joint + 2) & ARTICLE)
-        before, organ, following = self.codes[joint - 1], *(self.union(i, i + 1) for i in (site, site + 1))
-        return bool(before & self.names and organ & self.sites and following & self.heads) and not (
-            (before | following) & self.sites
-        )
+        organ, following = (self.union(i, i + 1) for i in (site, site + 1))
+        if not organ & self.sites or following & self.sites or not following & self.heads:
+            return False
+        before = self.codes[joint - 1]
+        if before & self.sites:
+            described = self.union(joint - 2, joint - 1)
+            return bool(described & self.heads and not described & self.sites and following & self.names)
+        return bool(before & self.names)
 
     def _item(self, i: int) -> range:
         """Return the tokens of the clause of token ``i``, or those of its items in a list."""
