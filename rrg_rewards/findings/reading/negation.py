@@ -249,13 +249,24 @@ class _Clauses:
         if not self.kinds & JOINT:
             return context
         start, end = context.start, context.stop
-        for k in self.breaks:
-            if start < k < end and self.codes[k] & JOINT and self._parts_findings(k):
+        breaks = [start, *[k for k in self.breaks if start < k < end - 1], end]
+        for before, k, after in zip(breaks, breaks[1:], breaks[2:], strict=False):
+            if self.codes[k] & JOINT and (self._parts_findings(k) or self._parts_places(before, k, after)):
                 if k < i:
                     start = k + 1
                 else:
-                    end = k
+                    end = min(end, k)
         return range(start, end)
+
+    def _parts_places(self, start: int, joint: int, end: int) -> bool:
+        """Whether "and" parts two findings that each have their organ: "tortuous aorta and calcification in the lung"."""
+        first, second = self.codes[start:joint], self.codes[joint + 1 : end]
+        return not second[0] & (BE | HAVE) and (
+            any(code & self.sites for code in first)
+            and any(code & self.sites for code in second)
+            and any(code & self.heads and not code & self.sites for code in first)
+            and any(code & self.names and not code & self.sites for code in second)
+        )
 
     def _parts_findings(self, joint: int) -> bool:
         """Whether "and" parts two findings, of which the second begins with its organ.
