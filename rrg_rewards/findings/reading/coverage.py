@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.cue_codes import DENYING
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.lexicon import Lexicon
 from rrg_rewards.findings.reading.mentions import sentence_scope
-from rrg_rewards.findings.reading.negation import ABSENT, DENYING, NegationScope
+from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
 from rrg_rewards.findings.reading.phrases import WordBits, WordTable, union
 from rrg_rewards.utilities.yaml_files import package_yaml
 

@@ -5,8 +5,9 @@ from itertools import pairwise, permutations
 from typing import NamedTuple
 
 from rrg_rewards.findings.reading.attributes import Span
+from rrg_rewards.findings.reading.clauses import Clauses
+from rrg_rewards.findings.reading.cue_codes import JOINT, LINKING, OTHER, REASON, WITH
 from rrg_rewards.findings.reading.lexicon import Rule
-from rrg_rewards.findings.reading.negation import JOINT, LINKING, OTHER, REASON, WITH, NegationScope
 from rrg_rewards.findings.reading.phrases import Step, single_bits
 
 # Cues that part two findings.
@@ -62,7 +63,7 @@ def without_parts(mentions: list[Mention]) -> list[Mention]:
     ]
 
 
-def without_mixtures(mentions: list[Mention], scope: NegationScope) -> list[Mention]:
+def without_mixtures(mentions: list[Mention], scope: Clauses) -> list[Mention]:
     """Return the mentions, in the order of the text, that do not mix the words of two others.
 
     "Airway injury and aortic stenosis" is no stenosis of an airway. With the words that the rules need, "coronary
@@ -88,7 +89,7 @@ def without_mixtures(mentions: list[Mention], scope: NegationScope) -> list[Ment
     ]
 
 
-def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[int], scope: NegationScope) -> bool:
+def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[int], scope: Clauses) -> bool:
     """Whether two mentions, each of which also has other words, contain the words of a mention.
 
     Where each of them contains a part of its phrase, nothing needs to part them: "air space opacity pleural effusion".
@@ -103,7 +104,7 @@ def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[
     return is_phrase_of_both or bool(scope.union(max(first) + 1, min(second)) & _PARTING)
 
 
-def _needed_words(mention: Mention, scope: NegationScope) -> list[int]:
+def _needed_words(mention: Mention, scope: Clauses) -> list[int]:
     """Return the indices of the tokens outside its phrase that a mention needs: its organ, and other words.
 
     Of several tokens that it can need, this is the nearest one, first among those that nothing parts from the phrase.

@@ -5,20 +5,11 @@ from operator import attrgetter, itemgetter
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
+from rrg_rewards.findings.reading.cue_codes import ARTICLE, JOINT, NORMAL, OTHER, PLACE, WITH
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.measurements import size_at
 from rrg_rewards.findings.reading.mention import Mention, matched_words, without_mixtures, without_parts
-from rrg_rewards.findings.reading.negation import (
-    ABSENT,
-    ARTICLE,
-    JOINT,
-    NORMAL,
-    OTHER,
-    PLACE,
-    PRESENT,
-    WITH,
-    NegationScope,
-)
+from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, NegationScope
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
 # Maximum number of tokens before the colon of a label such as "Pleura and pericardium:".

@@ -1,41 +1,79 @@
-"""Split a sentence into clauses, and decide from their cues whether a mention is present, uncertain or absent."""
+"""Decide from the cues of a sentence whether a mention in it is present, uncertain or absent."""
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left
 from functools import cached_property
 from itertools import pairwise, takewhile
 
-from rrg_rewards.findings.reading.lexicon import CUES, Lexicon
+from rrg_rewards.findings.reading.clauses import Clauses, any_between, first_between
+from rrg_rewards.findings.reading.cue_codes import (
+    ABNORMAL,
+    ARTICLE,
+    ASKING,
+    BE,
+    BOUNDARY,
+    BREAKING,
+    CHANGING,
+    COMMA,
+    CURRENT,
+    DEFINITE,
+    DEGREE,
+    DENYING,
+    DOUBT,
+    ENDED,
+    EXCEPT,
+    EXIST,
+    EXTENT,
+    FILLED,
+    FORMER,
+    HAVE,
+    HEDGE,
+    HISTORY,
+    INSIDE,
+    INSTEAD,
+    JOINT,
+    LASTING,
+    LINKING,
+    MEASURE,
+    NONE,
+    NORMAL,
+    NOT,
+    OPEN,
+    OTHER,
+    PARTLY,
+    PERHAPS,
+    PLACE,
+    PLURAL,
+    PURPOSE,
+    QUALITY,
+    QUERY,
+    REASON,
+    RECURRING,
+    REFUTED,
+    RELATIVE,
+    REQUEST,
+    SAME,
+    STATING,
+    SUPPOSED,
+    SURE,
+    SURGERY,
+    THAN,
+    TIED,
+    UNABLE,
+    UNSTATED,
+    VERB,
+    WHETHER,
+    WITH,
+    WOULD,
+)
 from rrg_rewards.findings.reading.phrases import union
 
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
-# The bits of the cues, in the rows of CUES.
-_BITS = [1 << i for i in range(len(CUES))]
-BOUNDARY, COMMA, JOINT, VERB, PREDICATE, BE, HAVE, EXIST, SHOW, RELATIVE = _BITS[:10]
-NOT, NONE, ENDED, HISTORY, FORMER, CURRENT, OTHER, OPEN, DOUBT, QUERY = _BITS[10:20]
-NORMAL, ABNORMAL, PLACE, DEGREE, WITH, SURGERY, PURPOSE, EXCEPT, SAME = _BITS[20:29]
-INSIDE, DEFINITE, ARTICLE, EXTENT, SURE = _BITS[29:34]
-PERHAPS, SUPPOSED, INSTEAD, REQUEST, UNSTATED, ASKING, WOULD, QUALITY, UNABLE, CHANGING, TIED, FILLED = _BITS[34:46]
-LINKING, REASON, REFUTED, THAN, WHETHER, MEASURE, LASTING, PARTLY = _BITS[46:54]
-HEDGE, PLURAL, RECURRING, BETWEEN = _BITS[54:]
-_CUE_MASK = (1 << len(CUES)) - 1
-STATING = VERB | PREDICATE | EXIST | SHOW
-DENYING = NOT | NONE | ENDED
-BREAKING = BOUNDARY | COMMA | JOINT
-# Cues that divide a sentence into clauses and lists.
-_PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH | PERHAPS
-# A denied list does not go on after "and" and one of these.
-_BEGINNING = ARTICLE | SHOW | HEDGE | LASTING
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
 _CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | THAN | _UNASSERTED
 # Maximum distances in tokens.
 # Between "in the" and the mention: "in the known right nodule".
 _HOST_REACH = 6
-# Between "not" and the verb that it negates: "was not clearly observed".
-_NOT_REACH = 3
-# Between "not" and the earlier examination that it applies to: "not observed in the previous examination".
-_FORMER_REACH = 5
 # Between a word of doubt and the mention: "suspicious for early pneumonia".
 _DOUBT_REACH = 6
 # Between an article and the mention: "the left effusion".
@@ -48,333 +86,7 @@ _PREDICATE_REACH = 4
 _NORMAL_REACH = 3
 
 
-class _Clauses:
-    """The clauses of one sentence and the cues in them.
-
-    A clause ends at words such as "but". It also ends at a comma or "and" if there is a verb both before and after it.
-
-    Args:
-        codes: Codes of the sentence's tokens.
-        sentence: Their union.
-        lexicon: The lexicon whose words they are.
-        label: Bits of the sites that a label before the sentence names.
-    """
-
-    def __init__(self, codes: Sequence[int], sentence: int, lexicon: Lexicon, label: int = 0) -> None:
-        self.codes = codes
-        self.label = label
-        self.heads, self.names, self.sites = lexicon.firsts, lexicon.names, lexicon.sites
-        self.size = len(codes)
-        self.kinds = sentence & _CUE_MASK
-        self._unions: dict[tuple[int, int], int] = {}
-        self._contexts: dict[int, range] = {}
-        self._places: list[int] | None = None
-        self._is_divided = False
-
-    def _divide(self) -> None:
-        """Find the clauses and the cues in them; many sentences have no cue, and their clauses are never asked for."""
-        self._is_divided = True
-        codes = self.codes
-        self.verbs: list[int] = []
-        # Cues that negate the words after them ("no"), and cues that negate the words before them ("was not observed").
-        self.ahead: list[int] = []
-        self.back: list[int] = []
-        # Whether the sentence denies a finding for an earlier examination only; the finding is then new.
-        self.has_news = False
-        self.starts = [0]
-        self.breaks: list[int] = []
-        # Verbs with a preceding subject, words before which a list ends, and words that continue a list.
-        self.spoken: list[int] = []
-        self.openers: list[int] = []
-        # Commas before an interpretation.
-        self.links: list[int] = []
-        self.others: list[int] = []
-        if not self.kinds & _PARTING:
-            return
-        for i, code in enumerate(codes):
-            # Arithmetic with the few bits of the cues is faster than with all.
-            code &= _PARTING
-            if not code:
-                continue
-            # "Effusion: no, pneumothorax: absent" is divided by the commas only.
-            is_answer = code & BOUNDARY and union(codes[i + 1 : i + 2]) & (NONE | ENDED)
-            if is_answer and self._ends_at(i + 2) and not union(codes[i + 2 : i + 3]) & FILLED:
-                continue
-            if code & STATING and self._is_finite(i):
-                self.verbs.append(i)
-            if code & DENYING:
-                self._add_denial(i)
-            if code & BREAKING:
-                self.breaks.append(i)
-                if code & COMMA and self.union(i + 1, i + 2) & (OPEN | HEDGE):
-                    self.openers.append(i)
-                elif code & COMMA and self._interprets(i + 1):
-                    self.links.append(i)
-            elif code & (BE | HAVE | PERHAPS):
-                if not (i and codes[i - 1] & RELATIVE):
-                    self.spoken.append(i)
-            elif code & OTHER:
-                self.others.append(i)
-            # "no pneumothorax with a small effusion", "no mass and mild emphysema", "no mass, and a nodule is seen"
-            if code & (WITH | JOINT) and self.union(i + 1, i + 2) & (DEGREE | HEDGE | (code & JOINT and _BEGINNING)):
-                self.openers.append(i)
-        if self.breaks:
-            self._split(self.breaks)
-
-    def _first_of(self, cue: int, barrier: int, tokens: range) -> int:
-        """Return the first of some tokens with a cue, or -1 if one of the barriers precedes it."""
-        i = next((i for i in tokens if self.codes[i] & (cue | barrier)), -1)
-        return i if i >= 0 and self.codes[i] & cue else -1
-
-    def _is_finite(self, i: int) -> bool:
-        """Whether a verb makes a statement, as in "was observed" but not in "nodules observed earlier"."""
-        codes = self.codes
-        # "Effusion present, pneumothorax absent", but not "effusion noted earlier, resolved"
-        is_answer = self.kinds & ENDED and not self.kinds & FORMER and self.union(i + 1, i + 2) & COMMA
-        if codes[i] & (EXIST | SHOW) or (is_answer and not self.union(i + 2, i + 3) & (ENDED | BE | HAVE | CURRENT)):
-            return True
-        be = self._first_of(BE, 0, range(i - 1, max(-1, i - 4), -1))
-        return be == 0 or (be > 0 and not codes[be - 1] & RELATIVE)
-
-    def _interprets(self, i: int) -> bool:
-        """Whether words say what the words before them are: "consistent with", "most likely", not "suspicious mass"."""
-        return any(
-            code & LINKING and (code & HEDGE or self.union(k, k + 1) & (PURPOSE | WITH | ARTICLE))
-            for k, code in enumerate(self.codes[i : i + 2], i + 1)
-        )
-
-    def _ends_at(self, i: int) -> bool:
-        i = next((k for k in range(i, self.size) if not self.codes[k] & FILLED), self.size)
-        return i >= self.size or bool(self.codes[i] & (COMMA | BOUNDARY))
-
-    def _add_denial(self, i: int) -> None:
-        code = self.codes[i]
-        if code & NOT:
-            # "new nodules, which were not observed in the previous examination"
-            if union(self.codes[i + 1 : i + 1 + _FORMER_REACH]) & FORMER:
-                self.has_news = True
-            elif (verb := self._first_of(SHOW | VERB, 0, range(i + 1, min(self.size, i + 1 + _NOT_REACH)))) >= 0:
-                (self.ahead if self.codes[verb] & SHOW else self.back).append(i)
-            elif self._ends_at(i + 1) and self.union(i - 1, i) & BE:
-                self.back.append(i)
-        else:
-            # "Effusion, unlikely empyema", "the absent effusion", but not "effusion, now gone": "gone" has no code.
-            is_last = self._ends_at(i + 1)
-            is_adjective = not is_last and self.codes[i + 1] & ~FILLED
-            # "None of the lobes"
-            is_partitive = code & NONE and self.union(i + 1, i + 2) & PURPOSE
-            introducing = BOUNDARY | ARTICLE | WITH | COMMA * bool(is_adjective)
-            leads = i == 0 or is_partitive or (not is_last and self.codes[i - 1] & introducing)
-            looks_back = not leads if code & ENDED else i > 0 and is_last
-            (self.back if looks_back else self.ahead).append(i)
-
-    def _split(self, breaks: list[int]) -> None:
-        """Collect the index of the first token of each clause."""
-        codes, start = self.codes, 0
-        if not self.verbs and not self.kinds & BOUNDARY:
-            # A clause without a verb does not end at a comma or "and".
-            return
-        last_verb = self.verbs[-1] if self.verbs else -1
-        for i, following in zip(breaks, [*breaks[1:], self.size], strict=True):
-            if not codes[i] & BOUNDARY:
-                # The list ends at the next verb: "there is no effusion, edema, or nodule, and the heart is normal".
-                if self._opens_denied_list(start) and not self.union(i, following) & (STATING | BE | HAVE):
-                    continue
-                # A statement such as "is normal," is complete; after other verbs a list may continue.
-                if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
-                    continue
-                # The words after the comma have no subject: "nodules seen earlier, were not observed".
-                if codes[i + 1] & BE or not (
-                    _any_between(self.verbs, start, i)
-                    or self._is_denial(start, i, following)
-                    or (codes[i] & COMMA and self._is_of_normal(start, i, following))
-                ):
-                    continue
-            self.starts.append(i)
-            start = i
-
-    def _opens_denied_list(self, start: int) -> bool:
-        """Whether a clause starts with "there is no"."""
-        verb = _first_between(self.verbs, start, start + 3)
-        return verb >= 0 and bool(self.codes[verb] & EXIST) and any(c & NONE for c in self.codes[verb : verb + 4])
-
-    def _is_denial(self, start: int, i: int, following: int) -> bool:
-        """Whether a denial with "be" precedes a statement: "the lungs are free of masses, emphysema is noted"."""
-        denial = _first_between(self.ahead, start, i)
-        return (
-            denial >= 0
-            and self._first_of(BE, JOINT, range(denial, start - 1, -1)) >= 0
-            and bool(self.union(i, following) & STATING)
-            and not self.codes[i + 1] & RELATIVE
-        )
-
-    def _is_of_normal(self, start: int, i: int, following: int) -> bool:
-        """Whether a comma is beside a normal organ: "nodule, the heart is normal", "normal heart, a nodule is seen"."""
-        after = self.union(i, following)
-        return after & (BE | NORMAL) == BE | NORMAL or bool(self.union(start, i) & NORMAL and after & STATING)
-
-    def clause(self, i: int) -> range:
-        """Return the tokens of the clause that contains token ``i``."""
-        if not self._is_divided:
-            self._divide()
-        k = bisect_right(self.starts, i)
-        return range(self.starts[k - 1], self.starts[k] if k < len(self.starts) else self.size)
-
-    def union(self, start: int, end: int) -> int:
-        """Return the union of the codes from ``start`` to before ``end``."""
-        codes = self._unions.get((start, end))
-        if codes is None:
-            codes = self._unions[start, end] = union(self.codes[start:end])
-        return codes
-
-    def context(self, i: int, is_wide: bool = False) -> range:
-        """Return the tokens that can belong to the mention at token ``i``.
-
-        These are the words of the clause. In a list of findings without a verb, they are the list items from the
-        mention to the next finding: "dilated aorta, plaques in the left, right coronary".
-
-        Args:
-            i: Token of the mention.
-            is_wide: Whether all tokens of the sentence can belong to it.
-        """
-        if is_wide:
-            return range(self.size)
-        context = self._contexts.get(i)
-        if context is None:
-            context = self._contexts[i] = self._context(i)
-        return context
-
-    def _context(self, i: int) -> range:
-        context = self._item(i)
-        if not self.kinds & JOINT:
-            return context
-        start, end = context.start, context.stop
-        breaks = [start, *[k for k in self.breaks if start < k < end - 1], end]
-        for before, k, after in zip(breaks, breaks[1:], breaks[2:], strict=False):
-            if self.codes[k] & JOINT and (self._parts_findings(k) or self._parts_places(before, k, after)):
-                if k < i:
-                    start = k + 1
-                else:
-                    end = min(end, k)
-        return range(start, end)
-
-    def _parts_places(self, start: int, joint: int, end: int) -> bool:
-        """Whether "and" parts two findings that each have their organ: "tortuous aorta and calcification in the lung"."""
-        first, second = self.codes[start:joint], self.codes[joint + 1 : end]
-        return not second[0] & (BE | HAVE) and (
-            any(code & self.sites for code in first)
-            and any(code & self.sites for code in second)
-            and any(code & self.heads and not code & self.sites for code in first)
-            and any(code & self.names and not code & self.sites for code in second)
-        )
-
-    def _parts_findings(self, joint: int) -> bool:
-        """Whether "and" parts two findings, of which the second begins with its organ.
-
-        "Emphysema and liver cyst", "tortuous aorta and splenic calcification"
-        """
-        site = joint + 1 + bool(self.union(joint + 1, joint + 2) & ARTICLE)
-        organ, following = (self.union(i, i + 1) for i in (site, site + 1))
-        if not organ & self.sites or following & self.sites or not following & self.heads:
-            return False
-        before = self.codes[joint - 1]
-        if before & self.sites:
-            described = self.union(joint - 2, joint - 1)
-            return bool(described & self.heads and not described & self.sites and following & self.names)
-        return bool(before & self.names)
-
-    def _item(self, i: int) -> range:
-        """Return the tokens of the clause of token ``i``, or those of its items in a list."""
-        clause = self.clause(i)
-        start, end = clause.start, clause.stop
-        if not self.kinds & COMMA or _any_between(self.verbs, start, end):
-            return clause
-        commas = [k for k in self.breaks if start <= k < end and self.codes[k] & COMMA]
-        after = bisect_left(commas, i)
-        # "Hepatic nodule, suspicious for metastasis", "pericardium normal, without effusion"
-        item = after
-        while item:
-            following = commas[item - 1] + 1
-            if not (self.union(following, following + 2) & LINKING or self.codes[following] & TIED):
-                break
-            item -= 1
-        if item:
-            start = commas[item - 1]
-        for comma, following in pairwise([*commas[after:], end]):
-            # The words after a comma can name a finding, and not only its place.
-            if any(code & self.heads and not code & (self.sites | PLACE) for code in self.codes[comma + 1 : following]):
-                return range(start, comma)
-        return range(start, end)
-
-    def nearest(self, start: int, end: int, context: range) -> int:
-        """Return the bits of the site nearest to the phrase at tokens ``start`` to ``end``, or else those of the label.
-
-        Args:
-            start: First token of the phrase.
-            end: Token after the phrase.
-            context: Tokens among which the site is looked for.
-        """
-        place = self._nearest(start, end, context)
-        return (self.label if place is None else self.codes[self._site_places()[place]]) & self.sites
-
-    def joined(self, start: int, end: int, context: range) -> int:
-        """Return the bits of the site that "and" joins to the nearest one: "nodules in the liver and the lungs".
-
-        The arguments are those of :meth:`nearest`. 0 if there is none.
-        """
-        # Most sentences have no "and", and this is asked of each rule that does not fit the nearest site.
-        if not self.kinds & JOINT or (place := self._nearest(start, end, context)) is None:
-            return 0
-        named = self._site_places()
-        # "Nodules in the lungs and liver", but not "nodules in the lungs and liver cyst"; "lung and liver nodules"
-        k = place + 1 if named[place] >= end else place - 1
-        if not 0 <= k < len(named) or named[k] not in context:
-            return 0
-        first, last = sorted((named[place], named[k]))
-        between = self.codes[first + 1 : last]
-        is_joined = between and between[0] & JOINT and all(code & (ARTICLE | PLACE | INSIDE) for code in between[1:])
-        if k < place:
-            is_alone = all(code & ARTICLE for code in self.codes[context.start : first]) and last + 1 == start
-        else:
-            is_alone = last + 1 >= context.stop or bool(self.codes[last + 1] & (COMMA | BOUNDARY))
-        is_both = is_joined and is_alone and not self.union(end, first) & BETWEEN
-        return self.codes[named[k]] & self.sites if is_both else 0
-
-    def _site_places(self) -> list[int]:
-        if self._places is None:
-            self._places = [i for i, code in enumerate(self.codes) if code & self.sites]
-        return self._places
-
-    def _nearest(self, start: int, end: int, context: range) -> int | None:
-        """Return the number, among all tokens that name a site, of the nearest one."""
-        named = self._site_places()
-        after = bisect_left(named, start)
-        best, distance = None, self.size + 1
-        if after and named[after - 1] >= context.start:
-            best, distance = after - 1, start - named[after - 1]
-        if (
-            after == len(named)
-            or named[after] >= context.stop
-            or max(0, named[after] - end + 1) >= distance
-            or self._is_of_next(end, named[after])
-        ):
-            return best
-        # "In the left breast there is a mass, and the skin is thick"
-        is_other = best is not None and not self._is_broken(named[best], start) and self._is_broken(end, named[after])
-        return best if is_other else after
-
-    def _is_of_next(self, end: int, site: int) -> bool:
-        """Whether a site is an adjective of the finding after "and": "calcified nodule and hepatic steatosis"."""
-        following = self.union(site + 1, site + 2)
-        is_joined = self.union(end, end + 1) & JOINT and site in (end + 1, end + 2)
-        return bool(is_joined and following & self.heads and not following & self.sites)
-
-    def _is_broken(self, start: int, end: int) -> bool:
-        """Whether a word that can end a clause, such as a comma or "and", is among some tokens."""
-        return bool(self.union(start, end) & BREAKING)
-
-
-class NegationScope(_Clauses):
+class NegationScope(Clauses):
     """The clauses of one sentence, and what their cues of negation, doubt and history say about its mentions.
 
     Args:
@@ -450,7 +162,7 @@ class NegationScope(_Clauses):
     def _ends_doubt(self, i: int, clause: range) -> bool:
         """Whether a comma or "and" begins a certain statement: "possible effusion and mild edema"."""
         # "If at all, there is minimal edema", "atelectasis, the effusion or pneumonia"
-        if i not in self.openers or _any_between(self.others, i, clause.stop):
+        if i not in self.openers or any_between(self.others, i, clause.stop):
             return False
         is_clause = self.codes[i] & JOINT or self.codes[i + 1] & (EXIST | ARTICLE)
         return bool(is_clause) and not self.union(i - 1, i) & (DOUBT | FILLED)
@@ -498,7 +210,7 @@ class NegationScope(_Clauses):
 
     def _is_denied(self, clause: range, start: int, end: int) -> bool:
         """Whether a negation in the clause covers the mention, also one of the mention after it."""
-        later = _first_between(self.ahead, end, clause.stop)
+        later = first_between(self.ahead, end, clause.stop)
         is_shared = later >= 0 and self._is_denied_with_next(clause.start, later, end)
         return is_shared or self._is_negated(clause, start, end)
 
@@ -506,14 +218,14 @@ class NegationScope(_Clauses):
         """Whether a negation in the clause covers the mention."""
         # Only the nearest negation of each kind matters, because words that block it also block all farther ones.
         is_part = self.kinds & PARTLY and self.union(max(clause.start, start - _HOST_REACH), start) & PARTLY
-        denial = -1 if is_part else _first_between(self.back, end, clause.stop)
+        denial = -1 if is_part else first_between(self.back, end, clause.stop)
         # "The effusion was drained, but has recurred"
         if self.kinds & RECURRING and not self.kinds & (NOT | NONE) and self.union(denial, self.size) & RECURRING:
             denial = -1
         # A statement in between blocks the negation: "there is effusion and it was not drained".
         if denial >= 0 and (
             self.codes[denial] & REFUTED
-            or not (_any_between(self.verbs, end, denial - 1) or self._has_own_statement(start, end, denial))
+            or not (any_between(self.verbs, end, denial - 1) or self._has_own_statement(start, end, denial))
         ):
             return True
         later = bisect_left(self.ahead, end)
@@ -527,8 +239,8 @@ class NegationScope(_Clauses):
         parting = [i for i in self.breaks if end <= i < denial]
         if parting and parting[0] < denial - 1 and self._begins_clause(start, end, denial, parting):
             return True
-        verb = _first_between(self.spoken, start, denial)
-        stop = _first_between(self.breaks, max(verb, end), denial) if verb >= 0 else -1
+        verb = first_between(self.spoken, start, denial)
+        stop = first_between(self.breaks, max(verb, end), denial) if verb >= 0 else -1
         # After "and", a verb without a subject continues the statement: "has decreased and was not seen today".
         return 0 <= stop < denial - 1 and not self.codes[stop + 1] & (BE | HAVE)
 
@@ -540,7 +252,7 @@ class NegationScope(_Clauses):
         is_list = len(parting) > 1 or codes[first + 1] & OTHER
         if not is_list and self.union(described, first) & LASTING:
             return True
-        has_verb = _any_between(self.verbs, clause, start)
+        has_verb = any_between(self.verbs, clause, start)
         is_opened = bool(has_verb or self.union(clause, first) & DEGREE or codes[clause] & HEDGE)
         if codes[first] & JOINT:
             # "There is effusion and edema is not seen"
@@ -549,21 +261,21 @@ class NegationScope(_Clauses):
             return False
         if codes[first + 1] & JOINT:
             # "Nodules in both lungs, and effusion is not seen", but "effusion, and edema are not seen"
-            return is_opened or first > end or _any_between(self.spoken, clause, start)
+            return is_opened or first > end or any_between(self.spoken, clause, start)
         # "Small effusions, edema are not seen" is one list
         is_statement = (is_opened or codes[first + 1] & ARTICLE) and not self.union(first, denial + 1) & PLURAL
         return bool(is_statement) and len(parting) == 1
 
     def _list_ended(self, denial: int, start: int, clause_end: int) -> bool:
         """Whether a word between denial and mention begins a new statement: "no effusion, mild edema"."""
-        openers = [_first_between(self.openers, denial, start), _first_between(self._list_closers, denial, start)]
+        openers = [first_between(self.openers, denial, start), first_between(self._list_closers, denial, start)]
         opener = max(openers) if min(openers) < 0 else min(openers)
         # "Nodule without calcification, consistent with a granuloma"
         is_adjunct = denial and (self.codes[denial] & TIED or self.codes[denial - 1] & WITH)
-        if is_adjunct and _any_between(self.links, denial, start):
+        if is_adjunct and any_between(self.links, denial, start):
             return True
         # "no consolidation, large effusion or pneumothorax" is one list.
-        return opener >= 0 and not _any_between(self.others, opener, clause_end)
+        return opener >= 0 and not any_between(self.others, opener, clause_end)
 
     def _is_host(self, denial: int, start: int) -> bool:
         """Whether something is denied in the mention, and not the mention: "no cavitation in the consolidation"."""
@@ -639,14 +351,3 @@ class NegationScope(_Clauses):
         return 0 <= past <= clause.start + 1 or (
             past > start and any(clause.start <= verb < start and self.codes[verb] & EXIST for verb in self.verbs)
         )
-
-
-def _first_between(indices: list[int], start: int, end: int) -> int:
-    """Return the first of ascending indices in [``start``, ``end``), or -1."""
-    i = bisect_left(indices, start)
-    return indices[i] if i < len(indices) and indices[i] < end else -1
-
-
-def _any_between(indices: list[int], start: int, end: int) -> bool:
-    """Whether one of ascending indices is in [``start``, ``end``)."""
-    return _first_between(indices, start, end) >= 0
