@@ -51,6 +51,7 @@ def find_mentions(
         cues = union(codes)
     scope: NegationScope | None = None
     named: dict[int, int] = {}
+    misplaced: list[Mention] = []
     all_codes, plain = _plain_rules(lexicon, words, colon)
     for i, rules in _possible_rules(lexicon, words, codes, sentence, plain):
         for rule in rules:
@@ -64,11 +65,34 @@ def find_mentions(
             if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, matched, i, end):
                 continue
             scope = scope or NegationScope(codes, cues, lexicon, label)
-            if not rule.conditional_on & sentence or _fits(rule, i, end, scope):
+            if not rule.conditional_on & sentence or _fits(rule, i, end, scope, scope.context(i, rule.wide)):
                 named[rule.meaning] = end
                 presence = (ABSENT if rule.absent else scope.presence(i, end)) if with_presence else PRESENT
                 mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
-    return (mentions if scope is None else without_mixtures(mentions, scope)), scope
+            elif rule.not_at and not (rule.at or rule.wide):
+                misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, matched))
+    if scope is None:
+        return mentions, scope
+    if misplaced and cues & (JOINT | OTHER):
+        mentions = _with_placed(mentions, misplaced, scope, with_presence)
+    return without_mixtures(mentions, scope), scope
+
+
+def _with_placed(
+    mentions: list[Mention], misplaced: Iterable[Mention], scope: NegationScope, with_presence: bool
+) -> list[Mention]:
+    """Add the mentions that cannot be in the organ of the finding that "and" joins to them.
+
+    The granuloma in "calcified granuloma and degenerative changes of the spine" is in the lung, as without an organ.
+    """
+    taken = {i for mention in mentions for i in range(mention.start, mention.end)}
+    found = list(mentions)
+    for mention in misplaced:
+        _, _, start, end, rule, _ = mention
+        if taken.isdisjoint(range(start, end)) and _fits(rule, start, end, scope, scope.own_item(start, end)):
+            taken.update(range(start, end))
+            found.append(mention._replace(presence=scope.presence(start, end)) if with_presence else mention)
+    return sorted(found, key=itemgetter(2))
 
 
 def _possible_rules(
@@ -230,8 +254,8 @@ def _is_other_size(following: Sequence[str]) -> bool:
     return after in normal or after in cue_words("limits", "not_size")
 
 
-def _fits(rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
-    """Whether the words around a phrase satisfy the conditions of its rule."""
+def _fits(rule: Rule, start: int, end: int, scope: NegationScope, context: range) -> bool:
+    """Whether the words around a phrase, and those in a context, satisfy the conditions of its rule."""
     codes = scope.codes
     if (
         (rule.not_next and rule.not_next & union(codes[end : end + 2]))
@@ -239,7 +263,6 @@ def _fits(rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
         or (rule.not_within and rule.not_within & union(codes[start:end]))
     ):
         return False
-    context = scope.context(start, rule.wide)
     if rule.needs or rule.bars:
         around = scope.union(context.start, context.stop)
         if around & rule.needs != rule.needs or around & rule.bars:
