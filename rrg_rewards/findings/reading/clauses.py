@@ -270,7 +270,7 @@ class Clauses:
     def _parts_places(self, start: int, joint: int, end: int) -> bool:
         """Whether "and" parts two findings that each have their organ: "tortuous aorta and scar in the lung"."""
         first, second = self.codes[start:joint], self.codes[joint + 1 : end]
-        return not second[0] & (BE | HAVE) and (
+        return not self.union(joint + 1, joint + 2) & (BE | HAVE) and (
             any(code & self.sites for code in first)
             and any(code & self.sites for code in second)
             and any(code & self.heads and not code & self.sites for code in first)
@@ -316,7 +316,7 @@ class Clauses:
         return range(start, end)
 
     def own_item(self, start: int, end: int) -> range:
-        """Return the tokens of the context of a phrase, without the items that "and" joins to it and that are another's.
+        """Return the tokens of the context of a phrase without the items that "and" joins to it and that are others.
 
         The phrase is in a list without a verb but "there is". It has its own words ("hepatic cysts and calcified
         granuloma", but not "hepatic cysts and hemangiomas"), or the next item has its own organ ("granuloma and changes

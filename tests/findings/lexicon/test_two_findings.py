@@ -98,7 +98,7 @@ def test_a_finding_beside_a_normal_organ_is_read(names, form):
     assert len(wrong) <= 0.02 * len(cases), wrong
 
 
-@pytest.mark.parametrize("end", ["and", "and the", "and normal", "with normal"])
+@pytest.mark.parametrize("end", ["and", "and the", "and normal", "and, normal", "with normal"])
 def test_a_sentence_may_end_where_the_second_finding_is_missing(names, end):
     names = list(names.items())[:: STEP // 5]
     assert [name for concept, name in names if not stated(f"{name.capitalize()} {end}.", concept)] == []
