@@ -1,12 +1,12 @@
 """A mention of a concept, and which mentions remain of those that share words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, permutations
 from typing import NamedTuple
 
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.clauses import Clauses
-from rrg_rewards.findings.reading.cue_codes import JOINT, LINKING, OTHER, REASON, WITH
+from rrg_rewards.findings.reading.cue_codes import ARTICLE, INSIDE, JOINT, LINKING, OTHER, PURPOSE, REASON, WITH
 from rrg_rewards.findings.reading.lexicon import Rule
 from rrg_rewards.findings.reading.phrases import Step, single_bits
 
@@ -73,23 +73,42 @@ def without_mixtures(mentions: list[Mention], scope: Clauses) -> list[Mention]:
         return mentions
     phrases = [set(mention.words()) for mention in mentions]
     words = [phrase.union(_needed_words(mention, scope)) for mention, phrase in zip(mentions, phrases, strict=True)]
-    # "Hepatic steatosis": the organ before a phrase is the organ of the finding, also if its rule needs none.
-    organs = [
-        {mention.start - 1} if scope.union(mention.start - 1, mention.start) & scope.sites else set()
-        for mention in mentions
-    ]
-    whole = [
-        one | organ for one, organ in zip(words, organs, strict=True) if not scope.union(min(one), max(one)) & _PARTING
-    ]
-    others = [pair for pair in permutations(whole, 2) if max(pair[0]) < min(pair[1])]
+    pairs = list(_pairs(mentions, words, scope))
     return [
         mention
         for mention, phrase, own in zip(mentions, phrases, words, strict=True)
-        if not any(_is_mixture(phrase, own, *pair, scope) for pair in others)
+        if not any(_is_mixture(phrase, own, *pair) for pair in pairs)
     ]
 
 
-def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[int], scope: Clauses) -> bool:
+def _pairs(
+    mentions: Sequence[Mention], words: Sequence[set[int]], scope: Clauses
+) -> Iterator[tuple[set[int], set[int], int]]:
+    """Yield the words of each two findings, one after the other, and the bits of the cues that part them."""
+    # A finding whose words are parted is none of two.
+    whole = [
+        (one, mention.start - 1)
+        for mention, one in zip(mentions, words, strict=True)
+        if not scope.union(min(one), max(one)) & _PARTING
+    ]
+    for (first, before), (second, between) in permutations(whole, 2):
+        if max(first) >= min(second):
+            continue
+        parting = scope.union(max(first) + 1, min(second)) & _PARTING
+        # "Hepatic steatosis", "centrilobular emphysema": the word before a phrase is a word of the finding.
+        wanted = ~0 if parting else scope.sites
+        yield (
+            first | {before} if before >= 0 and _describes(scope.codes[before], wanted) else first,
+            second | {between} if _describes(scope.codes[between], wanted) else second,
+            parting,
+        )
+
+
+def _describes(code: int, wanted: int) -> bool:
+    return bool(code & wanted) and not code & (_PARTING | ARTICLE | INSIDE | PURPOSE)
+
+
+def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[int], parting: int) -> bool:
     """Whether two mentions, each of which also has other words, contain the words of a mention.
 
     Where each of them contains a part of its phrase, nothing needs to part them: "air space opacity pleural effusion".
@@ -98,10 +117,9 @@ def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[
         return False
     if first <= words:
         # "Pericarditis with pleural effusion"
-        is_parted = scope.codes[max(first) + 1] & (JOINT | WITH)
+        is_parted = parting & (JOINT | WITH)
         return bool(is_parted) and min(second) == max(first) + 2 and max(second) - min(second) < len(second)
-    is_phrase_of_both = not (phrase <= first or phrase <= second)
-    return is_phrase_of_both or bool(scope.union(max(first) + 1, min(second)) & _PARTING)
+    return bool(parting) or not (phrase <= first or phrase <= second)
 
 
 def _needed_words(mention: Mention, scope: Clauses) -> list[int]:
