@@ -111,7 +111,7 @@ def _describes(code: int, wanted: int) -> bool:
 def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[int], parting: int) -> bool:
     """Whether two mentions, each of which also has other words, contain the words of a mention.
 
-    Where each of them contains a part of its phrase, nothing needs to part them: "air space opacity pleural effusion".
+    Nothing needs to part them where the phrase ends before the second one: "air space opacity pleural effusion".
     """
     if not words <= first | second or words <= first or words <= second or second <= words:
         return False
@@ -119,7 +119,7 @@ def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[
         # "Pericarditis with pleural effusion"
         is_parted = parting & (JOINT | WITH)
         return bool(is_parted) and min(second) == max(first) + 2 and max(second) - min(second) < len(second)
-    return bool(parting) or not (phrase <= first or phrase <= second)
+    return bool(parting) or (max(phrase) < max(second) and not (phrase <= first or phrase <= second))
 
 
 def _needed_words(mention: Mention, scope: Clauses) -> list[int]:
