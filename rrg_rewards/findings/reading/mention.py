@@ -73,25 +73,35 @@ def without_mixtures(mentions: list[Mention], scope: Clauses) -> list[Mention]:
         return mentions
     phrases = [set(mention.words()) for mention in mentions]
     words = [phrase.union(_needed_words(mention, scope)) for mention, phrase in zip(mentions, phrases, strict=True)]
-    pairs = list(_pairs(mentions, words, scope))
+    # A finding whose words are parted is none of two.
+    whole = [
+        (own, mention.start - 1)
+        for mention, own in zip(mentions, words, strict=True)
+        if not scope.union(min(own), max(own)) & _PARTING
+    ]
+    by_word: dict[int, list[int]] = {}
+    for k, (own, before) in enumerate(whole):
+        for i in (before, *own):
+            by_word.setdefault(i, []).append(k)
     return [
         mention
         for mention, phrase, own in zip(mentions, phrases, words, strict=True)
-        if not any(_is_mixture(phrase, own, *pair) for pair in pairs)
+        if len(own) == 1
+        or not any(
+            _is_mixture(phrase, own, *pair)
+            for pair in _pairs([whole[k] for k in sorted({k for i in own for k in by_word.get(i, ())})], scope)
+        )
     ]
 
 
-def _pairs(
-    mentions: Sequence[Mention], words: Sequence[set[int]], scope: Clauses
-) -> Iterator[tuple[set[int], set[int], int]]:
-    """Yield the words of each two findings, one after the other, and the bits of the cues that part them."""
-    # A finding whose words are parted is none of two.
-    whole = [
-        (one, mention.start - 1)
-        for mention, one in zip(mentions, words, strict=True)
-        if not scope.union(min(one), max(one)) & _PARTING
-    ]
-    for (first, before), (second, between) in permutations(whole, 2):
+def _pairs(findings: Sequence[tuple[set[int], int]], scope: Clauses) -> Iterator[tuple[set[int], set[int], int]]:
+    """Yield the words of each two findings, one after the other, and the bits of the cues that part them.
+
+    Args:
+        findings: The words of each finding, and the index of the token before its phrase.
+        scope: The clauses of the sentence.
+    """
+    for (first, before), (second, between) in permutations(findings, 2):
         if max(first) >= min(second):
             continue
         parting = scope.union(max(first) + 1, min(second)) & _PARTING
@@ -127,13 +137,16 @@ def _needed_words(mention: Mention, scope: Clauses) -> list[int]:
 
     Of several tokens that it can need, this is the nearest one, first among those that nothing parts from the phrase.
     """
-    rule, found = mention.rule, []
+    rule, codes = mention.rule, scope.codes
+    if not (rule.at or rule.needs):
+        return []
+    context, found = scope.context(mention.start, rule.wide), []
 
     def distance(i: int) -> tuple[bool, int]:
         is_parted = scope.union(min(i, mention.end), max(i, mention.start)) & _PARTING
         return bool(is_parted), max(mention.start - i, i - mention.end + 1)
 
-    context = scope.context(mention.start, rule.wide)
     for bits in filter(None, (rule.at, *single_bits(rule.needs))):
-        found += sorted((i for i in context if scope.codes[i] & bits), key=distance)[:1]
+        places = [i for i in context if codes[i] & bits]
+        found += [min(places, key=distance)] if len(places) > 1 else places
     return found
