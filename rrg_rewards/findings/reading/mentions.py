@@ -65,7 +65,7 @@ def find_mentions(
             if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, matched, i, end):
                 continue
             scope = scope or NegationScope(codes, cues, lexicon, label)
-            if not rule.conditional_on & sentence or _fits(rule, i, end, scope, scope.context(i, rule.wide)):
+            if not rule.conditional_on & sentence or _fits(rule, i, end, scope):
                 named[rule.meaning] = end
                 presence = (ABSENT if rule.absent else scope.presence(i, end)) if with_presence else PRESENT
                 mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
@@ -254,8 +254,8 @@ def _is_other_size(following: Sequence[str]) -> bool:
     return after in normal or after in cue_words("limits", "not_size")
 
 
-def _fits(rule: Rule, start: int, end: int, scope: NegationScope, context: range) -> bool:
-    """Whether the words around a phrase, and those in a context, satisfy the conditions of its rule."""
+def _fits(rule: Rule, start: int, end: int, scope: NegationScope, context: range | None = None) -> bool:
+    """Whether the words around a phrase, and those in its context, satisfy the conditions of its rule."""
     codes = scope.codes
     if (
         (rule.not_next and rule.not_next & union(codes[end : end + 2]))
@@ -263,6 +263,8 @@ def _fits(rule: Rule, start: int, end: int, scope: NegationScope, context: range
         or (rule.not_within and rule.not_within & union(codes[start:end]))
     ):
         return False
+    if context is None:
+        context = scope.context(start, rule.wide)
     if rule.needs or rule.bars:
         around = scope.union(context.start, context.stop)
         if around & rule.needs != rule.needs or around & rule.bars:
