@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
@@ -33,22 +34,11 @@ def find_mentions(
         tokens: Tokens from :func:`rrg_rewards.findings.reading.tokens.tokenise`.
         with_presence: Whether to read the presence of the mentions; otherwise all are called present.
     """
-    codes = list(map(lexicon.words.__getitem__, tokens))
-    sentence = union(codes)
     mentions: list[Mention] = []
-    if not sentence & lexicon.heads:
+    coded = _coded(lexicon, tokens)
+    if coded is None:
         return mentions, None
-    words, cues = tokens, sentence
-    compounds = lexicon.compounds.find(tokens, codes, sentence) if sentence & lexicon.compounds.bits else None
-    if compounds:
-        words = _merged(lexicon, tokens, codes, compounds)
-        cues = sentence = union(codes)
-        if not sentence & lexicon.firsts:
-            return mentions, None
-    label, colon = 0, -1
-    if ":" in tokens[1 : _LABEL_SIZE + 1]:
-        label, colon = _join_label(lexicon, tokens, codes)
-        cues = union(codes)
+    words, codes, sentence, cues, label, colon = coded
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     misplaced: list[Mention] = []
@@ -76,6 +66,45 @@ def find_mentions(
     if misplaced and cues & (JOINT | OTHER):
         mentions = _with_placed(mentions, misplaced, scope, with_presence)
     return without_mixtures(mentions, scope), scope
+
+
+class _Coded(NamedTuple):
+    """A sentence that can contain mentions.
+
+    Attributes:
+        words: Its words, in which each compound is one word and empty ones.
+        codes: Their codes.
+        sentence: Their union.
+        cues: The union without the colon of a label.
+        label: Bits of the sites that a label before the sentence names.
+        colon: Index of the colon of a label; -1 for none.
+    """
+
+    words: Sequence[str]
+    codes: list[int]
+    sentence: int
+    cues: int
+    label: int
+    colon: int
+
+
+def _coded(lexicon: Lexicon, tokens: Sequence[str]) -> _Coded | None:
+    """Look up the words of a sentence; ``None`` if it cannot contain a mention."""
+    codes = list(map(lexicon.words.__getitem__, tokens))
+    sentence = union(codes)
+    if not sentence & lexicon.heads:
+        return None
+    words = tokens
+    compounds = lexicon.compounds.find(tokens, codes, sentence) if sentence & lexicon.compounds.bits else None
+    if compounds:
+        words = _merged(lexicon, tokens, codes, compounds)
+        sentence = union(codes)
+        if not sentence & lexicon.firsts:
+            return None
+    if ":" not in tokens[1 : _LABEL_SIZE + 1]:
+        return _Coded(words, codes, sentence, sentence, 0, -1)
+    label, colon = _join_label(lexicon, tokens, codes)
+    return _Coded(words, codes, sentence, union(codes), label, colon)
 
 
 def _with_placed(
