@@ -255,22 +255,31 @@ class Clauses:
 
     def _context(self, i: int) -> range:
         context = self._item(i)
-        if not self.kinds & JOINT:
+        if not self.kinds & (JOINT | COMMA):
             return context
         start, end = context.start, context.stop
         breaks = [start, *[k for k in self.breaks if start < k < end - 1], end]
         for before, k, after in zip(breaks, breaks[1:], breaks[2:], strict=False):
-            if self.codes[k] & JOINT and (self._parts_findings(k) or self._parts_places(before, k, after)):
+            if (self.codes[k] & JOINT and self._parts_findings(k)) or self._parts_places(before, k, after):
                 if k < i:
                     start = k + 1
                 else:
                     end = min(end, k)
         return range(start, end)
 
-    def _parts_places(self, start: int, joint: int, end: int) -> bool:
-        """Whether "and" parts two findings that each have their organ: "tortuous aorta and scar in the lung"."""
-        first, second = self.codes[start:joint], self.codes[joint + 1 : end]
-        return not self.union(joint + 1, joint + 2) & (BE | HAVE) and (
+    def _parts_places(self, start: int, parting: int, end: int) -> bool:
+        """Whether "and" or a comma parts two findings that each have their organ.
+
+        "Tortuous aorta and scar in the lung", "in the upper abdominal sections, a cyst is seen in the liver"
+        """
+        first, second = self.codes[start:parting], self.codes[parting + 1 : end]
+        following = self.union(parting + 1, parting + 2)
+        if self.codes[parting] & JOINT:
+            is_new = not following & (BE | HAVE)
+        else:
+            # "In the lung, adjacent to the pleura", "nodes, some of which are in the hilum"
+            is_new = not following & (INSIDE | LINKING | STATING) and not self.union(parting, parting + 4) & RELATIVE
+        return is_new and (
             any(code & self.sites for code in first)
             and any(code & self.sites for code in second)
             and any(code & self.heads and not code & self.sites for code in first)
