@@ -337,7 +337,7 @@ class NegationScope(Clauses):
         parting = STATING | BE | HAVE | COMMA | WITH | ENDED
         before = list(takewhile(lambda i: not codes[i] & parting, self._words_before(clause, start, _HISTORY_REACH)))
         joint = next((i for i in before if codes[i] & JOINT), -1)
-        if joint >= 0 and start > joint + 1 and any(codes[i] & self.names for i in before if i < joint):
+        if 0 <= joint < end - 2 and any(codes[i] & self.names for i in before if i < joint):
             # "Operated breast cancer and right pneumothorax", but not "resection of masses and nodules"
             before = [i for i in before if i > joint or not codes[i] & SURGERY]
         # "resection of a mass", "lobectomy for cancer"
