@@ -327,11 +327,14 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
         super().__init__(lambda word: of_bits(words[word] & rarest))
 
     def _of_bits(self, bits: int) -> RareWord[AnyPhrase] | None:
+        # Most words have no more than one of the bits.
+        if not bits & (bits - 1):
+            return RareWord(self._by_rarest[bits]) if bits else None
         phrases: dict[int, list[Anchored[AnyPhrase]]] = {}
         for bit in single_bits(bits):
             for second, anchored in self._by_rarest[bit].items():
                 phrases[second] = [*phrases.get(second, ()), *anchored]
-        return RareWord(phrases) if phrases else None
+        return RareWord(phrases)
 
     def matches(
         self, tokens: Sequence[str], codes: Sequence[int], sentence: int
