@@ -284,17 +284,19 @@ class RareWord(Memo[int, tuple[Anchored[AnyPhrase], ...]]):
     """The phrases with a rarest word; as a dictionary, those of which the second rarest word has one of some bits.
 
     Args:
-        phrases: The phrases by the bit of their second rarest word.
-
-    Attributes:
+        tables: The phrases by the bit of their second rarest word, in one table or more.
         seconds: Union of these bits.
     """
 
-    def __init__(self, phrases: Mapping[int, Sequence[Anchored[AnyPhrase]]]) -> None:
-        super().__init__(
-            lambda seconds: tuple(chain.from_iterable(phrases[bit] for bit in single_bits(seconds))), _MAX_SENTENCES
+    def __init__(self, tables: Sequence[Mapping[int, Sequence[Anchored[AnyPhrase]]]], seconds: int) -> None:
+        super().__init__(self._with, _MAX_SENTENCES)
+        self._tables = tables
+        self.seconds = seconds
+
+    def _with(self, seconds: int) -> tuple[Anchored[AnyPhrase], ...]:
+        return tuple(
+            [phrase for bit in single_bits(seconds) for table in self._tables for phrase in table.get(bit, ())]
         )
-        self.seconds = union(phrases)
 
 
 class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
@@ -322,19 +324,16 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
             place, rarest, second = places[0], bits[places[0]], bits[places[min(1, len(phrase.rest))]]
             most = sum(reach for _, reach, _ in phrase.rest[:place])
             self._by_rarest.setdefault(rarest, {}).setdefault(second, []).append((phrase, rank, place, most))
+        self._seconds = {bit: union(phrases) for bit, phrases in self._by_rarest.items()}
         self.bits = rarest = union(self._by_rarest)
         of_bits = cache(self._of_bits)
         super().__init__(lambda word: of_bits(words[word] & rarest))
 
     def _of_bits(self, bits: int) -> RareWord[AnyPhrase] | None:
-        # Most words have no more than one of the bits.
-        if not bits & (bits - 1):
-            return RareWord(self._by_rarest[bits]) if bits else None
-        phrases: dict[int, list[Anchored[AnyPhrase]]] = {}
-        for bit in single_bits(bits):
-            for second, anchored in self._by_rarest[bit].items():
-                phrases[second] = [*phrases.get(second, ()), *anchored]
-        return RareWord(phrases)
+        rarest = list(single_bits(bits))
+        if not rarest:
+            return None
+        return RareWord([self._by_rarest[bit] for bit in rarest], union(self._seconds[bit] for bit in rarest))
 
     def matches(
         self, tokens: Sequence[str], codes: Sequence[int], sentence: int
