@@ -73,9 +73,9 @@ def without_mixtures(mentions: list[Mention], scope: Clauses) -> list[Mention]:
         return mentions
     phrases = [set(mention.words()) for mention in mentions]
     words = [phrase.union(_needed_words(mention, scope)) for mention, phrase in zip(mentions, phrases, strict=True)]
-    # A finding whose words are parted is none of two.
+    # A finding whose words are parted is none of two. The words between those of a phrase are words of the finding.
     whole = [
-        (own, mention.start - 1)
+        (own.union(range(mention.start, mention.end)), mention.start - 1)
         for mention, own in zip(mentions, words, strict=True)
         if not scope.union(min(own), max(own)) & _PARTING
     ]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
-from rrg_rewards.findings.reading.cue_codes import ARTICLE, JOINT, NORMAL, OTHER, PLACE, WITH
+from rrg_rewards.findings.reading.cue_codes import ARTICLE, INSIDE, JOINT, NORMAL, OTHER, PLACE, PURPOSE, WITH
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.measurements import size_at
 from rrg_rewards.findings.reading.mention import Mention, matched_words, without_mixtures, without_parts
@@ -178,6 +178,9 @@ def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, e
         if first == end - 1 and codes[first] & sites:
             return bool(union(codes[end : end + 1]) & names)
         matched = matched_words(codes, start, end, rule.rest)
+        if joint - 1 in matched and codes[joint - 1] & sites and first == end - 1:
+            # "Nodule in the lung and metastases in the liver"
+            return _has_place(codes, end, sites & ~codes[joint - 1])
         # The word before "and" is a finding of its own, or "and" is a word of the phrase.
         if joint not in matched and (joint - 1 in matched or not codes[joint - 1] & names):
             continue
@@ -188,6 +191,14 @@ def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, e
             place = next((i for i in range(end, len(codes)) if not codes[i] & PLACE), end)
             return bool(union(codes[place : place + 1]) & others)
     return False
+
+
+def _has_place(codes: Sequence[int], end: int, sites: int) -> bool:
+    """Whether a preposition and one of some sites follow."""
+    i = end + 1
+    while i < len(codes) and codes[i] & (ARTICLE | PLACE):
+        i += 1
+    return bool(union(codes[end : end + 1]) & (INSIDE | PURPOSE) and union(codes[i : i + 1]) & sites)
 
 
 def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:
