@@ -185,6 +185,9 @@ def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, e
         if joint not in matched and (joint - 1 in matched or not codes[joint - 1] & names):
             continue
         others = sites & ~union(codes[i] for i in matched)
+        if joint in matched and _has_place(codes, end, others):
+            # "Pleural thickening and scarring in the right lung apex"
+            return True
         if codes[first] & others:
             return first + 1 in matched
         if first == end - 1:
