@@ -72,11 +72,13 @@ class Clauses:
     def __init__(self, codes: Sequence[int], sentence: int, lexicon: Lexicon, label: int = 0) -> None:
         self.codes = codes
         self.label = label
-        self.heads, self.names, self.sites = lexicon.firsts, lexicon.names, lexicon.sites
+        self.firsts, self.names, self.sites = lexicon.firsts, lexicon.names, lexicon.sites
+        self.belly = lexicon.organs.get("belly", 0)
         self.size = len(codes)
         self.kinds = sentence & CUE_MASK
         self._unions: dict[tuple[int, int], int] = {}
         self._contexts: dict[int, range] = {}
+        self._partings: dict[range, list[int]] = {}
         self._places: list[int] | None = None
         self._is_divided = False
 
@@ -254,51 +256,73 @@ class Clauses:
         return context
 
     def _context(self, i: int) -> range:
-        context = self._item(i)
+        item = self._item(i)
         if not self.kinds & (JOINT | COMMA):
-            return context
-        start, end = context.start, context.stop
-        breaks = [start, *[k for k in self.breaks if start < k < end - 1], end]
-        for before, k, after in zip(breaks, breaks[1:], breaks[2:], strict=False):
-            if (self.codes[k] & JOINT and self._parts_findings(k)) or self._parts_places(before, k, after):
-                if k < i:
-                    start = k + 1
-                else:
-                    end = min(end, k)
-        return range(start, end)
+            return item
+        partings = self._partings.get(item)
+        if partings is None:
+            partings = self._partings[item] = self._parted(item)
+        after = bisect_left(partings, i)
+        start = partings[after - 1] + 1 if after else item.start
+        return range(start, partings[after] if after < len(partings) else item.stop)
 
-    def _parts_places(self, start: int, parting: int, end: int) -> bool:
-        """Whether "and" or a comma parts two findings that each have their organ.
+    def _parted(self, item: range) -> list[int]:
+        """Return the tokens at which "and" or a comma parts two findings."""
+        breaks = [item.start, *[k for k in self.breaks if item.start < k < item.stop - 1], item.stop]
+        return [
+            k
+            for before, k, after in zip(breaks, breaks[1:], breaks[2:], strict=False)
+            if (self._joins(before, k, after) if self.codes[k] & JOINT else self._leads(before, k, after))
+        ]
 
-        "Tortuous aorta and scar in the lung", "in the upper abdominal sections, a cyst is seen in the liver"
-        """
-        first, second = self.codes[start:parting], self.codes[parting + 1 : end]
-        following = self.union(parting + 1, parting + 2)
-        if self.codes[parting] & JOINT:
-            is_new = not following & (BE | HAVE)
-        else:
-            # "In the lung, adjacent to the pleura", "nodes, some of which are in the hilum"
-            is_new = not following & (INSIDE | LINKING | STATING) and not self.union(parting, parting + 4) & RELATIVE
-        return is_new and (
-            any(code & self.sites for code in first)
-            and any(code & self.sites for code in second)
-            and any(code & self.heads and not code & self.sites for code in first)
-            and any(code & self.names and not code & self.sites for code in second)
+    def _joins(self, start: int, joint: int, end: int) -> bool:
+        """Whether "and" parts two findings that each have their organ: "tortuous aorta and scar in the lung"."""
+        if self._begins_with_organ(joint):
+            return True
+        first, second = self.codes[start:joint], self.codes[joint + 1 : end]
+        return (
+            not self.union(joint + 1, joint + 2) & (BE | HAVE)
+            and any(code & self.sites for code in first)
+            and any(code & self.firsts and not code & self.sites for code in first)
+            and self._has_finding(second)
         )
 
-    def _parts_findings(self, joint: int) -> bool:
-        """Whether "and" parts two findings, of which the second begins with its organ.
+    def _leads(self, start: int, comma: int, end: int) -> bool:
+        """Whether a comma parts two findings, or a place from a finding that has another one.
 
-        "Emphysema and liver cyst", "tortuous aorta and splenic calcification"
+        "Calcifications in both lungs, dilated bronchi", "in the upper abdominal sections, a cyst is seen in the liver"
+        """
+        # "In the lung, adjacent to the pleura", "nodes, some of which are in the hilum"
+        if self.union(comma + 1, comma + 2) & (INSIDE | LINKING | STATING) or self.union(comma, comma + 4) & RELATIVE:
+            return False
+        first, second = self.codes[start:comma], self.codes[comma + 1 : end]
+        return self._has_finding(second) and (self._has_finding(first) or self._is_container(first, second))
+
+    def _has_finding(self, codes: Sequence[int]) -> bool:
+        """Whether some words have a name of a finding and an organ."""
+        return any(code & self.sites for code in codes) and any(
+            code & self.names and not code & self.sites for code in codes
+        )
+
+    def _is_container(self, first: Sequence[int], second: Sequence[int]) -> bool:
+        """Whether the only organ of the first words is the belly, and the second ones have an organ in it."""
+        belly = self.belly
+        return union(first) & self.sites == belly and bool(union(second) & self.sites & ~belly)
+
+    def _begins_with_organ(self, joint: int) -> bool:
+        """Whether "and" is between a finding and one that begins with its organ.
+
+        The first one ends with its name ("emphysema and liver cyst") or with its organ ("tortuous aorta and splenic
+        calcification").
         """
         site = joint + 1 + bool(self.union(joint + 1, joint + 2) & ARTICLE)
         organ, following = (self.union(i, i + 1) for i in (site, site + 1))
-        if not organ & self.sites or following & self.sites or not following & self.heads:
+        if not organ & self.sites or following & self.sites or not following & self.firsts:
             return False
         before = self.codes[joint - 1]
         if before & self.sites:
             described = self.union(joint - 2, joint - 1)
-            return bool(described & self.heads and not described & self.sites and following & self.names)
+            return bool(described & self.firsts and not described & (self.sites | BREAKING) and following & self.names)
         return bool(before & self.names)
 
     def _item(self, i: int) -> range:
@@ -320,7 +344,9 @@ class Clauses:
             start = commas[item - 1]
         for comma, following in pairwise([*commas[after:], end]):
             # The words after a comma can name a finding, and not only its place.
-            if any(code & self.heads and not code & (self.sites | PLACE) for code in self.codes[comma + 1 : following]):
+            if any(
+                code & self.firsts and not code & (self.sites | PLACE) for code in self.codes[comma + 1 : following]
+            ):
                 return range(start, comma)
         return range(start, end)
 
@@ -409,7 +435,7 @@ class Clauses:
         """Whether a site is an adjective of the finding after "and": "calcified nodule and hepatic steatosis"."""
         following = self.union(site + 1, site + 2)
         is_joined = self.union(end, end + 1) & JOINT and site in (end + 1, end + 2)
-        return bool(is_joined and following & self.heads and not following & self.sites)
+        return bool(is_joined and following & self.firsts and not following & self.sites)
 
     def _is_broken(self, start: int, end: int) -> bool:
         """Whether a word that can end a clause, such as a comma or "and", is among some tokens."""
