@@ -45,7 +45,7 @@ from rrg_rewards.findings.reading.lexicon import Lexicon
 from rrg_rewards.findings.reading.phrases import union
 
 # Cues that divide a sentence into clauses and lists.
-_PARTING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH | PERHAPS
+_DIVIDING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH | PERHAPS
 # A denied list does not go on after "and" and one of these.
 _BEGINNING = ARTICLE | SHOW | HEDGE | LASTING
 # Words between which and the start of an item there is no finding of the list: "cysts and, in the lung, a nodule".
@@ -100,11 +100,11 @@ class Clauses:
         # Commas before an interpretation.
         self.links: list[int] = []
         self.others: list[int] = []
-        if not self.kinds & _PARTING:
+        if not self.kinds & _DIVIDING:
             return
         for i, code in enumerate(codes):
             # Arithmetic with the few bits of the cues is faster than with all.
-            code &= _PARTING
+            code &= _DIVIDING
             if not code:
                 continue
             # "Effusion: no, pneumothorax: absent" is divided by the commas only.

@@ -1,17 +1,17 @@
 """A mention of a concept, and which mentions remain of those that share words."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, permutations
 from typing import NamedTuple
 
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.clauses import Clauses
-from rrg_rewards.findings.reading.cue_codes import ARTICLE, INSIDE, JOINT, LINKING, OTHER, PURPOSE, REASON, WITH
+from rrg_rewards.findings.reading.cue_codes import ARTICLE, DEGREE, INSIDE, JOINT, LINKING, OTHER, PURPOSE, REASON, WITH
 from rrg_rewards.findings.reading.lexicon import Rule
 from rrg_rewards.findings.reading.phrases import Step, single_bits
 
 # Cues that part two findings.
-_PARTING = JOINT | OTHER | WITH | LINKING | REASON
+_BETWEEN_TWO = JOINT | OTHER | WITH | LINKING | REASON
 
 
 class Mention(NamedTuple):
@@ -75,61 +75,68 @@ def without_mixtures(mentions: list[Mention], scope: Clauses) -> list[Mention]:
     words = [phrase.union(_needed_words(mention, scope)) for mention, phrase in zip(mentions, phrases, strict=True)]
     # A finding whose words are parted is none of two. The words between those of a phrase are words of the finding.
     whole = [
-        (own.union(range(mention.start, mention.end)), mention.start - 1)
+        _Named(own.union(range(mention.start, mention.end)), mention.start - 1)
         for mention, own in zip(mentions, words, strict=True)
-        if not scope.union(min(own), max(own)) & _PARTING
+        if not scope.union(min(own), max(own)) & _BETWEEN_TWO
     ]
     by_word: dict[int, list[int]] = {}
-    for k, (own, before) in enumerate(whole):
-        for i in (before, *own):
+    for k, named in enumerate(whole):
+        for i in (named.before, *named.words):
             by_word.setdefault(i, []).append(k)
-    return [
-        mention
-        for mention, phrase, own in zip(mentions, phrases, words, strict=True)
-        if len(own) == 1
-        or not any(
-            _is_mixture(phrase, own, *pair)
-            for pair in _pairs([whole[k] for k in sorted({k for i in own for k in by_word.get(i, ())})], scope)
-        )
-    ]
+    kept = []
+    for mention, phrase, own in zip(mentions, phrases, words, strict=True):
+        near = [whole[k] for k in sorted({k for i in own for k in by_word.get(i, ())})] if len(own) > 1 else []
+        if not any(_is_mixture(phrase, own, *pair, scope) for pair in permutations(near, 2)):
+            kept.append(mention)
+    return kept
 
 
-def _pairs(findings: Sequence[tuple[set[int], int]], scope: Clauses) -> Iterator[tuple[set[int], set[int], int]]:
-    """Yield the words of each two findings, one after the other, and the bits of the cues that part them.
+class _Named(NamedTuple):
+    """The words of a finding, and the index of the token before its phrase."""
+
+    words: set[int]
+    before: int
+
+    def described(self, scope: Clauses, wanted: int) -> set[int]:
+        """Return the words with the one before them if it describes the finding, and has one of some bits."""
+        code = scope.union(self.before, self.before + 1) if self.before >= 0 else 0
+        describes = code & wanted and not code & (_BETWEEN_TWO | ARTICLE | INSIDE | PURPOSE)
+        return self.words | {self.before} if describes else self.words
+
+
+def _is_mixture(phrase: set[int], words: set[int], one: _Named, other: _Named, scope: Clauses) -> bool:
+    """Whether two findings, one after the other, contain the words of a mention, and each also has others.
 
     Args:
-        findings: The words of each finding, and the index of the token before its phrase.
+        phrase: Words of the mention's phrase.
+        words: These and the words that its rule needs.
+        one: The first finding.
+        other: The second finding.
         scope: The clauses of the sentence.
     """
-    for (first, before), (second, between) in permutations(findings, 2):
-        if max(first) >= min(second):
-            continue
-        parting = scope.union(max(first) + 1, min(second)) & _PARTING
-        # "Hepatic steatosis", "centrilobular emphysema": the word before a phrase is a word of the finding.
-        wanted = ~0 if parting else scope.sites
-        yield (
-            first | {before} if before >= 0 and _describes(scope.codes[before], wanted) else first,
-            second | {between} if _describes(scope.codes[between], wanted) else second,
-            parting,
-        )
-
-
-def _describes(code: int, wanted: int) -> bool:
-    return bool(code & wanted) and not code & (_PARTING | ARTICLE | INSIDE | PURPOSE)
-
-
-def _is_mixture(phrase: set[int], words: set[int], first: set[int], second: set[int], parting: int) -> bool:
-    """Whether two mentions, each of which also has other words, contain the words of a mention.
-
-    Nothing needs to part them where the phrase ends before the second one: "air space opacity pleural effusion".
-    """
+    if max(one.words) >= min(other.words):
+        return False
+    parting = scope.union(max(one.words) + 1, min(other.words)) & _BETWEEN_TWO
+    # "Hepatic steatosis", "centrilobular emphysema": the word before a phrase is a word of the finding.
+    first, second = (named.described(scope, ~0 if parting else scope.sites) for named in (one, other))
     if not words <= first | second or words <= first or words <= second or second <= words:
+        return False
+    if _is_shared(words, first, second, scope):
         return False
     if first <= words:
         # "Pericarditis with pleural effusion"
-        is_parted = parting & (JOINT | WITH)
-        return bool(is_parted) and min(second) == max(first) + 2 and max(second) - min(second) < len(second)
+        is_next = parting & (JOINT | WITH) and min(second) == max(first) + 2
+        return bool(is_next) and max(second) - min(second) < len(second)
+    # Nothing needs to part them where the phrase ends before the second one: "air space opacity pleural effusion".
     return bool(parting) or (max(phrase) < max(second) and not (phrase <= first or phrase <= second))
+
+
+def _is_shared(words: set[int], first: set[int], second: set[int], scope: Clauses) -> bool:
+    """Whether the first word is said of two things: "enlarged heart and hilar nodes", but not "... and small nodes"."""
+    begin, codes = min(second), scope.codes
+    if min(words) != min(first) or max(words) != max(second) or codes[min(words)] & scope.sites:
+        return False
+    return bool((begin in words or codes[begin] & scope.sites) and not codes[begin - 1] & DEGREE)
 
 
 def _needed_words(mention: Mention, scope: Clauses) -> list[int]:
@@ -143,7 +150,7 @@ def _needed_words(mention: Mention, scope: Clauses) -> list[int]:
     context, found = scope.context(mention.start, rule.wide), []
 
     def distance(i: int) -> tuple[bool, int]:
-        is_parted = scope.union(min(i, mention.end), max(i, mention.start)) & _PARTING
+        is_parted = scope.union(min(i, mention.end), max(i, mention.start)) & _BETWEEN_TWO
         return bool(is_parted), max(mention.start - i, i - mention.end + 1)
 
     for bits in filter(None, (rule.at, *single_bits(rule.needs))):

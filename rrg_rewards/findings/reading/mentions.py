@@ -41,7 +41,7 @@ def find_mentions(
     words, codes, sentence, cues, label, colon = coded
     scope: NegationScope | None = None
     named: dict[int, int] = {}
-    misplaced: list[Mention] = []
+    misplaced: list[_Found] = []
     all_codes, plain = _plain_rules(lexicon, words, colon)
     for i, rules in _possible_rules(lexicon, words, codes, sentence, plain):
         for rule in rules:
@@ -55,17 +55,52 @@ def find_mentions(
             if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, matched, i, end):
                 continue
             scope = scope or NegationScope(codes, cues, lexicon, label)
-            if not rule.conditional_on & sentence or _fits(rule, i, end, scope):
+            is_conditional = rule.conditional_on & sentence
+            if is_conditional and not _fits(rule, i, end, scope):
+                continue
+            found = _Found(rule, i, end, matched)
+            if not is_conditional or _is_placed(found, scope):
                 named[rule.meaning] = end
-                presence = (ABSENT if rule.absent else scope.presence(i, end)) if with_presence else PRESENT
-                mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
+                mentions.append(_mention(found, scope, with_presence))
             elif rule.not_at and not (rule.at or rule.wide):
-                misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, matched))
+                misplaced.append(found)
     if scope is None:
         return mentions, scope
     if misplaced and cues & (JOINT | OTHER):
         mentions = _with_placed(mentions, misplaced, scope, with_presence)
     return without_mixtures(mentions, scope), scope
+
+
+class _Found(NamedTuple):
+    """A phrase of a rule at tokens ``start`` to ``end`` of a sentence with some codes."""
+
+    rule: Rule
+    start: int
+    end: int
+    codes: Sequence[int]
+
+
+def _mention(found: _Found, scope: NegationScope, with_presence: bool) -> Mention:
+    rule, start, end, codes = found
+    presence = (ABSENT if rule.absent else scope.presence(start, end)) if with_presence else PRESENT
+    return Mention(rule.meaning, presence, start, end, rule, codes)
+
+
+def _with_placed(
+    mentions: list[Mention], misplaced: Iterable[_Found], scope: NegationScope, with_presence: bool
+) -> list[Mention]:
+    """Add the mentions that cannot be in the organ of the finding that "and" joins to them.
+
+    The granuloma in "calcified granuloma and degenerative changes of the spine" is in the lung, as without an organ.
+    """
+    taken = {i for mention in mentions for i in range(mention.start, mention.end)}
+    added = []
+    for found in misplaced:
+        span = range(found.start, found.end)
+        if taken.isdisjoint(span) and _is_placed(found, scope, scope.own_item(found.start, found.end)):
+            taken.update(span)
+            added.append(_mention(found, scope, with_presence))
+    return sorted([*mentions, *added], key=attrgetter("start"))
 
 
 class _Coded(NamedTuple):
@@ -105,23 +140,6 @@ def _coded(lexicon: Lexicon, tokens: Sequence[str]) -> _Coded | None:
         return _Coded(words, codes, sentence, sentence, 0, -1)
     label, colon = _join_label(lexicon, tokens, codes)
     return _Coded(words, codes, sentence, union(codes), label, colon)
-
-
-def _with_placed(
-    mentions: list[Mention], misplaced: Iterable[Mention], scope: NegationScope, with_presence: bool
-) -> list[Mention]:
-    """Add the mentions that cannot be in the organ of the finding that "and" joins to them.
-
-    The granuloma in "calcified granuloma and degenerative changes of the spine" is in the lung, as without an organ.
-    """
-    taken = {i for mention in mentions for i in range(mention.start, mention.end)}
-    found = list(mentions)
-    for mention in misplaced:
-        _, _, start, end, rule, _ = mention
-        if taken.isdisjoint(range(start, end)) and _fits(rule, start, end, scope, scope.own_item(start, end)):
-            taken.update(range(start, end))
-            found.append(mention._replace(presence=scope.presence(start, end)) if with_presence else mention)
-    return sorted(found, key=itemgetter(2))
 
 
 def _possible_rules(
@@ -181,14 +199,15 @@ def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, e
         if joint - 1 in matched and codes[joint - 1] & sites and first == end - 1:
             # "Nodule in the lung and metastases in the liver"
             return _has_place(codes, end, sites & ~codes[joint - 1])
-        # The word before "and" is a finding of its own, or "and" is a word of the phrase.
         if joint not in matched and (joint - 1 in matched or not codes[joint - 1] & names):
+            # The words before "and" are no finding of their own.
             continue
         others = sites & ~union(codes[i] for i in matched)
         if joint in matched and _has_place(codes, end, others):
             # "Pleural thickening and scarring in the right lung apex"
             return True
-        if codes[first] & others:
+        # "Coronary and aortic calcifications" has one finding.
+        if codes[first] & others and (joint not in matched or codes[joint - 1] & names):
             return first + 1 in matched
         if first == end - 1:
             place = next((i for i in range(end, len(codes)) if not codes[i] & PLACE), end)
@@ -297,8 +316,8 @@ def _is_other_size(following: Sequence[str]) -> bool:
     return after in normal or after in cue_words("limits", "not_size")
 
 
-def _fits(rule: Rule, start: int, end: int, scope: NegationScope, context: range | None = None) -> bool:
-    """Whether the words around a phrase, and those in its context, satisfy the conditions of its rule."""
+def _fits(rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
+    """Whether the words around a phrase satisfy the conditions of its rule, except for organs."""
     codes = scope.codes
     if (
         (rule.not_next and rule.not_next & union(codes[end : end + 2]))
@@ -306,16 +325,22 @@ def _fits(rule: Rule, start: int, end: int, scope: NegationScope, context: range
         or (rule.not_within and rule.not_within & union(codes[start:end]))
     ):
         return False
-    if context is None:
-        context = scope.context(start, rule.wide)
-    if rule.needs or rule.bars:
-        around = scope.union(context.start, context.stop)
-        if around & rule.needs != rule.needs or around & rule.bars:
-            return False
-    if rule.at or rule.not_at:
-        place = start, end, context
-        return _is_at(rule, scope.nearest(*place)) or bool((site := scope.joined(*place)) and _is_at(rule, site))
-    return True
+    if not (rule.needs or rule.bars):
+        return True
+    context = scope.context(start, rule.wide)
+    around = scope.union(context.start, context.stop)
+    return around & rule.needs == rule.needs and not around & rule.bars
+
+
+def _is_placed(found: _Found, scope: NegationScope, context: range | None = None) -> bool:
+    """Whether the organ of a phrase, in its context, is one of those that its rule allows."""
+    rule, start, end, _ = found
+    if not (rule.at or rule.not_at):
+        return True
+    context = scope.context(start, rule.wide) if context is None else context
+    return _is_at(rule, scope.nearest(start, end, context)) or bool(
+        (site := scope.joined(start, end, context)) and _is_at(rule, site)
+    )
 
 
 def _is_at(rule: Rule, site: int) -> bool:

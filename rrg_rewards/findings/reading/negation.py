@@ -337,9 +337,9 @@ class NegationScope(Clauses):
         parting = STATING | BE | HAVE | COMMA | WITH | ENDED
         before = list(takewhile(lambda i: not codes[i] & parting, self._words_before(clause, start, _HISTORY_REACH)))
         joint = next((i for i in before if codes[i] & JOINT), -1)
-        if 0 <= joint < end - 2 and any(codes[i] & self.names for i in before if i < joint):
-            # "Operated breast cancer and right pneumothorax", but not "resection of masses and nodules"
-            before = [i for i in before if i > joint or not codes[i] & SURGERY]
+        if 0 < joint < end - 2 and not codes[joint - 1] & (self.sites | SURGERY):
+            # "Operated breast cancer and right pneumothorax", but not "operated breast and lung cancer"
+            before = [i for i in before if i > joint or codes[i] & (HISTORY | SURGERY) != HISTORY | SURGERY]
         # "resection of a mass", "lobectomy for cancer"
         is_reason = any(codes[i] & HISTORY or (codes[i] & SURGERY and codes[i + 1] & PURPOSE) for i in before)
         # "cancer surgery"
