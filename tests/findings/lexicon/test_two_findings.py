@@ -53,11 +53,11 @@ def names():
 @pytest.mark.parametrize(
     ("form", "presences", "most_wrong"),
     [
-        ("{} with {}.", ("present", "present"), 0.02),
-        ("{} and {}.", ("present", "present"), 0.02),
-        ("{} without {}.", ("present", "absent"), 0.02),
-        ("No {}, but {}.", ("absent", "present"), 0.01),
-        ("{} versus {}.", ("uncertain", "uncertain"), 0.04),
+        ("{} with {}.", ("present", "present"), 0.012),
+        ("{} and {}.", ("present", "present"), 0.005),
+        ("{} without {}.", ("present", "absent"), 0.015),
+        ("No {}, but {}.", ("absent", "present"), 0.006),
+        ("{} versus {}.", ("uncertain", "uncertain"), 0.03),
     ],
 )
 def test_both_of_two_findings_are_read(names, form, presences, most_wrong):
@@ -71,8 +71,17 @@ def test_both_of_two_findings_are_read(names, form, presences, most_wrong):
     assert len(wrong) <= most_wrong * len(pairs), wrong
 
 
-@pytest.mark.parametrize("form", ["{} with {}.", "{} and {}.", "{}, {}.", "{} due to {}.", "No {} or {}."])
-def test_two_findings_state_no_third_one(names, form):
+@pytest.mark.parametrize(
+    ("form", "most_wrong"),
+    [
+        ("{} with {}.", 0.008),
+        ("{} and {}.", 0.005),
+        ("{}, {}.", 0.003),
+        ("{} due to {}.", 0.006),
+        ("No {} or {}.", 0.006),
+    ],
+)
+def test_two_findings_state_no_third_one(names, form, most_wrong):
     alone = {concept: stated_concepts(f"{name.capitalize()}.") for concept, name in names.items()}
     pairs = list(permutations(names, 2))[:: STEP + 1]
     wrong = []
@@ -81,7 +90,7 @@ def test_two_findings_state_no_third_one(names, form):
         sentence = sentence[0].upper() + sentence[1:]
         if stated_concepts(sentence) - alone[first] - alone[second]:
             wrong.append(sentence)
-    assert len(wrong) <= 0.015 * len(pairs), wrong
+    assert len(wrong) <= most_wrong * len(pairs), wrong
 
 
 @pytest.mark.parametrize(
