@@ -447,3 +447,12 @@ def test_rule_labeler_macro_f1_on_ct_rate(shared_data):
 def test_rule_labeler_micro_f1_on_reports_of_another_hospital(shared_data, side):
     per_label = counts(shared_data / "reg2rg_ctrg" / "pairs.csv", f"{side}_whole_report", f"{side}_")
     assert f1(*per_label.sum(0).tolist()) >= 0.80
+
+
+def test_rule_labeler_without_a_belly_a_comma_does_not_part_what_has_no_organ():
+    # The lexicon of chest X-ray does not have the organ whose sections can contain another one.
+    report = "Calcific nodules, linear fibrotic densities are observed in the upper lobe of the right lung."
+    labeler = RuleLabeler("chexbert")
+    assert [label for label, positive in zip(labeler.labels, labeler([report])[0], strict=True) if positive] == [
+        "Lung Lesion"
+    ]

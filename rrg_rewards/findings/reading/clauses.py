@@ -83,7 +83,7 @@ class Clauses:
         self._is_divided = False
 
     def _divide(self) -> None:
-        """Find the clauses and the cues in them; many sentences have no cue, and their clauses are never asked for."""
+        """Find the clauses and the cues in them. This is done on first use, because many sentences need no clauses."""
         self._is_divided = True
         codes = self.codes
         self.verbs: list[int] = []
@@ -306,8 +306,9 @@ class Clauses:
 
     def _is_container(self, first: Sequence[int], second: Sequence[int]) -> bool:
         """Whether the only organ of the first words is the belly, and the second ones have an organ in it."""
-        belly = self.belly
-        return union(first) & self.sites == belly and bool(union(second) & self.sites & ~belly)
+        # Not every lexicon has the belly.
+        is_belly = self.belly and union(first) & self.sites == self.belly
+        return bool(is_belly and union(second) & self.sites & ~self.belly)
 
     def _begins_with_organ(self, joint: int) -> bool:
         """Whether "and" is between a finding and one that begins with its organ.
@@ -390,7 +391,7 @@ class Clauses:
 
         The arguments are those of :meth:`nearest`. 0 if there is none.
         """
-        # Most sentences have no "and", and this is asked of each rule that does not fit the nearest site.
+        # Most sentences have no "and". This is called for each rule that does not fit the nearest site.
         if not self.kinds & JOINT or (place := self._nearest(start, end, context)) is None:
             return 0
         named = self._site_places()
