@@ -41,7 +41,7 @@ def find_mentions(
     words, codes, sentence, cues, label, colon = coded
     scope: NegationScope | None = None
     named: dict[int, int] = {}
-    misplaced: list[_Found] = []
+    misplaced: list[Mention] = []
     all_codes, plain = _plain_rules(lexicon, words, colon)
     for i, rules in _possible_rules(lexicon, words, codes, sentence, plain):
         for rule in rules:
@@ -58,12 +58,12 @@ def find_mentions(
             is_conditional = rule.conditional_on & sentence
             if is_conditional and not _fits(rule, i, end, scope):
                 continue
-            found = _Found(rule, i, end, matched)
-            if not is_conditional or _is_placed(found, scope):
+            if not is_conditional or _is_placed(rule, i, end, scope):
                 named[rule.meaning] = end
-                mentions.append(_mention(found, scope, with_presence))
+                presence = _presence(rule, i, end, scope) if with_presence else PRESENT
+                mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
             elif rule.not_at and not (rule.at or rule.wide):
-                misplaced.append(found)
+                misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, matched))
     if scope is None:
         return mentions, scope
     if misplaced and cues & (JOINT | OTHER):
@@ -71,23 +71,12 @@ def find_mentions(
     return without_mixtures(mentions, scope), scope
 
 
-class _Found(NamedTuple):
-    """A phrase of a rule at tokens ``start`` to ``end`` of a sentence with some codes."""
-
-    rule: Rule
-    start: int
-    end: int
-    codes: Sequence[int]
-
-
-def _mention(found: _Found, scope: NegationScope, with_presence: bool) -> Mention:
-    rule, start, end, codes = found
-    presence = (ABSENT if rule.absent else scope.presence(start, end)) if with_presence else PRESENT
-    return Mention(rule.meaning, presence, start, end, rule, codes)
+def _presence(rule: Rule, start: int, end: int, scope: NegationScope) -> int:
+    return ABSENT if rule.absent else scope.presence(start, end)
 
 
 def _with_placed(
-    mentions: list[Mention], misplaced: Iterable[_Found], scope: NegationScope, with_presence: bool
+    mentions: list[Mention], misplaced: Iterable[Mention], scope: NegationScope, with_presence: bool
 ) -> list[Mention]:
     """Add the mentions that cannot be in the organ of the finding that "and" joins to them.
 
@@ -95,11 +84,11 @@ def _with_placed(
     """
     taken = {i for mention in mentions for i in range(mention.start, mention.end)}
     added = []
-    for found in misplaced:
-        span = range(found.start, found.end)
-        if taken.isdisjoint(span) and _is_placed(found, scope, scope.own_item(found.start, found.end)):
-            taken.update(span)
-            added.append(_mention(found, scope, with_presence))
+    for mention in misplaced:
+        rule, start, end = mention.rule, mention.start, mention.end
+        if taken.isdisjoint(range(start, end)) and _is_placed(rule, start, end, scope, scope.own_item(start, end)):
+            taken.update(range(start, end))
+            added.append(mention._replace(presence=_presence(rule, start, end, scope)) if with_presence else mention)
     return sorted([*mentions, *added], key=attrgetter("start"))
 
 
@@ -332,9 +321,8 @@ def _fits(rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
     return around & rule.needs == rule.needs and not around & rule.bars
 
 
-def _is_placed(found: _Found, scope: NegationScope, context: range | None = None) -> bool:
+def _is_placed(rule: Rule, start: int, end: int, scope: NegationScope, context: range | None = None) -> bool:
     """Whether the organ of a phrase, in its context, is one of those that its rule allows."""
-    rule, start, end, _ = found
     if not (rule.at or rule.not_at):
         return True
     context = scope.context(start, rule.wide) if context is None else context
