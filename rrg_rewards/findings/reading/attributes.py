@@ -11,6 +11,7 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.changes import share_changes, without_amounts
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, LUNG_PARTS, Attributes, Place
 from rrg_rewards.findings.reading.modifiers import PLACED, PLACING, VALUE_KINDS, Modifier, modifier_reader
+from rrg_rewards.findings.reading.phrases import cue_bits
 from rrg_rewards.findings.reading.statements import statement_numbers
 
 _TUPLES = ("location", "morphology")
@@ -84,6 +85,7 @@ class AttributeReader:
         self._pronouns = cue_words("connectives", "sharing", "pronouns")
         self._partitive, self._parts_of = (cue_words("connectives", name) for name in ("partitive", "parts_of"))
         # Words that cannot be between the findings of a list.
+        self._elsewhere = cue_bits("statements", "elsewhere")
         self._unlisted = self._verbs | self._denied | frozenset({":", "but"})
         self._separating = self._separators - frozenset(config["links"]["alternative"])
         self.links = {word: kind for kind, words in config["links"].items() for word in words}
@@ -202,6 +204,8 @@ class AttributeReader:
         if not is_joined or not self._unlisted.isdisjoint(between):
             return None
         has_place = any(PLACED.intersection(dict(modifier.values)) for modifier in self._modifiers(between))
+        # "Cysts in the liver and lesions in the left kidney"
+        has_place |= not PLACING.isdisjoint(between) and any(map(self._elsewhere.__getitem__, between))
         return None if has_place else _PLACE
 
     def _is_part(self, between: Sequence[str]) -> bool:

@@ -7,7 +7,6 @@ from itertools import pairwise
 from rrg_rewards.findings.reading.cue_codes import (
     ARTICLE,
     BE,
-    BETWEEN,
     BOUNDARY,
     BREAKING,
     COMMA,
@@ -25,6 +24,7 @@ from rrg_rewards.findings.reading.cue_codes import (
     JOINT,
     LASTING,
     LINKING,
+    MEASURE,
     NONE,
     NORMAL,
     NOT,
@@ -352,14 +352,15 @@ class Clauses:
         return range(start, end)
 
     def own_item(self, start: int, end: int) -> range:
-        """Return the tokens of the context of a phrase without the items that "and" joins to it and that are others.
+        """Return the tokens of the context of a phrase without the other findings that "and" or "with" joins to it.
 
         The phrase is in a list without a verb but "there is". It has its own words ("hepatic cysts and calcified
         granuloma", but not "hepatic cysts and hemangiomas"), or the next item has its own organ ("granuloma and changes
         of the spine", but not "hemangiomas and cysts in the liver").
         """
         context = self.context(start)
-        joints = [i for i in context if self.codes[i] & (JOINT | OTHER)]
+        # Not the "with" of "consistent with"
+        joints = [i for i in context if self.codes[i] & (JOINT | OTHER | WITH) and not self.union(i - 1, i) & LINKING]
         first = max((i + 1 for i in joints if i < start), default=context.start)
         after = min((i for i in joints if i >= end), default=context.stop)
         if self._is_statement(context) or self.union(first, start) & _ATTACHING or self.union(end, after) & INSIDE:
@@ -384,39 +385,17 @@ class Clauses:
             context: Tokens among which the site is looked for.
         """
         place = self._nearest(start, end, context)
-        return (self.label if place is None else self.codes[self._site_places()[place]]) & self.sites
+        return (self.label if place is None else self.codes[self.site_places()[place]]) & self.sites
 
-    def joined(self, start: int, end: int, context: range) -> int:
-        """Return the bits of the site that "and" joins to the nearest one: "nodules in the liver and the lungs".
-
-        The arguments are those of :meth:`nearest`. 0 if there is none.
-        """
-        # Most sentences have no "and". This is called for each rule that does not fit the nearest site.
-        if not self.kinds & JOINT or (place := self._nearest(start, end, context)) is None:
-            return 0
-        named = self._site_places()
-        # "Nodules in the lungs and liver", but not "nodules in the lungs and liver cyst"; "lung and liver nodules"
-        k = place + 1 if named[place] >= end else place - 1
-        if not 0 <= k < len(named) or named[k] not in context:
-            return 0
-        first, last = sorted((named[place], named[k]))
-        between = self.codes[first + 1 : last]
-        is_joined = between and between[0] & JOINT and all(code & (ARTICLE | PLACE | INSIDE) for code in between[1:])
-        if k < place:
-            is_alone = all(code & ARTICLE for code in self.codes[context.start : first]) and last + 1 == start
-        else:
-            is_alone = last + 1 >= context.stop or bool(self.codes[last + 1] & (COMMA | BOUNDARY))
-        is_both = is_joined and is_alone and not self.union(end, first) & BETWEEN
-        return self.codes[named[k]] & self.sites if is_both else 0
-
-    def _site_places(self) -> list[int]:
+    def site_places(self) -> list[int]:
+        """Return the indices of the tokens that name a site."""
         if self._places is None:
             self._places = [i for i, code in enumerate(self.codes) if code & self.sites]
         return self._places
 
     def _nearest(self, start: int, end: int, context: range) -> int | None:
         """Return the number, among all tokens that name a site, of the nearest one."""
-        named = self._site_places()
+        named = self.site_places()
         after = bisect_left(named, start)
         best, distance = None, self.size + 1
         if after and named[after - 1] >= context.start:
@@ -433,10 +412,11 @@ class Clauses:
         return best if is_other else after
 
     def _is_of_next(self, end: int, site: int) -> bool:
-        """Whether a site is an adjective of the finding after "and": "calcified nodule and hepatic steatosis"."""
+        """Whether a site is an adjective of the next finding: "nodule and hepatic steatosis", "with rib fracture"."""
         following = self.union(site + 1, site + 2)
-        is_joined = self.union(end, end + 1) & JOINT and site in (end + 1, end + 2)
-        return bool(is_joined and following & self.firsts and not following & self.sites)
+        between = self.union(end, site)
+        is_joined = between & (JOINT | WITH | NONE) and not between & (INSIDE | PURPOSE | LINKING)
+        return bool(is_joined and following & self.names and not following & (self.sites | MEASURE))
 
     def _is_broken(self, start: int, end: int) -> bool:
         """Whether a word that can end a clause, such as a comma or "and", is among some tokens."""

@@ -1,5 +1,6 @@
 """Find the mentions of a lexicon's concepts in reports."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import chain, filterfalse
@@ -20,6 +21,7 @@ from rrg_rewards.findings.reading.merge_mentions import is_countable
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
+from rrg_rewards.findings.reading.organ_lists import OrganReading, organ_readings
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate_in, normalise, pad
 from rrg_rewards.findings.reading.wordings import composed_concept
@@ -78,6 +80,19 @@ class _TokenFinding(NamedTuple):
     organ: str | None
     words: tuple[str, ...] = ()
     is_open: bool = False
+
+    def at(self, tokens: Sequence[int]) -> "_TokenFinding":
+        """Return the finding with the tokens of a sentence of which it was read in some."""
+        start, end = tokens[self.start], tokens[self.end - 1] + 1
+        return self._replace(start=start, end=end, span=Span(tokens[self.span.start], tokens[self.span.end - 1] + 1))
+
+    def repeats(self, other: "_TokenFinding") -> bool:
+        """Whether the finding shares words with one of the same concept in the same organ."""
+        is_same = (self.concept, self.organ) == (other.concept, other.organ)
+        return is_same and self.start < other.end and other.start < self.end
+
+
+_Attributed = tuple[_TokenFinding, Attributes]
 
 
 class _SentenceReading(NamedTuple):
@@ -150,7 +165,13 @@ class FindingEngine:
     def _unit_mask(self, unit: list[list[str]]) -> int:
         mask = 0
         for tokens in unit:
-            for found in find_mentions(self.lexicon, tokens)[0]:
+            mentions, scope = find_mentions(self.lexicon, tokens)
+            for reading in organ_readings(scope, tokens, ((found.start, found.end) for found in mentions)):
+                if scope and not reading.is_alternative:
+                    alone, _ = find_mentions(self.lexicon, [tokens[i] for i in reading.kept])
+                    shared = [found for found in alone if reading.has_shared(scope, found.start, found.end)]
+                    mentions = [*mentions, *shared]
+            for found in mentions:
                 if found.presence != ABSENT:
                     mask |= 1 << 2 * found.concept + found.presence
         return mask
@@ -222,23 +243,57 @@ class FindingEngine:
         placed = tuple([(starts[start], ends[end - 1]) for start, end in unread])
         return _SentenceReading(tuple(located), continuation, item, (num_words, num_unread, placed))
 
-    def _attributed_findings(self, tokens: Sequence[str]) -> list[tuple[_TokenFinding, Attributes]]:
-        """Return the named and the open findings of a sentence with their attributes."""
+    def _attributed_findings(self, tokens: Sequence[str]) -> list[_Attributed]:
+        """Return the named and the open findings of a sentence with their attributes.
+
+        A finding that the organs of a list share is a finding of each organ.
+        """
+        findings, scope = self._read_tokens(tokens)
+        readings = organ_readings(scope, tokens, ((found.start, found.end) for found, _ in findings))
+        if not scope or not readings:
+            return findings
+        alone = [self._read_organ(reading, tokens, scope) for reading in readings]
+        times = Counter((reading.organs, key) for reading, organ in zip(readings, alone, strict=True) for key in organ)
+        for reading, organ in zip(readings, alone, strict=True):
+            # What is said of the organ alone, such as its side: "in the right lobe of the liver and the left kidney". A
+            # finding of all organs, such as nodes, keeps what is said of all.
+            is_own = not reading.names_others
+            own = {key: stated for key, (_, stated) in organ.items() if is_own and times[reading.organs, key] == 1}
+            findings = [(found, own.get(_identity(found), attributes)) for found, attributes in findings]
+            known = [found for found, _ in findings]
+            findings += [(found, stated) for found, stated in organ.values() if not any(map(found.repeats, known))]
+        return sorted(findings, key=lambda found: (found[0].span.end, found[0].start))
+
+    def _read_organ(
+        self, reading: OrganReading, tokens: Sequence[str], scope: NegationScope
+    ) -> dict[tuple[str, str | None, int], _Attributed]:
+        """Return the findings of one organ of a list that the organs share."""
+        findings: dict[tuple[str, str | None, int], _Attributed] = {}
+        for alone, attributes in self._read_tokens([tokens[i] for i in reading.kept])[0]:
+            # "Nodule in the liver or the spleen" is in one of the two.
+            is_stated = alone.presence == ABSENT or not reading.is_alternative
+            if is_stated and reading.has_shared(scope, alone.start, alone.end):
+                finding = alone.at(reading.kept)
+                findings.setdefault(_identity(finding), (finding, attributes))
+        return findings
+
+    def _read_tokens(self, tokens: Sequence[str]) -> tuple[list[_Attributed], NegationScope | None]:
+        """Return the findings of some tokens with their attributes, and their clauses if a phrase matches."""
         reader = attribute_reader()
         if self.lexicon.exclusive:
-            findings = self._findings(tokens)
+            findings, scope = self._findings(tokens)
             attributes = reader.attributes(tokens, [finding.span for finding in findings]) if findings else []
         else:
             # Phrases overlap. The attributes of each phrase are read separately.
-            mentions = sorted(find_mentions(self.lexicon, tokens)[0], key=lambda mention: (mention.start, mention.end))
+            mentions, scope = find_mentions(self.lexicon, tokens)
+            mentions = sorted(mentions, key=lambda mention: (mention.start, mention.end))
             findings = [self._named(mention, Span(mention.start, mention.end)) for mention in mentions]
             attributes = [reader.attributes(tokens, [finding.span])[0] for finding in findings]
-        return [
-            (finding, _timed(finding, stated, tokens)) for finding, stated in zip(findings, attributes, strict=True)
-        ]
+        timed = [_timed(finding, stated, tokens) for finding, stated in zip(findings, attributes, strict=True)]
+        return list(zip(findings, timed, strict=True)), scope
 
-    def _findings(self, tokens: Sequence[str]) -> list[_TokenFinding]:
-        """Return the named and the open findings of a sentence, in order."""
+    def _findings(self, tokens: Sequence[str]) -> tuple[list[_TokenFinding], NegationScope | None]:
+        """Return the named and the open findings of a sentence, in order, and its clauses if they were needed."""
         lexicon = self.lexicon
         mentions, scope = find_mentions(lexicon, tokens)
         mentions = without_parts(mentions)
@@ -253,7 +308,7 @@ class FindingEngine:
             findings += map(_open, reader.statements(tokens, roles, scope, organs, taken))
         if len(findings) > 1:
             findings.sort(key=lambda finding: (finding.span.end, finding.start))
-        return findings
+        return findings, scope
 
     def _named(self, mention: Mention, span: Span, scope: NegationScope | None = None) -> _TokenFinding:
         lexicon, start, end = self.lexicon, mention.start, mention.end
@@ -264,6 +319,10 @@ class FindingEngine:
             site = lexicon.organ(scope.nearest(start, end, context))
         organ = finding_organ(concept, site) if lexicon.sites else None
         return _TokenFinding(concept, mention.presence, start, end, span, organ)
+
+
+def _identity(finding: _TokenFinding) -> tuple[str, str | None, int]:
+    return finding.concept, finding.organ, finding.end
 
 
 def _open(statement: OpenStatement) -> _TokenFinding:

@@ -49,7 +49,7 @@ CUES = (
     *("inside", "definite", "article", "extent", "sure", "perhaps", "supposed", "instead"),
     *("request", "unstated", "asking", "would", "quality", "unable", "changing", "tied", "filled"),
     *("linking", "reason", "refuted", "than", "whether", "measure", "lasting", "partly"),
-    *("hedge", "plural", "recurring", "between"),
+    *("hedge", "plural", "recurring"),
 )
 # Sections of a lexicon file, those that an extended lexicon adds to, and keys of a rule.
 _SECTIONS = ("name", "extends", "exclusive", "groups", "sites", "compounds", "concepts", "labels")

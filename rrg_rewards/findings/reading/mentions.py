@@ -66,7 +66,7 @@ def find_mentions(
                 misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, matched))
     if scope is None:
         return mentions, scope
-    if misplaced and cues & (JOINT | OTHER):
+    if misplaced and cues & _JOINING:
         mentions = _with_placed(mentions, misplaced, scope, with_presence)
     return without_mixtures(mentions, scope), scope
 
@@ -326,12 +326,7 @@ def _is_placed(rule: Rule, start: int, end: int, scope: NegationScope, context: 
     if not (rule.at or rule.not_at):
         return True
     context = scope.context(start, rule.wide) if context is None else context
-    return _is_at(rule, scope.nearest(start, end, context)) or bool(
-        (site := scope.joined(start, end, context)) and _is_at(rule, site)
-    )
-
-
-def _is_at(rule: Rule, site: int) -> bool:
+    site = scope.nearest(start, end, context)
     return not ((rule.at and not site & rule.at) or site & rule.not_at)
 
 

@@ -53,7 +53,7 @@ def names():
 @pytest.mark.parametrize(
     ("form", "presences", "most_wrong"),
     [
-        ("{} with {}.", ("present", "present"), 0.012),
+        ("{} with {}.", ("present", "present"), 0.007),
         ("{} and {}.", ("present", "present"), 0.005),
         ("{} without {}.", ("present", "absent"), 0.015),
         ("No {}, but {}.", ("absent", "present"), 0.006),

@@ -1,0 +1,336 @@
+"""Find the lists of organs that share a finding, such as "hepatic, splenic and renal cysts"."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.reading.clauses import Clauses
+from rrg_rewards.findings.reading.cue_codes import (
+    ABNORMAL,
+    ARTICLE,
+    BE,
+    BOUNDARY,
+    COMMA,
+    CURRENT,
+    DEGREE,
+    ENDED,
+    EXIST,
+    FILLED,
+    HAVE,
+    HEDGE,
+    INSIDE,
+    JOINT,
+    LASTING,
+    LINKING,
+    NONE,
+    NORMAL,
+    OTHER,
+    PLACE,
+    PLURAL,
+    PREDICATE,
+    PURPOSE,
+    REASON,
+    RELATIVE,
+    SHOW,
+    STATING,
+    VERB,
+    WITH,
+)
+
+# Cues that join two organs of a list, and that are between two of its organs.
+_JOINTS = JOINT | OTHER
+_SEPARATORS = COMMA | _JOINTS
+# Cues that begin no finding that the organs before them share.
+_NO_FINDING = (
+    _SEPARATORS | BOUNDARY | STATING | BE | HAVE | INSIDE | PURPOSE | WITH | NONE | RELATIVE | LINKING | REASON
+)
+# Cues before a list that shares the words after it.
+_INTRODUCING = BOUNDARY | NONE | EXIST | BE | SHOW | HAVE | WITH | HEDGE | VERB
+# Cues that part a finding from a list.
+_PARTING = LINKING | REASON | WITH | BOUNDARY
+# Cues that say that an organ is normal, and the number of words after the organ among which they are.
+_HEALTHY, _HEALTHY_REACH = NORMAL | PREDICATE, 3
+# Words that describe the finding of an organ: "large hepatic and small renal cysts".
+_DESCRIBING = DEGREE | CURRENT | LASTING | ABNORMAL
+
+
+class OrganReading(NamedTuple):
+    """A sentence with one organ of a list alone.
+
+    Attributes:
+        kept: Indices of its tokens.
+        organs: The tokens of the whole list.
+        is_alternative: Whether the list has an "or".
+        names_others: Whether the sentence names another organ of the list after it: "..., the largest in the kidney".
+    """
+
+    kept: list[int]
+    organs: range
+    is_alternative: bool
+    names_others: bool
+
+    def has_shared(self, scope: Clauses, start: int, end: int) -> bool:
+        """Whether the organs of the list share the finding at tokens ``start`` to ``end`` of those that were kept.
+
+        In "mediastinal and hilar lymph nodes consistent with sarcoidosis" they share the lymph nodes only.
+        """
+        first, after = self.kept[start], self.kept[end - 1] + 1
+        # Nothing is between a finding and a list that overlap.
+        return not scope.union(min(after, self.organs.stop), max(first, self.organs.start)) & _PARTING
+
+
+def organ_readings(
+    scope: Clauses | None, tokens: Sequence[str], named: Iterable[tuple[int, int]]
+) -> list[OrganReading]:
+    """Return a sentence with each organ of a list alone, if the organs share a finding.
+
+    "Hepatic, splenic and renal cysts" is read as "hepatic cysts", as "splenic cysts" and as "renal cysts", and "cysts
+    in the liver and both kidneys" as "cysts in the liver" and as "cysts in both kidneys".
+
+    Args:
+        scope: Clauses of the sentence; ``None`` if no phrase of the lexicon matches.
+        tokens: Its tokens.
+        named: First token of each finding, and the token after it. An organ whose words name a finding, such as
+            "tracheal bronchus", is none of a list.
+    """
+    # Most sentences have no such list.
+    if scope is None or not scope.kinds & _JOINTS or len(places := scope.site_places()) < 2:
+        return []
+    readings: list[OrganReading] = []
+    spans = list(named)
+    # The last joint first: it has all organs of a list with several.
+    for joint in range(places[-1] - 1, places[0], -1):
+        if not scope.codes[joint] & _JOINTS or any(joint in reading.organs for reading in readings):
+            continue
+        organs = _OrganFinder(scope, tokens).before_and_after(joint)
+        if organs:
+            organ_list = _OrganList(scope, tokens, organs)
+            if organ_list.is_shared() and not any(organ_list.names(*span) for span in spans):
+                readings += organ_list.readings()
+    return readings
+
+
+class _OrganWords:
+    """What the words of a sentence can be in a list of organs.
+
+    Args:
+        scope: Clauses of the sentence.
+        tokens: Its tokens.
+    """
+
+    def __init__(self, scope: Clauses, tokens: Sequence[str]) -> None:
+        self.scope, self.codes, self.tokens, self.size = scope, scope.codes, tokens, scope.size
+        self.inner = scope.sites | FILLED | PLACE
+
+    def has(self, i: int, *names: str) -> bool:
+        """Whether a token is in one of some lists of words."""
+        return 0 <= i < self.size and self.tokens[i] in cue_words("organ_lists", *names)
+
+    def is_organ(self, i: int) -> bool:
+        """Whether a token names an organ."""
+        return bool(self.codes[i] & self.scope.sites) or self.has(i, "organs")
+
+    def is_part(self, i: int) -> bool:
+        """Whether a token after the name of an organ belongs to it, such as "gland"."""
+        return self.has(i, "parts") and not self.is_organ(i)
+
+    def is_place(self, i: int) -> bool:
+        """Whether a token names a part or a side of an organ, or a number."""
+        is_number = self.tokens[i].replace(".", "").isdigit()
+        return bool(self.codes[i] & PLACE) or self.has(i, "places") or is_number
+
+    def is_description(self, i: int) -> bool:
+        """Whether a token describes a finding that the name of the organ precedes: "new" in "new hepatic lesions"."""
+        describes = cue_words("adjectives", "descriptive", "stating") | cue_words("organ_lists", "descriptions")
+        return not self.is_place(i) and (bool(self.codes[i] & _DESCRIBING) or self.tokens[i] in describes)
+
+    def is_adjective(self, organ: range) -> bool:
+        """Whether the last word of an organ is an adjective, such as "hepatic"."""
+        last = organ.stop - 1
+        return self.is_organ(last) and self.tokens[last].endswith(_adjective_endings())
+
+    def is_placing(self, i: int) -> bool:
+        """Whether the places of a finding follow the word at ``i``: "in", or "to" in "metastasis to the liver"."""
+        return self.has(i, "prepositions") or (i > 0 and self.tokens[i] == "to" and self.has(i - 1, "spreading"))
+
+
+class _OrganFinder(_OrganWords):
+    """Finds the organs of a list."""
+
+    def before_and_after(self, joint: int) -> list[range]:
+        """Return the tokens of each organ of the list whose last organ follows a joint; empty if it is no list."""
+        last = self._after(joint + 1)
+        if last is None:
+            return []
+        codes = self.codes
+        organs: list[range] = []
+        separator = joint
+        while separator > 0 and codes[separator] & _SEPARATORS:
+            # ", and"
+            separator -= bool(codes[separator - 1] & COMMA)
+            organ = self._before(separator)
+            if organ is None:
+                break
+            # "In the liver, in the spleen and in the kidneys"
+            has_own = organ.start > 1 and codes[organ.start - 1] & INSIDE and codes[organ.start - 2] & _SEPARATORS
+            organs.insert(0, range(organ.start - bool(has_own), organ.stop))
+            separator = organs[0].start - 1
+        if not organs:
+            return []
+        if "of" in self.tokens[last.start : last.stop] and any(map(self._is_vague, organs)):
+            # "The middle zone and upper pole of the right kidney"
+            return []
+        first, is_described = organs[0], any(map(self.is_description, last))
+        if self.is_adjective(first):
+            # The nodes of "mediastinal and hilar lymph nodes" are those of both.
+            last = range(last.start, next(i + 1 for i in reversed(last) if not self.is_part(i)))
+            while is_described and first.start and self.is_description(first.start - 1):
+                first = range(first.start - 1, first.stop)
+        # "Fatty liver and small renal cysts", "portal and splenic veins"
+        if (is_described and not self.is_adjective(first)) or self.has(last.stop, "vessels"):
+            return []
+        has_preposition = bool(self.scope.union(last.start, last.stop) & INSIDE)
+        return [self._with_part(first, has_preposition), *organs[1:], last]
+
+    def _is_vague(self, organ: range) -> bool:
+        """Whether the words of an organ of the lungs are those of parts of other organs, too: "zone", "base"."""
+        return cue_words("labels", "vague").issuperset(self.tokens[i] for i in organ if self.is_organ(i))
+
+    def _after(self, start: int) -> range | None:
+        """Return the tokens of the organ that begins at ``start``: "the left kidney" or "in the pole of the kidney"."""
+        codes = self.codes
+        # The further words of "as well as"
+        while start < self.size and codes[start] & FILLED:
+            start += 1
+        i = start
+        while i < self.size and not self.is_organ(i):
+            is_of_part = self.tokens[i] == "of" and i > start and self.is_place(i - 1)
+            if not (codes[i] & (ARTICLE | INSIDE) or self.is_place(i) or is_of_part or self.is_description(i)):
+                return None
+            i += 1
+        if i == self.size:
+            return None
+        end = i + 1
+        while end < self.size and (codes[end] & self.inner or self.is_organ(end)):
+            end += 1
+        while end < self.size and self.is_part(end):
+            end += 1
+        return range(start, end)
+
+    def _before(self, end: int) -> range | None:
+        """Return the tokens of the organ that ends before ``end``."""
+        codes, start = self.codes, end
+        while start and self.is_part(start - 1):
+            start -= 1
+        whole = start
+        while start and (codes[start - 1] & self.inner or self.is_organ(start - 1) or self.is_place(start - 1)):
+            start -= 1
+        # The further words of a compound that is no organ: "cannot be distinguished from the liver"
+        while start < whole and codes[start] & FILLED:
+            start += 1
+        if not any(map(self.is_organ, range(start, whole))):
+            return None
+        while start and codes[start - 1] & ARTICLE:
+            start -= 1
+        # "Both the liver and the spleen", but not "both kidneys and the liver"
+        is_pair = start and self.tokens[start - 1] == "both"
+        return range(start - bool(is_pair), end)
+
+    def _with_part(self, organ: range, has_preposition: bool) -> range:
+        """Return an organ with its part, and with its preposition if the last organ has its own.
+
+        "In the right lobe of" the liver and "in" the kidney
+        """
+        start = organ.start
+        while start > 1 and self.tokens[start - 1] == "of" and self.is_place(start - 2):
+            start -= 1
+            while start and (self.codes[start - 1] & ARTICLE or self.is_place(start - 1)):
+                start -= 1
+        is_preposition = has_preposition and start and self.codes[start - 1] & INSIDE
+        return range(start - bool(is_preposition), organ.stop)
+
+
+class _OrganList(_OrganWords):
+    """A list of organs.
+
+    Args:
+        scope: Clauses of the sentence.
+        tokens: Its tokens.
+        organs: The tokens of each organ, at least two.
+    """
+
+    def __init__(self, scope: Clauses, tokens: Sequence[str], organs: Sequence[range]) -> None:
+        super().__init__(scope, tokens)
+        self.organs, self.start, self.end = organs, organs[0].start, organs[-1].stop
+
+    def is_shared(self) -> bool:
+        """Whether the organs share the finding before or after them."""
+        start, after = self.start, self.scope.union(self.end, self.end + 1)
+        before = self.scope.union(start - 1, start)
+        if self.end < self.size and not after & (_NO_FINDING | LASTING):
+            return self._share_next()
+        if not start or before & BOUNDARY:
+            # "The liver and the spleen are large"
+            return self.end < self.size
+        if self._is_subject():
+            return False
+        if self.is_placing(start) or self.is_placing(start - 1):
+            return True
+        # "Edematous liver and spleen", but not "between the liver and the spleen"
+        return not before & (_NO_FINDING | NORMAL) and self.tokens[start - 1] not in cue_words("limits", "beside")
+
+    def _share_next(self) -> bool:
+        """Whether the organs share the words directly after them: "hepatic and renal cysts"."""
+        before, first = self.scope.union(self.start - 1, self.start), self.organs[0]
+        if before & INSIDE or self.is_placing(self.start - 1) or self.has(first.stop - 1, "parts"):
+            return False
+        introduces = not self.start or before & _INTRODUCING or self.has(self.start - 1, "counts")
+        return bool(introduces or self.is_adjective(first))
+
+    def _is_subject(self) -> bool:
+        """Whether the words after the list are said of its organs, or of the last ones.
+
+        "Cysts in the liver and the spleen is large", "cyst in the liver, spleen and kidneys normal", but not "cysts in
+        the liver and spleen are seen"
+        """
+        union, end = self.scope.union, self.end
+        after, next_ = union(end, end + 1), union(end + 1, end + 3)
+        is_of_finding = next_ & (VERB | SHOW) or (after & PLURAL and next_ & (CURRENT | ENDED | LASTING))
+        if after & SHOW or (after & (BE | HAVE) and not is_of_finding):
+            return True
+        stop = min(end + _HEALTHY_REACH, self.size)
+        stop = next((i for i in range(end, stop) if self.codes[i] & (_SEPARATORS | BOUNDARY)), stop)
+        is_healthy = any(code & _HEALTHY and not code & LASTING for code in self.codes[end:stop])
+        has_comma = union(self.start, end) & COMMA
+        return is_healthy or bool(has_comma and union(end, stop) & NONE)
+
+    def names(self, start: int, end: int) -> bool:
+        """Whether tokens ``start`` to ``end``, which name a finding, are the words of an organ of the list."""
+        is_in = self.start <= start and end <= self.end
+        return is_in and all(code & self.inner for code in self.codes[start:end])
+
+    def readings(self) -> Iterator[OrganReading]:
+        """Yield the sentence with each organ alone, if the list has several. Words of the same sites are one organ."""
+        sites, union = self.scope.sites, self.scope.union
+        by_site: dict[int, list[range]] = {}
+        for organ in self.organs:
+            by_site.setdefault(union(organ.start, organ.stop) & sites, []).append(organ)
+        if len(by_site) == 1:
+            return
+        first, following = self.organs[0], union(self.end, self.size)
+        is_both = self.tokens[first.start] == "both" and not self.tokens[first.stop - 1].endswith("s")
+        is_alternative = bool(union(self.start, self.end) & OTHER)
+        for site, (kept, *others) in by_site.items():
+            # Without the "both" of "both the liver and the spleen". Each other part follows its separator.
+            words = [*kept[is_both and kept == first :]]
+            for other in others:
+                words += range(other.start - 1, other.stop)
+            tokens = [*range(self.start), *words, *range(self.end, self.size)]
+            names_others = any(other & following for other in by_site if other != site)
+            yield OrganReading(tokens, range(self.start, self.end), is_alternative, names_others)
+
+
+@cache
+def _adjective_endings() -> tuple[str, ...]:
+    return tuple(cue_words("organ_lists", "adjective_endings"))
