@@ -103,7 +103,7 @@ def organ_readings(
     for joint in range(places[-1] - 1, places[0], -1):
         if not scope.codes[joint] & _JOINTS or any(joint in reading.organs for reading in readings):
             continue
-        organs = _OrganFinder(scope, tokens).before_and_after(joint)
+        organs = _OrganFinder(scope, tokens).organs_around(joint)
         if organs:
             organ_list = _OrganList(scope, tokens, organs)
             if organ_list.is_shared() and not any(organ_list.names(*span) for span in spans):
@@ -142,8 +142,7 @@ class _OrganWords:
 
     def is_description(self, i: int) -> bool:
         """Whether a token describes a finding that the name of the organ precedes: "new" in "new hepatic lesions"."""
-        describes = cue_words("adjectives", "descriptive", "stating") | cue_words("organ_lists", "descriptions")
-        return not self.is_place(i) and (bool(self.codes[i] & _DESCRIBING) or self.tokens[i] in describes)
+        return not self.is_place(i) and (bool(self.codes[i] & _DESCRIBING) or self.tokens[i] in _descriptions())
 
     def is_adjective(self, organ: range) -> bool:
         """Whether the last word of an organ is an adjective, such as "hepatic"."""
@@ -158,8 +157,8 @@ class _OrganWords:
 class _OrganFinder(_OrganWords):
     """Finds the organs of a list."""
 
-    def before_and_after(self, joint: int) -> list[range]:
-        """Return the tokens of each organ of the list whose last organ follows a joint; empty if it is no list."""
+    def organs_around(self, joint: int) -> list[range]:
+        """Return the tokens of each organ of the list whose last organ follows a joint; empty if there is no list."""
         last = self._after(joint + 1)
         if last is None:
             return []
@@ -329,6 +328,11 @@ class _OrganList(_OrganWords):
             tokens = [*range(self.start), *words, *range(self.end, self.size)]
             names_others = any(other & following for other in by_site if other != site)
             yield OrganReading(tokens, range(self.start, self.end), is_alternative, names_others)
+
+
+@cache
+def _descriptions() -> frozenset[str]:
+    return cue_words("adjectives", "descriptive", "stating") | cue_words("organ_lists", "descriptions")
 
 
 @cache
