@@ -1,7 +1,7 @@
 """Find the mentions of a lexicon's concepts in reports."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import chain, filterfalse
 from pathlib import Path
@@ -21,7 +21,7 @@ from rrg_rewards.findings.reading.merge_mentions import is_countable
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
-from rrg_rewards.findings.reading.organ_lists import OrganReading, organ_readings
+from rrg_rewards.findings.reading.organ_lists import JOINTS, OrganReading, organ_readings
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate_in, normalise, pad
 from rrg_rewards.findings.reading.wordings import composed_concept
@@ -166,15 +166,22 @@ class FindingEngine:
         mask = 0
         for tokens in unit:
             mentions, scope = find_mentions(self.lexicon, tokens)
-            for reading in organ_readings(scope, tokens, ((found.start, found.end) for found in mentions)):
-                if scope and not reading.is_alternative:
-                    alone, _ = find_mentions(self.lexicon, [tokens[i] for i in reading.kept])
-                    shared = [found for found in alone if reading.has_shared(scope, found.start, found.end)]
-                    mentions = [*mentions, *shared]
+            if scope is not None and scope.kinds & JOINTS:
+                mentions = [*mentions, *self._mentions_of_lists(tokens, mentions, scope)]
             for found in mentions:
                 if found.presence != ABSENT:
                     mask |= 1 << 2 * found.concept + found.presence
         return mask
+
+    def _mentions_of_lists(
+        self, tokens: Sequence[str], mentions: Sequence[Mention], scope: NegationScope
+    ) -> Iterator[Mention]:
+        """Yield the mentions of each organ of a list alone."""
+        for reading in organ_readings(scope, tokens, ((found.start, found.end) for found in mentions)):
+            if not reading.is_alternative:
+                for found in find_mentions(self.lexicon, reading.of(tokens))[0]:
+                    if reading.has_shared(scope, found.start, found.end):
+                        yield found
 
     def extract(self, report: str) -> list[Finding]:
         """Return all mentions in a report with their attributes, in the order of the text."""
@@ -249,8 +256,10 @@ class FindingEngine:
         A finding that the organs of a list share is a finding of each organ.
         """
         findings, scope = self._read_tokens(tokens)
+        if scope is None or not scope.kinds & JOINTS:
+            return findings
         readings = organ_readings(scope, tokens, ((found.start, found.end) for found, _ in findings))
-        if not scope or not readings:
+        if not readings:
             return findings
         alone = [self._read_organ(reading, tokens, scope) for reading in readings]
         times = Counter((reading.organs, key) for reading, organ in zip(readings, alone, strict=True) for key in organ)
@@ -269,7 +278,7 @@ class FindingEngine:
     ) -> dict[tuple[str, str | None, int], _Attributed]:
         """Return the findings of one organ of a list that the organs share."""
         findings: dict[tuple[str, str | None, int], _Attributed] = {}
-        for alone, attributes in self._read_tokens([tokens[i] for i in reading.kept])[0]:
+        for alone, attributes in self._read_tokens(reading.of(tokens))[0]:
             # "Nodule in the liver or the spleen" is in one of the two.
             is_stated = alone.presence == ABSENT or not reading.is_alternative
             if is_stated and reading.has_shared(scope, alone.start, alone.end):

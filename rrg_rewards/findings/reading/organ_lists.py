@@ -39,8 +39,8 @@ from rrg_rewards.findings.reading.cue_codes import (
 )
 
 # Cues that join two organs of a list, and that are between two of its organs.
-_JOINTS = JOINT | OTHER
-_SEPARATORS = COMMA | _JOINTS
+JOINTS = JOINT | OTHER
+_SEPARATORS = COMMA | JOINTS
 # Cues that begin no finding that the organs before them share.
 _NO_FINDING = (
     _SEPARATORS | BOUNDARY | STATING | BE | HAVE | INSIDE | PURPOSE | WITH | NONE | RELATIVE | LINKING | REASON
@@ -70,6 +70,10 @@ class OrganReading(NamedTuple):
     is_alternative: bool
     names_others: bool
 
+    def of(self, tokens: Sequence[str]) -> list[str]:
+        """Return its tokens, from those of the whole sentence."""
+        return [tokens[i] for i in self.kept]
+
     def has_shared(self, scope: Clauses, start: int, end: int) -> bool:
         """Whether the organs of the list share the finding at tokens ``start`` to ``end`` of those that were kept.
 
@@ -80,30 +84,37 @@ class OrganReading(NamedTuple):
         return not scope.union(min(after, self.organs.stop), max(first, self.organs.start)) & _PARTING
 
 
-def organ_readings(
-    scope: Clauses | None, tokens: Sequence[str], named: Iterable[tuple[int, int]]
-) -> list[OrganReading]:
+def organ_readings(scope: Clauses, tokens: Sequence[str], named: Iterable[tuple[int, int]]) -> list[OrganReading]:
     """Return a sentence with each organ of a list alone, if the organs share a finding.
 
     "Hepatic, splenic and renal cysts" is read as "hepatic cysts", as "splenic cysts" and as "renal cysts", and "cysts
     in the liver and both kidneys" as "cysts in the liver" and as "cysts in both kidneys".
 
     Args:
-        scope: Clauses of the sentence; ``None`` if no phrase of the lexicon matches.
+        scope: Clauses of the sentence. It has no list without one of the cues :data:`JOINTS`.
         tokens: Its tokens.
         named: First token of each finding, and the token after it. An organ whose words name a finding, such as
             "tracheal bronchus", is none of a list.
     """
     # Most sentences have no such list.
-    if scope is None or not scope.kinds & _JOINTS or len(places := scope.site_places()) < 2:
+    if len(places := scope.site_places()) < 2:
         return []
     readings: list[OrganReading] = []
+    finder: _OrganFinder | None = None
     spans = list(named)
+    ends, endings = scope.sites | FILLED | PLACE | COMMA, cue_words("organ_lists", "parts", "places", "organs")
     # The last joint first: it has all organs of a list with several.
     for joint in range(places[-1] - 1, places[0], -1):
-        if not scope.codes[joint] & _JOINTS or any(joint in reading.organs for reading in readings):
+        if not scope.codes[joint] & JOINTS:
             continue
-        organs = _OrganFinder(scope, tokens).organs_around(joint)
+        # Most joints do not follow an organ.
+        before = tokens[joint - 1]
+        if not (scope.codes[joint - 1] & ends or before in endings or before.isdigit()):
+            continue
+        if any(joint in reading.organs for reading in readings):
+            continue
+        finder = finder or _OrganFinder(scope, tokens)
+        organs = finder.organs_around(joint)
         if organs:
             organ_list = _OrganList(scope, tokens, organs)
             if organ_list.is_shared() and not any(organ_list.names(*span) for span in spans):
