@@ -84,8 +84,8 @@ class AttributeReader:
         self._shared_by = self._joining | cue_words("connectives", "sharing")
         self._pronouns = cue_words("connectives", "sharing", "pronouns")
         self._partitive, self._parts_of = (cue_words("connectives", name) for name in ("partitive", "parts_of"))
-        # Words that cannot be between the findings of a list.
         self._elsewhere = cue_bits("statements", "elsewhere")
+        # Words that cannot be between the findings of a list.
         self._unlisted = self._verbs | self._denied | frozenset({":", "but"})
         self._separating = self._separators - frozenset(config["links"]["alternative"])
         self.links = {word: kind for kind, words in config["links"].items() for word in words}

@@ -176,7 +176,7 @@ class FindingEngine:
     def _mentions_of_lists(
         self, tokens: Sequence[str], mentions: Sequence[Mention], scope: NegationScope
     ) -> Iterator[Mention]:
-        """Yield the mentions of each organ of a list alone."""
+        """Yield the mentions of each organ of a list alone. Lists with "or" share only what is absent: no bits."""
         for reading in organ_readings(scope, tokens, ((found.start, found.end) for found in mentions)):
             if not reading.is_alternative:
                 for found in find_mentions(self.lexicon, reading.of(tokens))[0]:
@@ -261,13 +261,13 @@ class FindingEngine:
         readings = organ_readings(scope, tokens, ((found.start, found.end) for found, _ in findings))
         if not readings:
             return findings
-        alone = [self._read_organ(reading, tokens, scope) for reading in readings]
-        times = Counter((reading.organs, key) for reading, organ in zip(readings, alone, strict=True) for key in organ)
-        for reading, organ in zip(readings, alone, strict=True):
+        read = [(reading, self._read_organ(reading, tokens, scope)) for reading in readings]
+        times = Counter((reading.organs, key) for reading, organ in read for key in organ)
+        for reading, organ in read:
             # What is said of the organ alone, such as its side: "in the right lobe of the liver and the left kidney". A
             # finding of all organs, such as nodes, keeps what is said of all.
-            is_own = not reading.names_others
-            own = {key: stated for key, (_, stated) in organ.items() if is_own and times[reading.organs, key] == 1}
+            single = () if reading.names_others else (key for key in organ if times[reading.organs, key] == 1)
+            own = {key: organ[key][1] for key in single}
             findings = [(found, own.get(_identity(found), attributes)) for found, attributes in findings]
             known = [found for found, _ in findings]
             findings += [(found, stated) for found, stated in organ.values() if not any(map(found.repeats, known))]

@@ -78,7 +78,7 @@ def _presence(rule: Rule, start: int, end: int, scope: NegationScope) -> int:
 def _with_placed(
     mentions: list[Mention], misplaced: Iterable[Mention], scope: NegationScope, with_presence: bool
 ) -> list[Mention]:
-    """Add the mentions that cannot be in the organ of the finding that "and" joins to them.
+    """Add the mentions that cannot be in the organ of the finding that "and" or "with" joins to them.
 
     The granuloma in "calcified granuloma and degenerative changes of the spine" is in the lung, as without an organ.
     """

@@ -100,22 +100,12 @@ def organ_readings(scope: Clauses, tokens: Sequence[str], named: Iterable[tuple[
     if len(places := scope.site_places()) < 2:
         return []
     readings: list[OrganReading] = []
-    finder: _OrganFinder | None = None
-    spans = list(named)
-    ends, endings = scope.sites | FILLED | PLACE | COMMA, cue_words("organ_lists", "parts", "places", "organs")
+    finder, spans = _OrganFinder(scope, tokens), list(named)
     # The last joint first: it has all organs of a list with several.
     for joint in range(places[-1] - 1, places[0], -1):
-        if not scope.codes[joint] & JOINTS:
+        if not scope.codes[joint] & JOINTS or any(joint in reading.organs for reading in readings):
             continue
-        # Most joints do not follow an organ.
-        before = tokens[joint - 1]
-        if not (scope.codes[joint - 1] & ends or before in endings or before.isdigit()):
-            continue
-        if any(joint in reading.organs for reading in readings):
-            continue
-        finder = finder or _OrganFinder(scope, tokens)
-        organs = finder.organs_around(joint)
-        if organs:
+        if organs := finder.organs_around(joint):
             organ_list = _OrganList(scope, tokens, organs)
             if organ_list.is_shared() and not any(organ_list.names(*span) for span in spans):
                 readings += organ_list.readings()
@@ -141,6 +131,10 @@ class _OrganWords:
     def is_organ(self, i: int) -> bool:
         """Whether a token names an organ."""
         return bool(self.codes[i] & self.scope.sites) or self.has(i, "organs")
+
+    def is_inner(self, i: int) -> bool:
+        """Whether a token can be among the words of an organ: its names, its sides, and further words of compounds."""
+        return bool(self.codes[i] & self.inner) or self.has(i, "organs")
 
     def is_part(self, i: int) -> bool:
         """Whether a token after the name of an organ belongs to it, such as "gland"."""
@@ -170,9 +164,6 @@ class _OrganFinder(_OrganWords):
 
     def organs_around(self, joint: int) -> list[range]:
         """Return the tokens of each organ of the list whose last organ follows a joint; empty if there is no list."""
-        last = self._after(joint + 1)
-        if last is None:
-            return []
         codes = self.codes
         organs: list[range] = []
         separator = joint
@@ -186,7 +177,9 @@ class _OrganFinder(_OrganWords):
             has_own = organ.start > 1 and codes[organ.start - 1] & INSIDE and codes[organ.start - 2] & _SEPARATORS
             organs.insert(0, range(organ.start - bool(has_own), organ.stop))
             separator = organs[0].start - 1
-        if not organs:
+        # Looked for second, because most joints do not follow an organ.
+        last = self._after(joint + 1) if organs else None
+        if last is None:
             return []
         if "of" in self.tokens[last.start : last.stop] and any(map(self._is_vague, organs)):
             # "The middle zone and upper pole of the right kidney"
@@ -222,7 +215,7 @@ class _OrganFinder(_OrganWords):
         if i == self.size:
             return None
         end = i + 1
-        while end < self.size and (codes[end] & self.inner or self.is_organ(end)):
+        while end < self.size and self.is_inner(end):
             end += 1
         while end < self.size and self.is_part(end):
             end += 1
@@ -234,7 +227,7 @@ class _OrganFinder(_OrganWords):
         while start and self.is_part(start - 1):
             start -= 1
         whole = start
-        while start and (codes[start - 1] & self.inner or self.is_organ(start - 1) or self.is_place(start - 1)):
+        while start and (self.is_inner(start - 1) or self.is_place(start - 1)):
             start -= 1
         # The further words of a compound that is no organ: "cannot be distinguished from the liver"
         while start < whole and codes[start] & FILLED:

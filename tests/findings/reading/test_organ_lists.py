@@ -46,6 +46,11 @@ def stated(sentence):
     return {(found.concept, found.presence, found.organ) for found in findings}
 
 
+def sampled(words, organs, size):
+    """Return some pairs of a word and of several organs."""
+    return Random(0).sample(list(product(words.split(), permutations(organs, size))), NUM_SENTENCES)
+
+
 @pytest.mark.parametrize(
     ("form", "alone", "words"),
     [
@@ -91,7 +96,7 @@ def test_nouns_share_the_finding_beside_them(form, alone, words):
 )
 def test_normal_organs_after_a_finding_do_not_have_it(form, alone, words):
     wrong, num_findings = [], 0
-    for word, chosen in Random(0).sample(list(product(words.split(), permutations(ORGANS.values(), 3))), NUM_SENTENCES):
+    for word, chosen in sampled(words, list(ORGANS.values()), 3):
         sentence = form.format(*chosen, x=word)
         expected = {finding for finding in stated(alone.format(*chosen, x=word)) if finding[1] == "present"}
         num_findings += len(expected)
@@ -144,10 +149,8 @@ def test_organs_with_descriptions_of_their_own():
 
 def check(form, alone, words, organs):
     """Compare a list with each of its organs alone: at most one of 50 findings is another one."""
-    size = 3 if "{2}" in form else 2
-    cases = [(word, chosen) for word in words.split() for chosen in permutations(organs, size)]
     wrong, num_findings = [], 0
-    for word, chosen in Random(0).sample(cases, NUM_SENTENCES):
+    for word, chosen in sampled(words, organs, 3 if "{2}" in form else 2):
         parts = [stated(alone.format(organ, x=word)) for organ in chosen]
         if not all(parts):
             continue
