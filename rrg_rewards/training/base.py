@@ -3,11 +3,13 @@
 import logging
 import math
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any, Literal
 
 import torch
@@ -132,30 +134,45 @@ def _engine_line(strategy: Strategy, num_processes: int) -> str:
 
 
 class NameEndedProcesses(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Names the processes that Lightning has started and that have ended, if the training ends with an error.
+    """Names the processes that Lightning has started as soon as one of them ends with an error.
 
-    Without it, the error of the remaining process says only that a connection was closed. ``torchrun`` names the
-    processes that it has started.
+    Lightning looks for ended processes every five seconds and then kills all others. If one of them fails before that,
+    its error says only that a connection was closed. ``torchrun`` names the processes that it has started.
     """
 
+    def __init__(self) -> None:
+        self._is_active = False
+        self._watched: list[subprocess.Popen[bytes]] = []
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:  # noqa: ARG002
+        """Wait for the end of each process, in a thread of its own."""
+        self._is_active = True
+        for number, process in enumerate(getattr(trainer.strategy.launcher, "procs", []), start=1):
+            if isinstance(process, subprocess.Popen) and process not in self._watched:
+                self._watched.append(process)
+                Thread(target=self._name, args=(trainer, number, process), daemon=True).start()
+
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:  # noqa: ARG002
-        """Log the ranks of the processes that have ended with an error."""
-        processes = getattr(trainer.strategy.launcher, "procs", [])
-        if not isinstance(exception, Exception) or not processes:
-            return
-        # The connection may be closed before the process has ended.
-        time.sleep(0.5)
-        for number, process in enumerate(processes, start=1):
-            code = process.poll()
-            if code:
-                _log.error(
-                    "the process of rank %d has ended %s at step %d or later; the error of rank %d follows from that. "
-                    "Its own error, if any, is above; a signal of the kernel is often one of too little memory",
-                    trainer.global_rank + number,
-                    f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}",
-                    trainer.global_step,
-                    trainer.global_rank,
-                )
+        """Leave time to name a process whose end is the cause of the exception."""
+        if self._watched and isinstance(exception, Exception):
+            # The connection may be closed before the process has ended.
+            time.sleep(0.5)
+        self._is_active = False
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:  # noqa: ARG002
+        """Name no process that ends from now on."""
+        self._is_active = False
+
+    def _name(self, trainer: Trainer, number: int, process: "subprocess.Popen[bytes]") -> None:
+        code = process.wait()
+        if code and self._is_active:
+            _log.error(
+                "the process of rank %d has ended %s at step %d or later; errors of other processes can follow from "
+                "that. Its own error, if any, is above; a signal of the kernel is often one of too little memory",
+                trainer.global_rank + number,
+                f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}",
+                trainer.global_step,
+            )
 
 
 class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an optional dependency
@@ -175,7 +192,7 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         self.__dict__.update(vars(optimizer))
 
     def configure_callbacks(self) -> list[Callback]:
-        """Return a callback that names the processes whose end is the cause of an error."""
+        """Return a callback that names the processes that have ended with an error."""
         return [NameEndedProcesses()]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
