@@ -31,6 +31,7 @@ from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.pairs import PairBatch, PairReader
+    from rrg_rewards.analysis.scoring import TableScoring
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
     from rrg_rewards.pages.score_page import ScoreRows
@@ -203,10 +204,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.outcomes import RunUsage
     from rrg_rewards.analysis.pairs import PairReader, join_references
     from rrg_rewards.analysis.scoring import TableScoring
-    from rrg_rewards.analysis.tables import score_grids
     from rrg_rewards.data.tables.readers import BatchedTable
     from rrg_rewards.data.tables.table import table_format
-    from rrg_rewards.data.tables.writers import write_json
 
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
     outputs.check(html=page.html)
@@ -229,17 +228,27 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         finally:
             # A full disk must not lose the result of a long run.
             if scoring.is_complete:
-                summary = scoring.summary()
-                terminal.show(*score_grids(summary), stderr=outputs.hides_results)
-                if outputs.json is not None:
-                    write_json(summary, outputs.json, outputs.overwrite)
-                if rows is not None:
-                    from rrg_rewards.pages.score_page import score_page
-
-                    for name, rescale in scoring.rescaling().items():
-                        rows.rescale(name, rescale)
-                    page.write(score_page(summary, rows), outputs.overwrite)
+                _show_results(scoring, rows, outputs, page, terminal)
     return terminal.exit_code(scoring.errors())
+
+
+def _show_results(
+    scoring: "TableScoring", rows: "ScoreRows | None", outputs: Outputs, page: PageOptions, terminal: Terminal
+) -> None:
+    """Show the result of all pairs, and write it to the files that are asked for."""
+    from rrg_rewards.analysis.tables import score_grids
+    from rrg_rewards.data.tables.writers import write_json
+
+    summary = scoring.summary()
+    terminal.show(*score_grids(summary), stderr=outputs.hides_results)
+    if outputs.json is not None:
+        write_json(summary, outputs.json, outputs.overwrite)
+    if rows is not None:
+        from rrg_rewards.pages.score_page import score_page
+
+        for name, rescale in scoring.rescaling().items():
+            rows.rescale(name, rescale)
+        page.write(score_page(summary, rows), outputs.overwrite)
 
 
 def _score_files(args: argparse.Namespace, engine: Engine, terminal: Terminal) -> int:
