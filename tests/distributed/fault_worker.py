@@ -100,5 +100,5 @@ def main(fault: str, kind: str, *argv: str) -> None:
 
 if __name__ == "__main__":
     # A process that hangs prints its stack and ends the run.
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(300, exit=True)
     main(*sys.argv[1:])

@@ -5,12 +5,11 @@ encoder. These tests fail if the processes cannot start.
 """
 
 import json
-import os
-import signal
 import subprocess
 import time
 from typing import Any
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 from tiny_ct_chat import save_tiny_ct_chat, save_volumes
@@ -124,7 +123,7 @@ def test_a_killed_run_goes_on_to_the_same_curve(launch: Launcher, zero3: Run) ->
                           start_new_session=True) as launcher:  # fmt: skip
         folder = launch.root / "killed"
         wait_for(lambda: (folder / "checkpoint-2" / "trainer_state.json").is_file(), launcher)
-        os.killpg(launcher.pid, signal.SIGKILL)
+        kill(launcher)
     assert not (folder / "history.json").exists(), "the run was done before it was killed"
     # The remains of a kill during a write.
     (folder / f"checkpoint-{STEPS - 1}").mkdir(exist_ok=True)
@@ -135,6 +134,25 @@ def test_a_killed_run_goes_on_to_the_same_curve(launch: Launcher, zero3: Run) ->
     for key in ("reward", "grad_norm", "kl", "completions/mean_length"):
         assert [step[key] for step in resumed.steps()] == pytest.approx([step[key] for step in zero3.steps()], rel=1e-6)
     assert_same_weights(resumed, zero3)
+
+
+def kill(launcher: "subprocess.Popen[bytes]") -> None:
+    """End the launcher and its processes, as a machine that fails does."""
+    # The launcher starts each process in a session of its own, which a signal to its group would not reach.
+    processes = psutil.Process(launcher.pid).children(recursive=True)
+    for process in (launcher, *processes):
+        process.kill()
+    launcher.wait()
+    while any(map(runs, processes)):
+        time.sleep(0.01)
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether a process has not ended. Where nobody waits for it, what is left of it stays in the list."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_for(done: Any, process: "subprocess.Popen[bytes]") -> None:

@@ -79,12 +79,21 @@ def test_worker_pool_forgets_the_results_that_are_taken() -> None:
         assert len(pool._unfinished[0]) < 20
 
 
-def test_worker_pool_gives_other_tasks_to_the_process_with_the_fewest() -> None:
-    with WorkerPool(time.sleep, workers=2) as pool:
-        long = pool.submit(2.0)
-        for _ in range(3):
-            pool.submit(0.0)()
-        assert not long.future.done()
+def _wait_for(path: Path | None) -> None:
+    while path is not None and not path.exists():
+        time.sleep(0.01)
+
+
+def test_worker_pool_gives_other_tasks_to_the_process_with_the_fewest(tmp_path: Path) -> None:
+    with WorkerPool(_wait_for, workers=2) as pool:
+        long = pool.submit(tmp_path / "go")
+        try:
+            # Each of them would wait for the first in its process.
+            for _ in range(3):
+                pool.submit(None).future.result(120)
+            assert not long.future.done()
+        finally:
+            (tmp_path / "go").touch()
         long()
 
 

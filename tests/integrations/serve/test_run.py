@@ -74,8 +74,13 @@ def fetch(url, body=None):
 
 def workers(process):
     """The processes that serve. Python's resource tracker is another child."""
-    found = psutil.Process(process.pid).children()
-    return [one for one in found if "spawn_main" in " ".join(one.cmdline())]
+    found = []
+    for one in psutil.Process(process.pid).children():
+        # A worker that was killed is a child until the supervisor has waited for it.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "spawn_main" in " ".join(one.cmdline()):
+                found.append(one)
+    return found
 
 
 @pytest.mark.slow

@@ -112,7 +112,8 @@ def test_scorer_says_that_a_reward_does_not_return(caplog):
         assert served.post("/rewards", ONE)[:2] == (503, {"error": reply["reason"]})
         served.reward.gate.set()
         until(lambda: served.get("/health")[0] == 200)
-        assert served.post("/rewards", ONE)[1]["rewards"] == [1.0]
+        # A loaded machine may need more than the 0.3 s.
+        until(lambda: served.post("/rewards", ONE)[1].get("rewards") == [1.0])
 
 
 def runs_loop():

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from reserved_port import reserved_port
 from tiny_backbone import PROMPT, save_tiny_backbone
 from tiny_records import save_tiny_encoder, tiny_records, write_records
 
@@ -26,13 +26,11 @@ def run(task: str, folder: Path, devices: int, zero_stage: int = 0, role: str = 
     name = f"zero-{zero_stage}" if zero_stage else f"of-{devices}"
     output = folder / (name if role == "whole" else f"{name}-again")
     output.mkdir(exist_ok=role == "resumed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     arguments = [task, folder / "recipe.yaml", devices, output, zero_stage, role]
     command = [sys.executable, str(WORKER), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    with reserved_port() as port:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     if role == "stopped":
         return {}

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from reserved_port import reserved_port
 from tiny_labeler import save_tiny_labeler
 
 pytestmark = pytest.mark.distributed
@@ -20,12 +20,10 @@ WORKER = Path(__file__).with_name("policy_worker.py")
 
 def start(folder: Path, *settings: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
     folder.mkdir(exist_ok=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     command = [sys.executable, str(WORKER), str(folder), json.dumps(settings)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    with reserved_port() as port:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
 
 
 def run(folder: Path, *settings: dict[str, Any]) -> list[dict[str, Any]]:
