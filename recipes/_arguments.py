@@ -22,7 +22,8 @@ OVERLAPS = ("none", "thread", "process", "auto")
 def option(default: Any, help: str) -> Any:  # noqa: A002 (as in argparse)
     """Return a dataclass field with a default (``MISSING`` for none) and the help text of its option."""
     options = {"default_factory": list} if default == [] else {"default": default}
-    return field(metadata={"help": help}, **options)
+    # argparse replaces what follows a "%".
+    return field(metadata={"help": help.replace("%", "%%")}, **options)
 
 
 @dataclass

@@ -18,6 +18,8 @@ _LAUNCHERS = "accelerate_configs"
 _PPO_KEYS = frozenset(
     {"num_ppo_epochs", "response_length", "total_episodes", "unscorable", "vf_coef", "whiten_rewards"}
 )
+# Keys that supervised fine-tuning has not.
+_GRPO_KEYS = frozenset({"algorithm", "max_completion_length", "num_generations", "rewards"})
 # Keys that only Lightning's PolicyModule has.
 _POLICY_KEYS = frozenset({"batch_size", "max_new_tokens", "merge_adapters", "minibatches", "precision"})
 _LAUNCH = re.compile(r"-m (rrg_rewards\.recipes\.[\w.]+)|(?:rrg-rewards|-m rrg_rewards) train (\w+)")
@@ -150,4 +152,4 @@ def _launched_by_keys(path: Path) -> tuple[str | None, str | None]:
         return "rrg_rewards.recipes.ppo", None
     if not _POLICY_KEYS.isdisjoint(keys):
         return "rrg_rewards.recipes.policy", None
-    return f"rrg_rewards.recipes.{'grpo' if 'rewards' in keys else 'sft'}", None
+    return f"rrg_rewards.recipes.{'sft' if _GRPO_KEYS.isdisjoint(keys) else 'grpo'}", None

@@ -85,6 +85,27 @@ def missing_inputs(path: str | Path) -> list[MissingInput]:
     return [MissingInput(missing[command], command) for command in sorted(missing, key=rank)]
 
 
+def check_inputs(config: str | Path, options: Sequence[str]) -> None:
+    """Check that the inputs of a recipe exist for which a header has a command.
+
+    Args:
+        config: The recipe's YAML file.
+        options: The command line of a run. Its options replace keys of the file.
+
+    Raises:
+        FileNotFoundError: With the commands, in the order in which they have to run.
+    """
+    replaced = [word[2:].partition("=")[0].replace("-", "_") for word in options if word.startswith("--")]
+    missing = [
+        str(one)
+        for one in missing_inputs(config)
+        if one.command is not None
+        and not all(any(f"{key}.".startswith(f"{name}.") for name in replaced) for key in one.paths)
+    ]
+    if missing:
+        raise FileNotFoundError(f"{Path(config).name}: {'; '.join(missing)}")
+
+
 def _is_missing(name: str, is_model: bool, is_made: bool) -> bool:
     """Whether an input does not exist. A model ``owner/name`` may be on the Hub, unless a command makes the folder."""
     if Path(name).exists():

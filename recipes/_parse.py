@@ -226,6 +226,16 @@ def _with_config_file(argv: Sequence[str]) -> list[str]:
     return argv
 
 
+def config_of(argv: Sequence[str]) -> str | None:
+    """Return the YAML file of a command line.
+
+    Raises:
+        ValueError: If it is neither a file nor the name of a recipe.
+    """
+    argv = _with_config_file(argv)
+    return argv[argv.index("--config") + 1] if "--config" in argv[:-1] else None
+
+
 def _check_keys(keys: Mapping[str, Any], classes: Sequence[Any]) -> None:
     # Field.type is not used here, because an earlier parser may have replaced it.
     known = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}

@@ -21,11 +21,14 @@ import rrg_rewards.models.ct_chat.model  # noqa: F401  (makes CT-CHAT known to t
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._checkpoints import finished_checkpoints
+from rrg_rewards.recipes._inputs import check_inputs
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
+from rrg_rewards.recipes._parse import config_of
 from rrg_rewards.utilities.checkpoints import CheckpointError
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process, engine_line
+from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signals import handled_signals
 from rrg_rewards.utilities.texts import printable
 
@@ -116,7 +119,7 @@ def check_processes(training: Any) -> None:
         training.distributed_state.device = vars(training)["_setup_devices"] = torch.device("cpu")
 
 
-def _load_policy(training: Any, model: Any) -> dict[str, Any]:
+def _load_policy(training: Any, model: Any, is_conversational: bool) -> dict[str, Any]:
     """Load the initial model and its processor before the trainer is constructed.
 
     If the trainer loaded the model, the initial weights of an adapter would depend on the random numbers that loading
@@ -125,6 +128,7 @@ def _load_policy(training: Any, model: Any) -> dict[str, Any]:
     Args:
         training: Arguments of a TRL trainer; ``model_init_kwargs`` is applied here and then reset.
         model: TRL's ``ModelConfig``.
+        is_conversational: Whether prompts are messages.
 
     Returns:
         Values for the trainer's arguments ``model``, ``processing_class`` and ``quantization_config``.
@@ -138,16 +142,22 @@ def _load_policy(training: Any, model: Any) -> dict[str, Any]:
     revision = options.get("revision", model.model_revision)
     # The trainer reads these options again if it loads a reference model.
     training.model_init_kwargs = {"revision": revision} if revision != "main" else None
-    policy, processor = load_pretrained(model, **options)
+    # TRL's supervised trainer reads a template from a file.
+    needs_template = is_conversational and not getattr(training, "chat_template_path", None)
+    policy, processor = load_pretrained(model, needs_template, **options)
     return {"model": policy, "processing_class": processor, "quantization_config": get_quantization_config(model)}
 
 
-def load_pretrained(model: Any, **options: Any) -> tuple[Any, Any]:
+def load_pretrained(model: Any, needs_template: bool, **options: Any) -> tuple[Any, Any]:
     """Load a model and its processor.
 
     Args:
         model: TRL's ``ModelConfig``.
+        needs_template: Whether prompts need a chat template.
         options: Options of ``from_pretrained`` that replace those of ``model``.
+
+    Raises:
+        SettingError: If the model has no chat template that prompts need.
     """
     check_model_source(model.model_name_or_path)
     quantization = get_quantization_config(model)
@@ -166,7 +176,19 @@ def load_pretrained(model: Any, **options: Any) -> tuple[Any, Any]:
         padding_side="left",
         trust_remote_code=False,
     )
+    if needs_template:
+        check_chat_template(processor, model.model_name_or_path)
     return create_model_from_path(model.model_name_or_path, **options), processor
+
+
+def check_chat_template(processor: Any, name: str) -> None:
+    """Raise if a model that gets messages has no chat template.
+
+    Raises:
+        SettingError: If it has none.
+    """
+    if not getattr(processor, "chat_template", None):
+        raise SettingError("conversational", f"must be false, because the tokenizer of {name} has no chat template")
 
 
 def prepare_policy(trainer: Any) -> None:
@@ -202,7 +224,7 @@ def make_trainer(cls: type, training: Any, model: Any, train: Any, heldout: Any,
         options: Other arguments of the trainer.
     """
     trainer = cls(
-        **_load_policy(training, model),
+        **_load_policy(training, model, not isinstance(train[0]["prompt"], str)),
         args=training,
         train_dataset=train,
         eval_dataset=heldout if training.eval_strategy != "no" else None,
@@ -320,14 +342,17 @@ def start(parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., An
     # Set before a trainer is constructed, because trainers report their use to the Hub by default.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        parsed = parse(sys.argv[1:] if argv is None else argv)
+        parsed = parse(argv)
+        if config := config_of(argv):
+            check_inputs(config, argv)
     except (ValueError, OSError, ImportError) as error:
         _exit(error, 2)
     warn_of_slow_bfloat16(*parsed[1:])
     try:
         return run(*parsed)
-    except (FileNotFoundError, TableError, CheckpointError) as error:
+    except (FileNotFoundError, TableError, CheckpointError, SettingError) as error:
         _exit(error, 1)
 
 

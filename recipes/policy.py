@@ -217,7 +217,7 @@ parse, validate = _PARSER.parse, _PARSER.validate
 def _make_generator(recipe: OverlapArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
     # Lightning moves the model to the device of its process.
-    policy, processor = load_pretrained(model, device_map=None)
+    policy, processor = load_pretrained(model, recipe.conversational, device_map=None)
     adapter = get_peft_config(model)
     if adapter is not None:
         policy = get_peft_model(policy, adapter)

@@ -32,6 +32,7 @@ from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser, check_rewards
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, reward_columns
 from rrg_rewards.recipes._training import (
+    check_chat_template,
     check_processes,
     finish,
     launch,
@@ -114,6 +115,8 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
     tokenizer = AutoTokenizer.from_pretrained(
         model.model_name_or_path, revision=model.model_revision, padding_side="left", trust_remote_code=False
     )
+    if recipe.conversational:
+        check_chat_template(tokenizer, model.model_name_or_path)
     data, prompts = _different_prompts(prepared.data, tokenizer)
     prepared = replace(prepared, data=data)
     reward_model = RewardFunctionModel(

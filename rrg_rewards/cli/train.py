@@ -69,7 +69,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _train(args: argparse.Namespace, training: Any, terminal: Terminal) -> int:
-    argv = ["--config", str(_config_file(args.config)), *args.more]
+    config = _config_file(args.config)
+    import_module("rrg_rewards.recipes").check_inputs(config, args.more)
+    argv = ["--config", str(config), *args.more]
     # In a log file, each step of a progress bar would be a line.
     if args.quiet or not sys.stderr.isatty():
         argv = [*argv, "--trainer.enable_progress_bar", "false"]

@@ -108,7 +108,8 @@ def is_asynchronous(reward: Any) -> bool:
 class Reward(ABC):
     """Base class of rewards: small picklable callables with a name that read columns of the data set.
 
-    Subclasses implement :meth:`score`. Those that collect statistics in training also implement :meth:`state_dict`.
+    Subclasses implement :meth:`score`, :attr:`columns` and :attr:`signature`. Those that collect statistics in
+    training also implement :meth:`state_dict`.
 
     Args:
         name: Name under which trainers log the reward, stored as ``__name__``; must be unique in a run.

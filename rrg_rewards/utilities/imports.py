@@ -9,12 +9,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+# Extras with other versions than those of constraints.txt.
+_OWN_VERSIONS = frozenset({"gemascore", "ppo", "radeval", "radmatch", "unsloth", "vllm"})
+
 
 def install_command(extra: str) -> str:
     """Return the pip command that installs an extra from where this package was installed.
 
-    A checkout is given by its folder, a wheel by its address, and a package of an index by its
-    name. The source is that of ``direct_url.json``, which pip writes (PEP 610).
+    A checkout is given by its folder, with the versions that it was tested with, a wheel by its address, and a package
+    of an index by its name. The source is that of ``direct_url.json``, which pip writes (PEP 610).
 
     Args:
         extra: Extra of this package, or several with commas between them.
@@ -37,6 +40,9 @@ def install_command(extra: str) -> str:
     if "dir_info" in source:
         folder = url2pathname(urlsplit(url).path)
         arguments = [*(["-e"] if source["dir_info"].get("editable") else []), f"{folder}[{extra}]"]
+        tested = Path(folder) / "constraints.txt"
+        if tested.is_file() and _OWN_VERSIONS.isdisjoint(extra.split(",")):
+            arguments = ["-c", str(tested), *arguments]
     return f"python -m pip install {shlex.join(arguments)}"
 
 

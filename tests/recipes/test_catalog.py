@@ -160,6 +160,8 @@ def test_validate_recipe_a_users_own_file_needs_no_header(write: Callable[..., P
     assert validate_recipe(write(header="")) == "rrg_rewards.recipes.grpo"
     with pytest.raises(ValueError, match=r"unknown key 'learning_rat'; did you mean 'learning_rate'\?$"):
         validate_recipe(write(header="", learning_rat=1e-4))
+    with pytest.raises(ValueError, match="rewards is empty"):
+        validate_recipe(write(header="", rewards=None))
     with pytest.raises(ValueError, match=r"unknown key 'xyzzyxyzzy'; none of \d{3} names is similar$"):
         validate_recipe(write(header="", xyzzyxyzzy=1))
     supervised = {"rewards": None, "label_columns": None, "num_generations": None, "max_completion_length": None}

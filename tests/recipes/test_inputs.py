@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rrg_rewards.recipes import list_recipes, missing_inputs, recipe_path
+from rrg_rewards.recipes import check_inputs, list_recipes, missing_inputs, recipe_path
 from rrg_rewards.utilities.yaml_files import read_user_yaml
 
 _PHANTOM = "python -m rrg_rewards.recipes.ct_chat.phantom --output runs/mini_ct_chat"
@@ -44,6 +44,19 @@ def test_missing_inputs_are_not_those_that_exist(empty_folder: Path) -> None:
     assert list(model.paths) == ["model_name_or_path"]
     (empty_folder / "runs/mini_ct_chat/sft").mkdir()
     assert missing_inputs(recipe_path("ct_chat/mini_grpo_crg")) == []
+
+
+def test_check_inputs_names_the_commands_of_inputs_that_no_option_replaces(empty_folder: Path) -> None:
+    path = recipe_path("ct_chat/mini_grpo_crg")
+    with pytest.raises(FileNotFoundError, match=rf"^mini_grpo_crg.yaml: missing: .*{_PHANTOM}; missing: .*mini_sft$"):
+        check_inputs(path, [])
+    with pytest.raises(FileNotFoundError, match=r"^mini_grpo_crg.yaml: missing: runs/mini_ct_chat/sft "):
+        check_inputs(path, ["--dataset=mine.jsonl", "--heldout-file", "rows.jsonl"])
+    check_inputs(path, ["--dataset=mine.jsonl", "--heldout-file", "rows.jsonl", "--model_name_or_path", "mine"])
+    path = recipe_path("er2score/smollm2_phantom")
+    with pytest.raises(FileNotFoundError, match=r"\(model.backbone\); run: .*smollm2.prepare"):
+        check_inputs(path, ["--data.sources", "[]"])
+    check_inputs(path, ["--model.backbone", "mine"])
 
 
 @pytest.mark.parametrize("name", [name for name, _, _ in list_recipes() if not name.startswith("judges/")])

@@ -1,7 +1,9 @@
 """The command line of a recipe: files and names, options, and errors in one line."""
 
 import json
+import shutil
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,18 @@ def test_parse_deepspeed_on_cpu_starts_processes(
         assert json.loads(added[1]) == {**even, "use_configured_state": True}
 
 
+@pytest.mark.parametrize("script", ["grpo", "policy", "sft", "crimson.distill"])
+def test_help_of_a_script_shows_its_keys_and_those_of_trl(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        import_module(f"rrg_rewards.recipes.{script}").main(["--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--dataset DATASET" in shown
+    assert "--learning_rate" in shown
+    # Its percent sign is no format.
+    assert ("more than 1 % of the first steps" in shown) == (script in ("grpo", "policy"))
+
+
 def test_launch_a_mistake_of_the_launch_is_one_line(
     recipe: Callable[..., Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -71,6 +85,27 @@ def test_launch_a_mistake_of_the_launch_is_one_line(
         assert message in error
         assert "Traceback" not in error
         assert "usage:" not in error
+
+
+@pytest.mark.parametrize("script", ["grpo", "policy", "sft"])
+def test_launch_a_model_without_chat_template_names_the_key(
+    script: str, recipe: Callable[..., Path], tiny_policy: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    policy = shutil.copytree(tiny_policy, tmp_path / "policy")
+    (policy / "chat_template.jinja").unlink()
+    left_out = {
+        "grpo": "",
+        "sft": "rewards num_generations max_completion_length",
+        "policy": "bf16 gradient_checkpointing per_device_train_batch_size num_generations max_completion_length "
+        "logging_steps report_to disable_tqdm",
+    }
+    config = recipe(model_name_or_path=str(policy), **dict.fromkeys(left_out[script].split()))
+    with pytest.raises(SystemExit) as ended:
+        import_module(f"rrg_rewards.recipes.{script}").main(["--config", str(config)])
+    assert ended.value.code == 1
+    error = capfd.readouterr().err
+    assert f"conversational: must be false, because the tokenizer of {policy} has no chat template" in error
+    assert "Traceback" not in error
 
 
 def test_parse_a_recipe_is_launched_by_name_or_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -37,6 +38,17 @@ def test_install_command_names_where_the_package_was_installed_from(monkeypatch,
     text = source and json.dumps(source)
     monkeypatch.setattr(metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
     assert install_command("plot") == f"python -m pip install {arguments}"
+
+
+@pytest.mark.parametrize("extra", ["plot", "trl,plot", "ppo", "trl,vllm"])
+def test_install_command_of_a_checkout_takes_its_tested_versions_unless_the_extra_has_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extra: str
+) -> None:
+    (tmp_path / "constraints.txt").touch()
+    text = json.dumps({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})
+    monkeypatch.setattr(metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    tested = f"-c {tmp_path}/constraints.txt " if extra in ("plot", "trl,plot") else ""
+    assert install_command(extra) == f"python -m pip install {tested}-e '{tmp_path}[{extra}]'"
 
 
 def test_install_command_without_an_installed_package_gives_its_name(monkeypatch):
