@@ -248,7 +248,11 @@ class _Sentence(NamedTuple):
         # Few words are known in other languages, in which "no" may mean something else.
         if 2 * len(unknown) > _count(self.codes):
             return set(unknown)
-        breaks = [k for k in self.breaks if self.tokens[k] not in cue_words("connectives", "alternatives")]
+        breaks = [
+            k
+            for k, end in pairwise([*self.breaks, len(self.tokens)])
+            if self.tokens[k] not in cue_words("connectives", "alternatives") and not self._is_answer(k, end)
+        ]
         return {i for i in unknown if not self._is_explained(i, breaks)}
 
     def _is_explained(self, i: int, breaks: Sequence[int]) -> bool:
@@ -282,13 +286,20 @@ class _Sentence(NamedTuple):
         start, said, size = 0, 0, len(self.tokens)
         for begin, end in pairwise([0, *self.breaks, size]):
             clause = union(self.codes[begin:end]) & ~_BREAKS
-            if said and self._is_own(start, begin, clause, said):
+            if said and not self._is_answer(begin, end) and self._is_own(start, begin, clause, said):
                 yield start, begin
                 start, said = begin, 0
             # "If symptoms persist, ..."
             is_condition = self.tokens[start] in cue_words("connectives", "conditions")
             said |= clause & ~(_VERB | _NORMAL | _DENIES) if is_condition else clause
         yield start, size
+
+    def _is_answer(self, begin: int, end: int) -> bool:
+        """Whether a clause only denies what a colon follows: "pneumothorax: none seen", not "trachea: no effusion"."""
+        codes = self.codes[begin:end]
+        further = union(code for code in codes if not code & _DENIES)
+        is_denial = self.tokens[begin] == ":" and union(codes) & _DENIES
+        return bool(is_denial) and not further & (_NAMES | _DESCRIBES | _BODY | _UNKNOWN)
 
     def _is_own(self, start: int, begin: int, clause: int, said: int) -> bool:
         """Whether the clause from ``begin`` is no part of the statement from ``start``."""

@@ -13,6 +13,7 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.coverage import Reading, TokenCoverage, UnreadSpan, coverage_reader
+from rrg_rewards.findings.reading.cue_codes import FILLED
 from rrg_rewards.findings.reading.finding import DOUBTFUL, LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mention import Mention, without_parts
@@ -327,6 +328,9 @@ class FindingEngine:
             context = scope.context(start)
             site = lexicon.organ(scope.nearest(start, end, context))
         organ = finding_organ(concept, site) if lexicon.sites else None
+        # With the further words of a compound, such as "lymph nodes".
+        while scope and end < scope.size and scope.codes[end] & FILLED:
+            end += 1
         return _TokenFinding(concept, mention.presence, start, end, span, organ)
 
 

@@ -151,7 +151,9 @@ class NegationScope(Clauses):
         if self._is_presupposed(start, WHETHER):
             return False
         ends = (n for n, i in enumerate(words) if codes[i] & REASON or self._ends_doubt(i, clause))
-        return any(codes[i] & DOUBT for i in words[: next(ends, None)])
+        words = words[: next(ends, None)]
+        near = words if is_list else words[:_DOUBT_REACH]
+        return any(codes[i] & DOUBT for i in near) or any(codes[i] & WHETHER for i in words)
 
     def _is_less_likely(self, clause: range, start: int) -> bool:
         """Whether a mention is the second of two: "a scar is likelier than pulmonary nodules"."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.phrases import Memo
 
-_PADDED = ",()?:/"
+_PADDED = ",()?\u00bf:/"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
 
 
@@ -26,7 +26,7 @@ _TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•\u3002\uff1b\uff01'), 10))
 # Full-width punctuation, which machine translation leaves in reports, and the multiplication sign between measures.
 _TABLE.update({0xFF0C: ord(","), 0xFF1A: ord(":"), 0xFF08: ord("("), 0xFF09: ord(")"), 0xD7: ord("x")})
 # A byte order mark may precede the first word.
-_TABLE.update({ord(UNIT_MARK): ord(UNIT_MARK), 0xFEFF: 32})
+_TABLE.update({ord(UNIT_MARK): ord(UNIT_MARK), 0xFEFF: 32, 0xBF: 0xBF})
 
 
 # A number and a sign between it and the next number: "6 * 4mm", "3-6mm", "1,5 cm".
@@ -66,6 +66,12 @@ def _spelled(text: str) -> str:
 
 # The answer "-ve", and no word that begins so: "para -vertebral".
 _NEGATIVE = re.compile(r"(?<= )-ve\b")
+# A whole answer: "effusion: no evidence".
+_NO_EVIDENCE = re.compile(
+    rf"(?:(?<=: )|(?<= - ))no (?:evidence|signs?|indication)(?= *(?:[,;.()\n{UNIT_MARK}]|$))", re.IGNORECASE
+)
+# A question mark before the word that it puts in doubt: "opacity, ?pneumonia".
+_ASKED_NEXT = re.compile(r"(?<![^\s(\[,/:?])\?(?=[A-Za-z])")
 # "Not" in a contraction becomes a word of its own: "isn't" is "is nt".
 _CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
 # A comma before an adjective, and what ends the words before it.
@@ -101,7 +107,8 @@ def normalise(sentence: str) -> str:
     """Convert ASCII letters to lower case and other punctuation to spaces; the length does not change.
 
     Measures are spelled uniformly: "6 * 4mm" is "6 x 4mm", "1,5 cm" is "1.5 cm", and of "3-6 mm" the upper end remains.
-    The answers "(-)" and "-ve" are "(0)" and "neg". A comma between two adjectives becomes a space: "hazy, patchy".
+    The answers "(-)", "-ve" and ": no evidence" are "(0)", "neg" and ": none", and "?pneumonia" is "\u00bfpneumonia". A
+    comma between two adjectives becomes a space: "hazy, patchy".
 
     Example:
         >>> normalise("Ground-glass [RUL], 6*4mm")
@@ -110,6 +117,10 @@ def normalise(sentence: str) -> str:
     text = _spell_measures(sentence).replace("(-)", "(0)")
     if " -ve" in text:
         text = _NEGATIVE.sub("neg", text)
+    if ": " in text or " - " in text:
+        text = _NO_EVIDENCE.sub(lambda found: "none".ljust(len(found[0])), text)
+    if "?" in text:
+        text = _ASKED_NEXT.sub("\u00bf", text)
     # The search for a character is several times as fast as that for a pattern.
     if "'" in text or "\u2019" in text:
         text = _CONTRACTED.sub(" nt", text)

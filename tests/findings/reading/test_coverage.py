@@ -16,6 +16,9 @@ from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.negation import PRESENT
 from rrg_rewards.findings.reading.open_findings import open_statement_reader
 
+# Whole answers that deny what a colon follows.
+DENIALS = ("none", "no", "absent", "not seen", "none seen", "not present", "negative", "nil", "no evidence")
+
 # Words of no language.
 INVENTED = ("quorblid", "vextramal", "plondrastic", "trellubation")
 
@@ -422,3 +425,23 @@ def test_read_findings_reads_real_reports(shared_data):
     assert sum(one.num_unread for one in readings) <= 0.01 * sum(one.num_words for one in readings)
     normal = [one for text, one in zip(reports, readings, strict=True) if not abnormal_findings(text, one.findings)]
     assert sum(bool(one.unread) for one in normal) <= 0.1 * len(normal)
+
+
+@pytest.mark.parametrize("answer", DENIALS)
+def test_read_findings_reads_an_answer_that_denies_what_a_colon_follows(answer):
+    for name in ("Pleural effusion", "Nodules", INVENTED[0]):
+        assert unread(f"{name}: {answer}.") == []
+        assert unread(f"{name}: {answer.capitalize()}\nCardiomegaly: {answer}, emphysema: {answer}") == []
+    (finding,) = extract_findings(f"Pleural effusion: {answer}.")
+    assert (finding.concept, finding.presence) == ("pleural_effusion", "absent")
+
+
+def test_read_findings_reads_no_answer_in_a_denial_of_something_else():
+    assert unread("Bowed trachea: no effusion.") == ["Bowed trachea"]
+
+
+def test_read_findings_of_a_normal_template_leaves_no_word_unread():
+    report = "Lungs: Clear. Nodules: None. Pleural effusion: None. Heart size: Normal. Lymph nodes: Normal."
+    reading = read_findings(report)
+    assert reading.unread == ()
+    assert {finding.presence for finding in reading.findings} == {"absent"}

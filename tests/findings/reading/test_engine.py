@@ -376,3 +376,15 @@ def test_extract_findings_other_sentences_are_no_items(text: str) -> None:
 def test_extract_findings_largest_is_no_further_lesion() -> None:
     (nodules,) = found("Both lungs: small nodules. The largest, subpleural in the left lower lobe, is about 6 mm.")
     assert (nodules.laterality, nodules.size_mm) == ("bilateral", 6.0)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "texts"),
+    [
+        ("Mediastinal lymph nodes up to 12 mm.", ["lymph nodes"]),
+        ("Mosaic attenuation in both lungs.", ["Mosaic attenuation"]),
+        ("The heart size is near the upper limits of normal.", ["heart size is near the upper limits of normal"]),
+    ],
+)
+def test_extract_findings_the_text_has_all_words_of_a_compound(sentence, texts):
+    assert [finding.text for finding in extract_findings(sentence)] == texts

@@ -35,3 +35,19 @@ def test_tokenise_commas_between_adjectives_end_no_clause(sentence, expected):
 
 def test_tokenise_reads_an_answer_and_no_beginning_of_a_word():
     assert tokenise("Effusion: -ve, para -vertebral mass") == ["effusion", ":", "neg", ",", "para", "vertebral", "mass"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Opacity, ?pneumonia", "opacity , \u00bf pneumonia"),
+        ("?PE (?old)", "\u00bf pe ( \u00bf old )"),
+        ("Nodule? Granuloma ? Cyst?", "nodule ? granuloma ? cyst ?"),
+        ("Effusion: no evidence", "effusion : none"),
+        ("Effusion - No evidence, edema: no signs", "effusion none , edema : none"),
+        ("Findings: no evidence of effusion", "findings : no evidence of effusion"),
+    ],
+)
+def test_tokenise_marks_questions_before_a_word_and_whole_answers(sentence, expected):
+    assert " ".join(tokenise(sentence)) == expected
+    assert list(tokenise_units(["Clear", sentence, "Hazy"]))[1] == [tokenise(sentence)]
