@@ -29,7 +29,7 @@ from rrg_rewards.metrics.chance import CHANCE, DATASET, AboveChance
 from rrg_rewards.metrics.crimson_chance import CHANCE_DETAILS, CrimsonChance, check_chance
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
-from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, unread_words, warn_of_unread
+from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, unread_words, warn_of_unread, warn_of_unread_ages
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import run_coroutine
@@ -366,6 +366,8 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> JudgedScores:
         self._check_fitted()
+        if self.judge.gives_coverage:
+            warn_of_unread_ages(self.name, context.get("age", ()))
         scores = super()._score(preds, target, **context)
         if self.chance is None:
             return scores

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from rrg_rewards.findings.knowledge.patient import parse_age
 from rrg_rewards.findings.reading.coverage import PairCoverage
 
 UNREAD_DETAILS = ("unread_reference", "unread_candidate")
@@ -16,7 +17,7 @@ _MOST_UNREAD = 0.5
 
 
 class UnreadWarning(UserWarning):
-    """Most words of a report were not read, or a pair has no score because of unread words."""
+    """Most words of a report or an age were not read, or a pair has no score because of unread words."""
 
 
 def unread_shares(coverages: Sequence[PairCoverage | None]) -> dict[str, Tensor]:
@@ -40,9 +41,9 @@ def unread_words(coverage: PairCoverage | None) -> str:
 
 
 class _Warned:
-    """Whether this process has warned."""
+    """Whether this process has warned of unread words, and of unread ages."""
 
-    has_warned = False
+    has_warned = has_warned_of_ages = False
 
 
 def warn_of_unread(name: str, coverages: Sequence[PairCoverage | None], scored: Sequence[bool]) -> None:
@@ -63,9 +64,29 @@ def warn_of_unread(name: str, coverages: Sequence[PairCoverage | None], scored: 
                 warnings.warn(
                     f"{name}: the rules could not read {report.num_unread} of {report.num_words} words of "
                     f"{argument}[{row}]{', so its pair has no score' if is_unscorable else ''}. They read reports in "
-                    "English: translate other reports, or use a language model as judge. The details "
+                    "English: translate other reports, or use a language model as judge. "
+                    f"rrg_rewards.findings.read_findings({argument}[{row}]).unread has the words. The details "
                     f"{' and '.join(UNREAD_DETAILS)} have the share of each report; there is no further warning",
                     UnreadWarning,
                     stacklevel=2,
                 )
                 return
+
+
+def warn_of_unread_ages(name: str, ages: Sequence[str]) -> None:
+    """Warn, once in a process, of ages that the rules do not read, such as a number of a study.
+
+    Args:
+        name: Name of the metric.
+        ages: Ages as texts, empty if unknown.
+    """
+    given = [age for age in ages if age]
+    unread = [age for age in given if parse_age(age) is None]
+    if unread and not _Warned.has_warned_of_ages:
+        _Warned.has_warned_of_ages = True
+        warnings.warn(
+            f"{name}: {len(unread)} of {len(given)} ages are not read, such as {unread[0]!r}, and count as unknown. An "
+            "age is a number of years, or a text such as 066Y or 18 months; there is no further warning",
+            UnreadWarning,
+            stacklevel=2,
+        )

@@ -18,7 +18,8 @@ def covered(*reports):
 @pytest.fixture
 def silent(monkeypatch):
     """A process that has not warned."""
-    monkeypatch.setattr(unread._Warned, "has_warned", False)
+    for name in ("has_warned", "has_warned_of_ages"):
+        monkeypatch.setattr(unread._Warned, name, False)
 
 
 def test_unread_shares_are_nan_where_the_coverage_is_not_known():
@@ -67,6 +68,17 @@ def test_warn_of_unread_needs_more_than_half_of_four_words(report):
 def test_warn_of_unread_tells_of_a_pair_without_a_score():
     with pytest.warns(UnreadWarning, match=r"1 of 2 words of target\[1\], so its pair has no score"):
         warn_of_unread("crimson", [covered("Effusion.", ""), covered("Quorblid of the aorta.", "")], [True, False])
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("age", ["c1", "sixty", -5, 400])
+def test_crimson_by_rules_warns_once_of_an_age_that_is_not_read(age):
+    preds = target = ["Effusion."] * 3
+    with pytest.warns(UnreadWarning, match=rf"^crimson: 1 of 2 ages are not read, such as '{age}', and count as"):
+        CRIMSON().score(preds, target, age=["066Y", age, None])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CRIMSON().score(preds, target, age=[age, 66, ""])
 
 
 def test_unread_shares_of_crimson_survive_pickling_and_add_up():
