@@ -373,6 +373,10 @@ class _Transformers:
 
         name, revision, has_images = settings.model, settings.revision, settings.image_column is not None
         device = ("cuda" if torch.cuda.is_available() else "cpu") if settings.device == "auto" else settings.device
+        try:
+            torch.empty(1, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise SettingError("device", f"{device!r} is not available: {str(error).splitlines()[0]}") from error
         processor, is_ct_chat = _load_processor(settings)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             name, dtype=settings.dtype, revision=revision, trust_remote_code=False

@@ -269,7 +269,8 @@ def _parsed(parser: TrlParser, argv: Sequence[str]) -> tuple[Any, ...]:
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise ValueError(message.getvalue().strip().splitlines()[-1]) from stop
+        # Without the name of the program.
+        raise ValueError(message.getvalue().strip().splitlines()[-1].rpartition(": error: ")[2]) from stop
 
 
 @contextlib.contextmanager

@@ -115,7 +115,7 @@ def _validate(args: argparse.Namespace, terminal: Terminal) -> int:
             launched = recipes.validate_recipe(file)
         except (ValueError, TypeError, OSError) as error:
             wrong += 1
-            terminal.error(f"{file}: {error}")
+            terminal.error(f"{file}: {str(error).removeprefix(f'{file}: ')}")
             continue
         # Nobody prepares the inputs of all recipes.
         missing = recipes.missing_inputs(file) if args.files or args.strict else []

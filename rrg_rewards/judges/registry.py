@@ -84,9 +84,12 @@ def _settings(judge: str | Mapping[str, Any]) -> dict[str, Any]:
 def _read_file(path: str) -> dict[str, Any]:
     try:
         return read_user_yaml(path)
-    except ValueError:
+    except ValueError as error:
         # Without YAML's message, which quotes the file.
-        raise ValueError(f"{path}: the settings of a judge must be a mapping in YAML without repeated keys") from None
+        mark = getattr(error.__cause__, "problem_mark", None)
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = "the settings of a judge must be a mapping in YAML without repeated keys"
+        raise ValueError(f"{path}{place}: {problem}") from None
 
 
 def _with_name(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:

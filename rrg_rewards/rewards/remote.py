@@ -410,7 +410,7 @@ class _RewardClient:
         except ReplyRefusedError as error:
             raise CallError("malformed", str(error)) from None
         except (require(_HTTP, extra="remote").HTTPError, OSError) as error:
-            raise CallError("connection", f"the connection failed ({type(error).__name__})") from None
+            raise CallError("connection", f"the connection to {url} failed ({type(error).__name__})") from None
         status, reply = response.status_code, _json_object(response.content)
         if status == 200:
             if reply is None:

@@ -72,6 +72,8 @@ def test_validate_checks_the_files_given_or_all(run, recipes, tmp_path):
     assert result.out == f"{recipes['tiny/sft']}: ok (script)\n"
     assert f"{tmp_path / 'bad.yaml'}: key 'lr' is missing" in result.err
     assert "none.yaml" in result.err
+    (tmp_path / "bad.yaml").write_text("rate: [1\n")
+    assert run("recipes", "validate", tmp_path / "bad.yaml").err.count("bad.yaml") == 1
 
 
 def test_validate_warns_of_missing_inputs_and_fails_with_strict(run, recipes):

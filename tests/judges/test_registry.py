@@ -59,3 +59,6 @@ def test_get_judge_reads_a_file(tmp_path):
             get_judge(str(path))
         assert "secret" not in str(error.value)
         assert error.value.__suppress_context__
+    path.write_text("name: openai\nmodel: ]")
+    with pytest.raises(ValueError, match=r"judge\.yaml, line 2, column 8: the settings"):
+        get_judge(str(path))

@@ -1,5 +1,6 @@
 """Reports for the rows of a table, from Python."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,11 @@ def test_generation_settings_name_what_is_wrong(changes: dict[str, Any], setting
     with pytest.raises(SettingError) as caught:
         GenerationSettings(model="mine", **changes)
     assert caught.value.setting == setting
+
+
+def test_generate_reports_names_a_device_that_is_not_there_before_it_loads_the_model(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", None)
+    with pytest.raises(SettingError, match="device: 'cuba' is not available: Expected one of cpu, cuda"):
+        generate_reports(TABLE, replace(settings(), device="cuba"))

@@ -69,7 +69,7 @@ def test_launch_a_mistake_of_the_launch_is_one_line(
             2,
             "unknown option 'learning_rat'; did you mean 'learning_rate'?",
         ),
-        (["--config", config, "--max_steps", "few"], 2, "argument --max_steps"),
+        (["--config", config, "--max_steps", "few"], 2, ": error: argument --max_steps"),
         (["--config", "no/such.yaml"], 2, "--config no/such.yaml: no such file"),
         (
             ["--config", config, "--model_name_or_path", str(tmp_path / "polcy")],
@@ -83,6 +83,7 @@ def test_launch_a_mistake_of_the_launch_is_one_line(
         assert ended.value.code == code
         error = capfd.readouterr().err
         assert message in error
+        assert error.count("error:") == 1
         assert "Traceback" not in error
         assert "usage:" not in error
 

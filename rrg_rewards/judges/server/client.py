@@ -232,7 +232,8 @@ class ChatClient:
                 if isinstance(error.__cause__, ReplyRefusedError):
                     raise _refused(error.__cause__) from None
                 cause = type(error.__cause__ or error).__name__
-                raise CallError("connection", f"the connection failed ({cause})") from None
+                address = self.settings.address.url
+                raise CallError("connection", f"the connection to {address} failed ({cause})") from None
             except (ValueError, RecursionError):
                 return None
 

@@ -105,7 +105,7 @@ LASTING = {
     "401": (status(401, {"error": {"message": "report bb is bad", "code": "report bb"}}), "status", "HTTP 401$", 1),
     "404": (status(404, b"not found"), "status", "HTTP 404", 1),
     "301": (status(301, Location="http://127.0.0.1:1/v1"), "status", "HTTP 301 .*redirect", 1),
-    "dropped": (reset(after=100), "connection", "connection failed", 3),
+    "dropped": (reset(after=100), "connection", r"the connection to http://127\.0\.0\.1:\d+\S* failed \(\w+\)$", 3),
     "hangs": (silent(), "deadline", r"no answer within 1.5 s", 3),
     "drips": (drip(0.02), "deadline", r"no answer within 1.5 s", 3),
     "no JSON": (raw(reply_bytes(b"oops")), "malformed", "not a JSON object", 2),
