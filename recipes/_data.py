@@ -82,8 +82,10 @@ def load_recipe_data(arguments: DataArguments, columns: Sequence[str]) -> Recipe
             f"{arguments.dataset}: 0 rows to train on; left out: {dropped}. Rows with the input of a held-out row are "
             "not trained on: add rows with other inputs, or set heldout_file"
         )
-    logger.info("%d rows to train on, %d held out; left out: %s", len(train), len(heldout), dropped)
-    return RecipeData(train, heldout.select(range(min(arguments.heldout_rows, len(heldout)))), dropped)
+    evaluated = heldout.select(range(min(arguments.heldout_rows, len(heldout))))
+    counts = len(train), len(heldout), len(evaluated)
+    logger.info("%d rows to train on, %d held out, %d of these to evaluate on; left out: %s", *counts, dropped)
+    return RecipeData(train, evaluated, dropped)
 
 
 def is_file_name(name: str) -> bool:

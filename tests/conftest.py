@@ -52,5 +52,5 @@ def processor_without_bfloat16() -> Iterator[None]:
 def shared_data() -> Path:
     """Return the folder of real reports and labels, which is not part of the repository."""
     if not SHARED_DATA.is_dir():
-        pytest.skip(f"{SHARED_DATA} is absent: tests on real reports need it")
+        pytest.skip(f"{SHARED_DATA} is absent: tests on real reports need it, or another RRG_REWARDS_TEST_DATA")
     return SHARED_DATA

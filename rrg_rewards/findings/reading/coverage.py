@@ -295,10 +295,10 @@ class _Sentence(NamedTuple):
         yield start, size
 
     def _is_answer(self, begin: int, end: int) -> bool:
-        """Whether a clause only denies what a colon follows: "pneumothorax: none seen", not "trachea: no effusion"."""
+        """Whether a clause only denies what it follows: "pneumothorax: none seen", "edema (-)", not "hilum: no mass"."""
         codes = self.codes[begin:end]
         further = union(code for code in codes if not code & _DENIES)
-        is_denial = self.tokens[begin] == ":" and union(codes) & _DENIES
+        is_denial = self.tokens[begin] in (":", "(") and union(codes) & _DENIES
         return bool(is_denial) and not further & (_NAMES | _DESCRIBES | _BODY | _UNKNOWN)
 
     def _is_own(self, start: int, begin: int, clause: int, said: int) -> bool:

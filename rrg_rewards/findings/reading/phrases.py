@@ -153,11 +153,11 @@ class WordBits(WordTable[int]):
 
 @lru_cache(maxsize=_MAX_WORDS)
 def _spellings(word: str) -> tuple[str, ...]:
-    """Return a word as it is written and in American spelling."""
-    # "Not" in a contraction is the word "nt".
-    if word == "nt":
-        return (word, "not")
-    parts = load_knowledge("spellings")["parts"].items()
+    """Return a word as it is written, in American spelling, and in full."""
+    spellings = load_knowledge("spellings")
+    if word in spellings["short"]:
+        return (word, spellings["short"][word])
+    parts = spellings["parts"].items()
     return (word, *(word.replace(british, american) for british, american in parts if british in word))
 
 

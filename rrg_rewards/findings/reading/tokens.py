@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.phrases import Memo
 
-_PADDED = ",()?\u00bf:/"
+_PADDED = ",()?\u00bf:/\u2191\u2193"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
 
 
@@ -26,7 +26,9 @@ _TABLE.update(dict.fromkeys(map(ord, '\n\r;!"“”•\u3002\uff1b\uff01'), 10))
 # Full-width punctuation, which machine translation leaves in reports, and the multiplication sign between measures.
 _TABLE.update({0xFF0C: ord(","), 0xFF1A: ord(":"), 0xFF08: ord("("), 0xFF09: ord(")"), 0xD7: ord("x")})
 # A byte order mark may precede the first word.
-_TABLE.update({ord(UNIT_MARK): ord(UNIT_MARK), 0xFEFF: 32, 0xBF: 0xBF})
+_TABLE.update({ord(UNIT_MARK): ord(UNIT_MARK), 0xFEFF: 32})
+# Signs that have a meaning: "?" before a word, "increased" and "decreased".
+_TABLE.update({code: code for code in (0xBF, 0x2191, 0x2193)})
 
 
 # A number and a sign between it and the next number: "6 * 4mm", "3-6mm", "1,5 cm".
