@@ -295,7 +295,7 @@ class _Sentence(NamedTuple):
         yield start, size
 
     def _is_answer(self, begin: int, end: int) -> bool:
-        """Whether a clause only denies what it follows: "pneumothorax: none seen", "edema (-)", not "hilum: no mass"."""
+        """Whether a clause only denies what it follows: "effusion: none seen", "edema (-)", not "hilum: no mass"."""
         codes = self.codes[begin:end]
         further = union(code for code in codes if not code & _DENIES)
         is_denial = self.tokens[begin] in (":", "(") and union(codes) & _DENIES

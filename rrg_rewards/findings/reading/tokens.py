@@ -69,11 +69,10 @@ def _spelled(text: str) -> str:
 # The answer "-ve", and no word that begins so: "para -vertebral".
 _NEGATIVE = re.compile(r"(?<= )-ve\b")
 # A whole answer: "effusion: no evidence".
-_NO_EVIDENCE = re.compile(
-    rf"(?:(?<=: )|(?<= - ))no (?:evidence|signs?|indication)(?= *(?:[,;.()\n{UNIT_MARK}]|$))", re.IGNORECASE
-)
+_NO_EVIDENCE = re.compile(rf"(?<=[:-]) [nN]o (?:evidence|signs?|indication)(?= *(?:[,;.()\n{UNIT_MARK}]|$))")
+_ANSWERS = (": no ", ": No ", "- no ", "- No ")
 # A question mark before the word that it puts in doubt: "opacity, ?pneumonia".
-_ASKED_NEXT = re.compile(r"(?<![^\s(\[,/:?])\?(?=[A-Za-z])")
+_ASKED_NEXT = re.compile(r"\?(?<![^\s(\[,/:?]\?)(?=[A-Za-z])")
 # "Not" in a contraction becomes a word of its own: "isn't" is "is nt".
 _CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
 # A comma before an adjective, and what ends the words before it.
@@ -119,8 +118,8 @@ def normalise(sentence: str) -> str:
     text = _spell_measures(sentence).replace("(-)", "(0)")
     if " -ve" in text:
         text = _NEGATIVE.sub("neg", text)
-    if ": " in text or " - " in text:
-        text = _NO_EVIDENCE.sub(lambda found: "none".ljust(len(found[0])), text)
+    if any(answer in text for answer in _ANSWERS):
+        text = _NO_EVIDENCE.sub(lambda found: " none".ljust(len(found[0])), text)
     if "?" in text:
         text = _ASKED_NEXT.sub("\u00bf", text)
     # The search for a character is several times as fast as that for a pattern.
