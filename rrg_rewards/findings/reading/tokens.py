@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.phrases import Memo
 
-_PADDED = ",()?\u00bf:/\u2191\u2193"
+# A plus sign as a whole answer. Of ASCII, because other characters slow down all operations on a text.
+_YES = "\x7f"
+_PADDED = f",()?\u00bf:/\u2191\u2193#{_YES}"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.%<>" + _PADDED)
 
 
@@ -71,6 +73,10 @@ _NEGATIVE = re.compile(r"(?<= )-ve\b")
 # A whole answer: "effusion: no evidence".
 _NO_EVIDENCE = re.compile(rf"(?<=[:-]) [nN]o (?:evidence|signs?|indication)(?= *(?:[,;.()\n{UNIT_MARK}]|$))")
 _ANSWERS = (": no ", ": No ", "- no ", "- No ")
+# A plus sign as a whole answer: "effusion +ve, stranding +".
+_PLUS = re.compile(rf" \+(?:ve\b)?(?= *(?:[,;.)\n{UNIT_MARK}]|$))")
+# A fracture: "9th rib #", "# of the hip", but not "nodule #2" or the sign of a heading or an item.
+_OTHER_NUMBER_SIGN = re.compile(r"#(?!(?<=[a-z] #)(?![#\d])(?! \d)| of )")
 # A question mark before the word that it puts in doubt: "opacity, ?pneumonia".
 _ASKED_NEXT = re.compile(r"\?(?<![^\s(\[,/:?]\?)(?=[A-Za-z])")
 # "Not" in a contraction becomes a word of its own: "isn't" is "is nt".
@@ -120,6 +126,11 @@ def normalise(sentence: str) -> str:
         text = _NEGATIVE.sub("neg", text)
     if any(answer in text for answer in _ANSWERS):
         text = _NO_EVIDENCE.sub(lambda found: " none".ljust(len(found[0])), text)
+    text = text.replace("(+)", f" {_YES} ")
+    if " +" in text:
+        text = _PLUS.sub(lambda found: f" {_YES}".ljust(len(found[0])), text)
+    if "#" in text:
+        text = _OTHER_NUMBER_SIGN.sub(" ", text)
     if "?" in text:
         text = _ASKED_NEXT.sub("\u00bf", text)
     # The search for a character is several times as fast as that for a pattern.

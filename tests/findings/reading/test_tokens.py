@@ -46,6 +46,8 @@ def test_tokenise_reads_an_answer_and_no_beginning_of_a_word():
         ("Effusion: no evidence", "effusion : none"),
         ("Effusion - No evidence, edema: no signs", "effusion none , edema : none"),
         ("Findings: no evidence of effusion", "findings : no evidence of effusion"),
+        ("Edema (+), effusion +ve, L1+L2", "edema \x7f , effusion \x7f , l1 l2"),
+        ("Rib #, nodule #2, # Findings", "rib # , nodule 2 , findings"),
     ],
 )
 def test_tokenise_marks_questions_before_a_word_and_whole_answers(sentence, expected):
