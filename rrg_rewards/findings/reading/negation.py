@@ -71,6 +71,8 @@ PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
 _CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | THAN | _UNASSERTED
+# Cues of the words that an item has which a whole answer such as "nil", after the next one, does not deny.
+_OWN = ABNORMAL | CURRENT | LASTING | INSIDE | PLACE
 # Maximum distances in tokens.
 # Between "in the" and the mention: "in the known right nodule".
 _HOST_REACH = 6
@@ -255,7 +257,9 @@ class NegationScope(Clauses):
         if not is_list and self.union(described, first) & LASTING:
             return True
         has_verb = any_between(self.verbs, clause, start)
-        is_opened = bool(has_verb or self.union(clause, first) & DEGREE or codes[clause] & HEDGE)
+        # "Nodule in the right upper lobe, effusion nil", "effusion decreased, pneumothorax none"
+        own = DEGREE | (_OWN if codes[denial] & (ENDED | NONE) and not self.kinds & (BE | HAVE) else 0)
+        is_opened = bool(has_verb or self.union(clause, first) & own or codes[clause] & HEDGE)
         if codes[first] & JOINT:
             # "There is effusion and edema is not seen"
             return has_verb and len(parting) == 1
