@@ -18,7 +18,7 @@ _LAUNCHERS = "accelerate_configs"
 _PPO_KEYS = frozenset(
     {"num_ppo_epochs", "response_length", "total_episodes", "unscorable", "vf_coef", "whiten_rewards"}
 )
-# Keys that supervised fine-tuning has not.
+# Keys that supervised fine-tuning does not have.
 _GRPO_KEYS = frozenset({"algorithm", "max_completion_length", "num_generations", "rewards"})
 # Keys that only Lightning's PolicyModule has.
 _POLICY_KEYS = frozenset({"batch_size", "max_new_tokens", "merge_adapters", "minibatches", "precision"})

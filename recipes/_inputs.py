@@ -95,15 +95,24 @@ def check_inputs(config: str | Path, options: Sequence[str]) -> None:
     Raises:
         FileNotFoundError: With the commands, in the order in which they have to run.
     """
-    replaced = [word[2:].partition("=")[0].replace("-", "_") for word in options if word.startswith("--")]
+    replaced = tuple(f"{name}." for name in option_names(options))
     missing = [
         str(one)
         for one in missing_inputs(config)
-        if one.command is not None
-        and not all(any(f"{key}.".startswith(f"{name}.") for name in replaced) for key in one.paths)
+        if one.command is not None and not all(f"{key}.".startswith(replaced) for key in one.paths)
     ]
     if missing:
         raise FileNotFoundError(f"{Path(config).name}: {'; '.join(missing)}")
+
+
+def option_names(argv: Sequence[str]) -> list[str]:
+    """Return the names of the options of a command line, with underscores.
+
+    Example:
+        >>> option_names(["--config", "run.yaml", "--max-steps=3"])
+        ['config', 'max_steps']
+    """
+    return [part[2:].partition("=")[0].replace("-", "_") for part in argv if part.startswith("--")]
 
 
 def _is_missing(name: str, is_model: bool, is_made: bool) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._catalog import recipe_path
+from rrg_rewards.recipes._inputs import option_names
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.plugins import refuse_paths
@@ -251,10 +252,7 @@ def _check_keys(keys: Mapping[str, Any], classes: Sequence[Any]) -> None:
 
 def _check_options(argv: Sequence[str], classes: Sequence[Any]) -> None:
     known = {"config", "help", *(name for cls in classes for name in get_type_hints(cls))}
-    for part in argv:
-        if not part.startswith("--"):
-            continue
-        name = part[2:].partition("=")[0].replace("-", "_")
+    for name in option_names(argv):
         if name not in known and name.removeprefix("no_") not in known:
             raise ValueError(unknown_name_message("option", name, known))
 

@@ -235,7 +235,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 def _show_results(
     scoring: "TableScoring", rows: "ScoreRows | None", outputs: Outputs, page: PageOptions, terminal: Terminal
 ) -> None:
-    """Show the result of all pairs, and write it to the files that are asked for."""
+    """Print the summary of all pairs, and write it and the page to the files of the options."""
     from rrg_rewards.analysis.tables import score_grids
     from rrg_rewards.data.tables.writers import write_json
 

@@ -148,7 +148,7 @@ def kill(launcher: "subprocess.Popen[bytes]") -> None:
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether a process has not ended. Where nobody waits for it, what is left of it stays in the list."""
+    """Whether a process is running. A zombie, for which its parent has not waited, has ended."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

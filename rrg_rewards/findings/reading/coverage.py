@@ -296,10 +296,12 @@ class _Sentence(NamedTuple):
 
     def _is_answer(self, begin: int, end: int) -> bool:
         """Whether a clause only denies what it follows: "effusion: none seen", "edema (-)", not "hilum: no mass"."""
+        # Most clauses begin otherwise.
+        if self.tokens[begin] not in (":", "("):
+            return False
         codes = self.codes[begin:end]
         further = union(code for code in codes if not code & _DENIES)
-        is_denial = self.tokens[begin] in (":", "(") and union(codes) & _DENIES
-        return bool(is_denial) and not further & (_NAMES | _DESCRIBES | _BODY | _UNKNOWN)
+        return bool(union(codes) & _DENIES) and not further & (_NAMES | _DESCRIBES | _BODY | _UNKNOWN)
 
     def _is_own(self, start: int, begin: int, clause: int, said: int) -> bool:
         """Whether the clause from ``begin`` is no part of the statement from ``start``."""

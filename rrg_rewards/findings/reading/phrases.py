@@ -153,7 +153,7 @@ class WordBits(WordTable[int]):
 
 @lru_cache(maxsize=_MAX_WORDS)
 def _spellings(word: str) -> tuple[str, ...]:
-    """Return a word as it is written, in American spelling, and in full."""
+    """Return a word with its American spelling, or an abbreviation with its whole word."""
     spellings = load_knowledge("spellings")
     if word in spellings["short"]:
         return (word, spellings["short"][word])
