@@ -2,21 +2,24 @@
 
 import inspect
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 import yaml
 
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.plugins import Registry
 from rrg_rewards.utilities.yaml_files import is_yaml_path, read_user_yaml
 
 _JUDGES = {
-    "rules": ("rrg_rewards.judges.rules", "RuleJudge"),
-    "openai": ("rrg_rewards.judges.server.judge", "OpenAIJudge"),
-    "local": ("rrg_rewards.judges.local", "LocalJudge"),
-    "cascade": ("rrg_rewards.judges.cascade", "CascadeJudge"),
+    "rules": "rrg_rewards.judges.rules:RuleJudge",
+    "openai": "rrg_rewards.judges.server.judge:OpenAIJudge",
+    "local": "rrg_rewards.judges.local:LocalJudge",
+    "cascade": "rrg_rewards.judges.cascade:CascadeJudge",
 }
+
+JUDGES = Registry("judge", "rrg_rewards.judges", _JUDGES)
+"""The judges of this package and of the entry points ``rrg_rewards.judges``."""
 
 
 def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
@@ -28,7 +31,9 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
             "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments, its text in YAML, as in
             ``"{name: openai, model: ..., cache: judge_cache}"``, or the path of a YAML file that contains it; or a
             judge, which is returned unchanged. The arguments are those of :class:`RuleJudge`, :class:`LocalJudge`,
-            :class:`CascadeJudge` or :class:`rrg_rewards.judges.server.settings.ServerSettings`.
+            :class:`CascadeJudge` or :class:`rrg_rewards.judges.server.settings.ServerSettings`. ``"NAME"`` and
+            ``"NAME:ARGUMENT"`` of an entry point in the group ``rrg_rewards.judges`` call its object, a judge class or
+            a function that returns a judge, without arguments or with this text as the first one.
         **further: Arguments of the judge; they override those of the mapping.
 
     Raises:
@@ -36,6 +41,7 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
         FileNotFoundError: If the YAML file does not exist.
         TypeError: For an object that is not a judge, for an unknown argument, or for ``further`` arguments with a judge
             object.
+        ImportError: If a plug-in cannot be imported.
 
     Example:
         >>> get_judge("rules").is_immediate
@@ -47,24 +53,23 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
         if further:
             raise TypeError(f"{', '.join(further)} cannot be set on a judge object")
         return judge
-    arguments = _settings(judge)
+    arguments, first = _settings(judge)
     name = arguments.pop("name")
-    if name not in _JUDGES:
-        raise ValueError(unknown_name_message("judge", name, _JUDGES))
-    module, cls = _JUDGES[name]
-    made = getattr(import_module(module), cls)
-    arguments = {**arguments, **further}
-    known = inspect.signature(made).parameters
+    maker = JUDGES.load(name)
+    known = inspect.signature(maker).parameters
+    # The text after the colon is the first argument, which has another name in each judge.
+    arguments = {**dict(zip(known, first, strict=False)), **arguments, **further}
     takes_all = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values())
     if unknown := [argument for argument in arguments if argument not in known and not takes_all]:
         raise TypeError(unknown_name_message(f"argument of the judge {name!r}", unknown[0], known))
-    judge = made(**arguments)
-    assert isinstance(judge, Judge)
-    return judge
+    made = maker(**arguments)
+    if not isinstance(made, Judge):
+        raise TypeError(f"judge {name!r} must be a judge, or a function that returns one, got {type(made).__name__}")
+    return made
 
 
-def _settings(judge: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the name and the arguments of a judge."""
+def _settings(judge: str | Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the name and the named arguments of a judge, and the text after its name, if there is one."""
     if isinstance(judge, str) and judge.lstrip().startswith("{"):
         try:
             judge = yaml.safe_load(judge)
@@ -73,12 +78,12 @@ def _settings(judge: str | Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError("cannot read a judge's settings as a mapping: the text in braces is not YAML") from None
     if isinstance(judge, str):
         name, _, rest = judge.partition(":")
-        if name not in _JUDGES and is_yaml_path(judge):
-            return _with_name(_read_file(judge), f"{judge}: ")
-        return {"name": name, **({"second" if name == "cascade" else "model": rest} if rest else {})}
+        if name not in JUDGES and is_yaml_path(judge):
+            return _with_name(_read_file(judge), f"{judge}: "), []
+        return {"name": name}, [rest] if rest else []
     if not isinstance(judge, Mapping):
         raise TypeError(f"judge must be a name, a mapping or a judge, got {type(judge).__name__}")
-    return _with_name(judge)
+    return _with_name(judge), []
 
 
 def _read_file(path: str) -> dict[str, Any]:
@@ -96,5 +101,5 @@ def _with_name(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     if "name" not in settings:
         # Only the keys, because the settings may contain the key of a server.
         keys = ", ".join(map(str, settings)) or "nothing"
-        raise ValueError(f"{where}a judge's settings must have a name, one of {', '.join(_JUDGES)}; got {keys}")
+        raise ValueError(f"{where}a judge's settings must have a name, one of {', '.join(JUDGES.names())}; got {keys}")
     return dict(settings)

@@ -8,12 +8,14 @@ import pytest
 
 from rrg_rewards.analysis.sensitivity import make_paper_metric
 from rrg_rewards.cli.main import main
+from rrg_rewards.judges import get_judge
 from rrg_rewards.labelers import get_labeler
-from rrg_rewards.metrics import CallableMetric, ReportCRG, available_metrics, make_metric
+from rrg_rewards.metrics import CRIMSON, CallableMetric, ReportCRG, available_metrics, make_metric
 from rrg_rewards.rewards import available_rewards, make_reward
 from rrg_rewards.utilities import plugins
 
 CODE = """
+from rrg_rewards.judges import RuleJudge
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.metrics import BLEU
 from rrg_rewards.rewards import RepetitionPenalty
@@ -31,6 +33,11 @@ def words(predictions, references, scale=1.0):
 
 def labeler(schema="ct_rate"):
     return RuleLabeler(schema)
+
+class Lenient(RuleJudge):
+    def __init__(self, model="small", unread="normal"):
+        super().__init__(unread)
+        self.model = model
 """
 
 Install = Callable[[str, str], None]
@@ -81,6 +88,22 @@ def test_registry_entry_points_are_names_and_are_imported_at_first_use(install: 
     assert ReportCRG("mine").labels == ReportCRG("rules:ct_rate").labels
 
 
+def test_registry_judge_of_an_entry_point_works_by_name(install: Install, tmp_path: Path) -> None:
+    install("mine", "[rrg_rewards.judges]\nlenient = mine_code:Lenient\nlabeler = mine_code:labeler\n")
+    assert CRIMSON("lenient").judge.model == "small"
+    judges = [get_judge("lenient:large"), get_judge({"name": "lenient", "model": "large"})]
+    (tmp_path / "judge.yaml").write_text("name: lenient\nmodel: large\n")
+    judges += [get_judge(str(tmp_path / "judge.yaml")), get_judge("lenient:small", model="large")]
+    assert [(type(judge).__name__, judge.model) for judge in judges] == [("Lenient", "large")] * 4
+    assert make_reward("crimson", judge="lenient:large")(["Edema."], reference=["Edema."]) == [1.0]
+    with pytest.raises(ValueError, match="did you mean 'lenient'"):
+        get_judge("lenien")
+    with pytest.raises(TypeError, match="unknown argument of the judge 'lenient' 'modell'"):
+        get_judge("lenient", modell="large")
+    with pytest.raises(TypeError, match=r"judge .labeler. must be a judge, .* got RuleLabeler"):
+        get_judge("labeler")
+
+
 def test_registry_unknown_name_lists_the_plugins(install: Install) -> None:
     install("mine", "[rrg_rewards.metrics]\nunigrams = mine_code:Unigrams\n")
     with pytest.raises(ValueError, match=r"unknown metric 'unigram'; did you mean 'unigrams'\?"):
@@ -89,15 +112,22 @@ def test_registry_unknown_name_lists_the_plugins(install: Install) -> None:
         make_reward("unigram")
 
 
-@pytest.mark.parametrize("group", ["metrics", "rewards", "labelers"])
-def test_registry_name_of_an_own_object_is_refused(install: Install, group: str) -> None:
-    name = "rules" if group == "labelers" else "crg"
-    install("mine", f"[rrg_rewards.{group}]\n{name} = mine_code:words\n")
-    message = rf"{group[:-1]} '{name}' of package mine \(mine_code:words\) has the name of one of this package; rename"
-    with pytest.raises(ValueError, match=message):
-        {"metrics": make_metric, "rewards": make_reward, "labelers": get_labeler}[group](
-            "rules:ct_rate" if group == "labelers" else name
-        )
+@pytest.mark.parametrize(
+    ("group", "make", "name"),
+    [
+        ("metrics", make_metric, "crg"),
+        ("rewards", make_reward, "crg"),
+        ("labelers", get_labeler, "rules:ct_rate"),
+        ("judges", get_judge, "rules"),
+    ],
+)
+def test_registry_name_of_an_own_object_is_refused(
+    install: Install, group: str, make: Callable[[str], object], name: str
+) -> None:
+    own = name.partition(":")[0]
+    install("mine", f"[rrg_rewards.{group}]\n{own} = mine_code:words\n")
+    with pytest.raises(ValueError, match=rf"{group[:-1]} '{own}' of package mine \(mine_code:words\)"):
+        make(name)
     assert make_metric("bleu").name == "bleu"
 
 
