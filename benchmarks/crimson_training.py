@@ -38,6 +38,7 @@ from crimson_ct_agreement import annotated_evaluation, read_entries
 from timing import machine
 from torch import Tensor, where
 
+from rrg_rewards.attack.families import split_sentences
 from rrg_rewards.data import write_json
 from rrg_rewards.findings import extract_findings
 from rrg_rewards.functional import (
@@ -50,7 +51,6 @@ from rrg_rewards.functional import (
 )
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.version import __version__
-from rrg_rewards.watch.attack.families import split_sentences
 
 SYSTEMS = {
     "CTRG, Reg2RG": ("reg2rg_ctrg/pairs.csv", "GT_whole_report", "Pred_whole_report"),

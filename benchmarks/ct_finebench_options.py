@@ -25,6 +25,7 @@ import torch
 from benchmark_data import SHARED, need
 from crimson_ct_agreement import annotated_pair, read_entries
 
+from rrg_rewards.attack import attack_reward
 from rrg_rewards.data import read_table
 from rrg_rewards.functional.agreement import human_agreement
 from rrg_rewards.metrics import CTFineBench
@@ -32,7 +33,6 @@ from rrg_rewards.questions import get_question_schema, positive_findings
 from rrg_rewards.questions.engine import build_items
 from rrg_rewards.rewards import Reward, make_reward
 from rrg_rewards.version import __version__
-from rrg_rewards.watch import attack_reward
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SCHEMA = get_question_schema("ct_rate")

@@ -15,10 +15,10 @@ from typing import Any
 
 from benchmark_data import SHARED, need
 
+from rrg_rewards.attack import attack_reward
 from rrg_rewards.data import write_json
 from rrg_rewards.pages import draw_attack
 from rrg_rewards.rewards import Reward, make_reward
-from rrg_rewards.watch import attack_reward
 
 RESULTS = Path(__file__).parent / "results" / "reward_attack"
 CORPORA = {

@@ -20,6 +20,7 @@ PACKAGES = (
     "functional",
     "models",
     "training",
+    "attack",
     "watch",
     "pages",
     "data",

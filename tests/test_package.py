@@ -137,7 +137,13 @@ _TRAINING = {
     "pandas",
     "pyarrow",
 }
-_OTHERS = {"rrg_rewards.data.phantom", "rrg_rewards.findings.editing", "rrg_rewards.pages", "rrg_rewards.watch"}
+_OTHERS = {
+    "rrg_rewards.attack",
+    "rrg_rewards.data.phantom",
+    "rrg_rewards.findings.editing",
+    "rrg_rewards.pages",
+    "rrg_rewards.watch",
+}
 STARTS = {
     "labelers": ("from rrg_rewards.labelers import RuleLabeler", {"torchmetrics", "scipy", "rrg_rewards.judges.rules"}),
     "label": (_LABEL, {"torchmetrics", "scipy", "matplotlib", "transformers", "rrg_rewards.questions"}),

@@ -29,9 +29,9 @@ from rrg_rewards.utilities.yaml_files import is_yaml_path
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
+    from rrg_rewards.attack import AttackResult, RewardCheck
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.rewards.base import Reward
-    from rrg_rewards.watch import AttackResult, RewardCheck
 
 # Number of characters of a text that the printed table shows.
 _SHOWN = 160
@@ -140,8 +140,8 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
 
 def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal: Terminal) -> "AttackResult":
     from rrg_rewards.analysis.metric_choice import reward_inputs
+    from rrg_rewards.attack import attack_reward
     from rrg_rewards.judges.base import JudgeWarning
-    from rrg_rewards.watch import attack_reward
 
     columns = reward_inputs(reward, table, args.reference_column)
     reward.fit(**columns)

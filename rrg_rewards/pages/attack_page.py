@@ -2,11 +2,11 @@
 
 import math
 
+from rrg_rewards.attack.results import AttackResult
 from rrg_rewards.pages.charts import Interval, Intervals
 from rrg_rewards.pages.markup import Markup, element, shown_number, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
 from rrg_rewards.pages.plots import draw_png
-from rrg_rewards.watch.attack.results import AttackResult
 
 
 def attack_page(result: AttackResult, with_text: bool = False) -> Page:
@@ -17,7 +17,7 @@ def attack_page(result: AttackResult, with_text: bool = False) -> Page:
         with_text: Whether texts that contain sentences of the user's reports are shown.
 
     Example:
-        >>> from rrg_rewards.watch import attack_reward
+        >>> from rrg_rewards.attack import attack_reward
         >>> def words(completions, reference, **_):
         ...     return [float(len(text.split())) for text in completions]
         >>> references = {"reference": [f"Nodule of {size} mm." for size in range(20)]}
@@ -62,7 +62,7 @@ def draw_attack(result: AttackResult) -> bytes:
     """Draw the gain of each family with its interval, and return the plot as PNG.
 
     Args:
-        result: Result of :func:`rrg_rewards.watch.attack_reward`.
+        result: Result of :func:`rrg_rewards.attack.attack_reward`.
 
     Raises:
         ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.

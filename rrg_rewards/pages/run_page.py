@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.attack.results import AttackResult
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.pages.attack_page import attack_sections
@@ -14,7 +15,6 @@ from rrg_rewards.pages.page import Column, Page, Pane, Rows
 from rrg_rewards.pages.plots import draw_png
 from rrg_rewards.pages.watch_page import alarm_table, watch_charts
 from rrg_rewards.utilities.checks import is_finite
-from rrg_rewards.watch.attack.results import AttackResult
 
 # Logged values besides the means of the rewards, with their captions.
 _LOGGED = {

@@ -104,7 +104,7 @@ def test_a_reward_that_fails_its_own_check_is_an_error_after_all_files(run, pair
 @pytest.fixture
 def interrupted(monkeypatch):
     """Interrupt the attack, as from the keyboard, after the given number of batches."""
-    from rrg_rewards.watch.attack.calls import RewardFunction
+    from rrg_rewards.attack.calls import RewardFunction
 
     whole = RewardFunction.__call__
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
+from rrg_rewards.attack.families import Family, Policy, split_sentences
 from rrg_rewards.data import phantom_studies
 from rrg_rewards.watch import RewardWatch
-from rrg_rewards.watch.attack.families import Family, Policy, split_sentences
 
 STOP = [
     "divergence",

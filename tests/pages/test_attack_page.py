@@ -1,7 +1,7 @@
 """The page and the plot of an attack."""
 
+from rrg_rewards.attack import attack_reward
 from rrg_rewards.pages import attack_page, draw_attack
-from rrg_rewards.watch import attack_reward
 
 
 def found_and_missed():

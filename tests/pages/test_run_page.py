@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rrg_rewards.attack import attack_reward
 from rrg_rewards.cli.main import main
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.pages import draw_run, render_page, run_page
-from rrg_rewards.watch import attack_reward
 
 # A run of the recipe smollm2/impression_grpo_crg.
 REAL = Path(__file__).parents[2] / "benchmarks/results/smollm2_impression_grpo_crg"

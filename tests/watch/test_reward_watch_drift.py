@@ -20,8 +20,8 @@ from drift import (
     phantom_pairs,
 )
 
+from rrg_rewards.attack.families import family_names, make_families, read_material
 from rrg_rewards.watch import RewardWatch, counting
-from rrg_rewards.watch.attack.families import family_names, make_families, read_material
 
 # Constants of sentences that are common in reports: only their whole text is new.
 FAST = ("labels", "sized_alternatives", "sentences", "report_hedged")

@@ -8,9 +8,9 @@ from collections import defaultdict
 import pytest
 import torch
 
+from rrg_rewards.attack import attack_reward
+from rrg_rewards.attack.families import family_names
 from rrg_rewards.rewards import make_reward
-from rrg_rewards.watch import attack_reward
-from rrg_rewards.watch.attack.families import family_names
 
 FINDINGS = ["Cardiomegaly", "Pleural effusion", "Lung nodule", "Emphysema", "Atelectasis", "Hiatal hernia"]
 

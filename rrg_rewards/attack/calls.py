@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rrg_rewards.attack.families import Policy
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided
-from rrg_rewards.watch.attack.families import Policy
 
 Batch = tuple[list[str], dict[str, list[Any]]]
 """Completions with the columns of the reward."""

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from rrg_rewards.watch import attack_reward
-from rrg_rewards.watch.attack.results import AttackResult
+from rrg_rewards.attack import attack_reward
+from rrg_rewards.attack.results import AttackResult
 
 
 def words_reward(completions, reference, **_):

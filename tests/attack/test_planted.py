@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from rrg_rewards.watch import attack_reward
+from rrg_rewards.attack import attack_reward
 
 FINDINGS = ["Cardiomegaly", "Pleural effusion", "Lung nodule", "Emphysema", "Atelectasis", "Hiatal hernia"]
 REFERENCES = [

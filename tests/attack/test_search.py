@@ -1,8 +1,8 @@
 """Races between policies."""
 
-from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls
-from rrg_rewards.watch.attack.families import Policy
-from rrg_rewards.watch.attack.search import cross, cross_edits, race
+from rrg_rewards.attack.calls import PolicyTable, RewardCalls
+from rrg_rewards.attack.families import Policy
+from rrg_rewards.attack.search import cross, cross_edits, race
 
 
 def test_race_keeps_the_best_and_its_budget():

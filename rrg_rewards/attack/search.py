@@ -5,8 +5,8 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from rrg_rewards.watch.attack.calls import PolicyTable
-from rrg_rewards.watch.attack.families import STYLES, Family, Listing, Phrase, Policy
+from rrg_rewards.attack.calls import PolicyTable
+from rrg_rewards.attack.families import STYLES, Family, Listing, Phrase, Policy
 
 _T = TypeVar("_T")
 

@@ -11,14 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rrg_rewards.functional.bootstrap import bootstrap_interval
-from rrg_rewards.utilities.checks import check_same_length
-from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.worker_pool import optional_pool
-from rrg_rewards.watch.attack.calls import PolicyTable, RewardCalls, RewardFunction, RewardJournal, reward_name
-from rrg_rewards.watch.attack.families import Family, Material, Policy, make_families, read_material
-from rrg_rewards.watch.attack.results import AttackResult, FamilyResult, RewardCheck, get_outcome
-from rrg_rewards.watch.attack.search import (
+from rrg_rewards.attack.calls import PolicyTable, RewardCalls, RewardFunction, RewardJournal, reward_name
+from rrg_rewards.attack.families import Family, Material, Policy, make_families, read_material
+from rrg_rewards.attack.results import AttackResult, FamilyResult, RewardCheck, get_outcome
+from rrg_rewards.attack.search import (
     FINALISTS,
     add_texts,
     cross,
@@ -29,6 +25,10 @@ from rrg_rewards.watch.attack.search import (
     screen_findings,
     search_family,
 )
+from rrg_rewards.functional.bootstrap import bootstrap_interval
+from rrg_rewards.utilities.checks import check_same_length
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.worker_pool import optional_pool
 
 _HONEST = Policy(("{report}",), edit="report")
 # Minimum number of calls of a family's search.
@@ -149,7 +149,7 @@ def attack_reward(
             a family is unknown, or the reward cannot score the blank report on any reference.
 
     Example:
-        >>> from rrg_rewards.watch import attack_reward
+        >>> from rrg_rewards.attack import attack_reward
         >>> def mentions_effusion(completions, **columns):
         ...     return [float("effusion" in text.lower()) for text in completions]
         >>> references = [f"Small effusion of {size} mm." for size in range(40)]

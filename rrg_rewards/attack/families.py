@@ -395,7 +395,7 @@ def make_families(material: Material, names: Sequence[str] | None = None, edits:
 
 
 def _settings() -> dict[str, Any]:
-    return package_yaml("rrg_rewards.watch.attack", "exploits")
+    return package_yaml("rrg_rewards.attack", "exploits")
 
 
 def _family(name: str, settings: Mapping[str, Any], material: Material) -> Family:

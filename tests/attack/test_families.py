@@ -2,7 +2,7 @@
 
 import pytest
 
-from rrg_rewards.watch.attack.families import STYLES, Policy, family_names, make_families, read_material
+from rrg_rewards.attack.families import STYLES, Policy, family_names, make_families, read_material
 
 FINDINGS = ["Cardiomegaly", "Pleural effusion", "Lung nodule", "Emphysema", "Atelectasis", "Hiatal hernia"]
 

@@ -1,1 +1,0 @@
-"""Search of image-free texts that a reward pays, before a policy is trained on it."""
