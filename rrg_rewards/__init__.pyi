@@ -7,7 +7,6 @@ from rrg_rewards.data import phantom_volume as phantom_volume
 from rrg_rewards.data import read_ct_rate as read_ct_rate
 from rrg_rewards.data import read_error_records as read_error_records
 from rrg_rewards.data import read_graded_reports as read_graded_reports
-from rrg_rewards.data import read_question_items as read_question_items
 from rrg_rewards.data import read_table as read_table
 from rrg_rewards.data import write_table as write_table
 from rrg_rewards.findings import Finding as Finding

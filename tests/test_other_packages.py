@@ -33,14 +33,10 @@ def test_text_below_the_pairs_is_true() -> None:
         assert (embolism < atelectasis) == (name == "CRIMSON"), name
 
 
-def test_table_of_packages_has_a_cell_for_each_column_and_the_versions_of_the_extras() -> None:
+def test_table_of_packages_has_a_cell_for_each_column() -> None:
     page = (ROOT / "docs" / "other_packages.md").read_text(encoding="utf-8")
     tables = re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
     assert len(tables) == 3
     for table in tables:
         head, _, *rows = [line.strip("|").split("|") for line in table.splitlines()]
         assert all(len(row) == len(head) and all(cell.strip() for cell in row) for row in rows)
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    for name, package in (("RadMatch", "radmatch"), ("GEMA-Score", "gemascore")):
-        (floor,) = re.findall(rf"\"{package}>=([\d.]+)", project)
-        assert f"| {name} | {floor} |" in page

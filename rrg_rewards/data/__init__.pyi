@@ -2,9 +2,6 @@ from rrg_rewards.data.ct_rate import CtRateCounts as CtRateCounts
 from rrg_rewards.data.ct_rate import ScanCounts as ScanCounts
 from rrg_rewards.data.ct_rate import ct_rate_scans as ct_rate_scans
 from rrg_rewards.data.ct_rate import read_ct_rate as read_ct_rate
-from rrg_rewards.data.ct_rate import split_by_patient as split_by_patient
-from rrg_rewards.data.merlin import MerlinCounts as MerlinCounts
-from rrg_rewards.data.merlin import read_merlin as read_merlin
 from rrg_rewards.data.phantom.errors import InjectedStudy as InjectedStudy
 from rrg_rewards.data.phantom.errors import inject_phantom_errors as inject_phantom_errors
 from rrg_rewards.data.phantom.studies import PhantomContext as PhantomContext
@@ -17,8 +14,6 @@ from rrg_rewards.data.phantom.volumes import phantom_volume as phantom_volume
 from rrg_rewards.data.phantom.volumes import phantom_volume_rows as phantom_volume_rows
 from rrg_rewards.data.phantom.volumes import write_phantom_volumes as write_phantom_volumes
 from rrg_rewards.data.phantom.writer import PhantomFinding as PhantomFinding
-from rrg_rewards.data.radgenome import RadGenomeCounts as RadGenomeCounts
-from rrg_rewards.data.radgenome import read_radgenome as read_radgenome
 from rrg_rewards.data.records.annotated_pairs import read_radpref as read_radpref
 from rrg_rewards.data.records.annotated_pairs import read_rate_eval as read_rate_eval
 from rrg_rewards.data.records.annotated_pairs import read_rexval as read_rexval
@@ -30,18 +25,14 @@ from rrg_rewards.data.records.annotation_cells import AnnotationWarning as Annot
 from rrg_rewards.data.records.chest2error import read_chest2error as read_chest2error
 from rrg_rewards.data.records.error_records import ErrorRecord as ErrorRecord
 from rrg_rewards.data.records.error_records import read_error_records as read_error_records
-from rrg_rewards.data.records.error_records import write_error_records as write_error_records
 from rrg_rewards.data.records.graded_reports import GradedPair as GradedPair
 from rrg_rewards.data.records.graded_reports import GradedPairs as GradedPairs
 from rrg_rewards.data.records.graded_reports import GradedReport as GradedReport
 from rrg_rewards.data.records.graded_reports import grade_by_errors as grade_by_errors
 from rrg_rewards.data.records.graded_reports import graded_pairs as graded_pairs
 from rrg_rewards.data.records.graded_reports import read_graded_reports as read_graded_reports
-from rrg_rewards.data.records.graded_reports import write_graded_reports as write_graded_reports
 from rrg_rewards.data.records.question_items import ReportItems as ReportItems
 from rrg_rewards.data.records.question_items import check_question_items as check_question_items
-from rrg_rewards.data.records.question_items import load_question_items as load_question_items
-from rrg_rewards.data.records.question_items import read_question_items as read_question_items
 from rrg_rewards.data.records.question_items import write_question_items as write_question_items
 from rrg_rewards.data.records.radeval_expert import read_radeval_expert as read_radeval_expert
 from rrg_rewards.data.records.radevalx import read_radevalx as read_radevalx

@@ -1,6 +1,5 @@
 """CT-RATE: reports, labels and image features, joined by the names of its volumes."""
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -262,7 +261,10 @@ def ct_rate_scans(
     chest = [name for name in names if name.volume not in excluded]
     kept = keep_first_of_scans(chest) if one_per_scan else chest
     counts = ScanCounts(len(names), len(kept), len(names) - len(chest), len(chest) - len(kept))
-    return _chosen_rows(table, [rows[name] for name in kept]), counts
+    chosen = [rows[name] for name in kept]
+    lines = None if table.lines is None else tuple(table.lines[row] for row in chosen)
+    columns = {name: [cells[row] for row in chosen] for name, cells in table.columns.items()}
+    return replace(table, columns=columns, lines=lines), counts
 
 
 def read_no_chest(paths: str | Path | Sequence[str | Path]) -> frozenset[str]:
@@ -288,12 +290,6 @@ def read_no_chest(paths: str | Path | Sequence[str | Path]) -> frozenset[str]:
                 raise TableError(f"{path}: line {number}: {name.volume!r} is no volume, such as train_1_a_1.nii.gz")
             volumes.add(name.volume)
     return frozenset(volumes)
-
-
-def _chosen_rows(table: Table, rows: Sequence[int]) -> Table:
-    lines = None if table.lines is None else tuple(table.lines[row] for row in rows)
-    columns = {name: [cells[row] for row in rows] for name, cells in table.columns.items()}
-    return replace(table, columns=columns, lines=lines)
 
 
 def _names(table: Table, column: str | None = None) -> list[CtRateName]:
@@ -382,36 +378,3 @@ def _joined(
     if files is not None:
         columns["image"] = [str(files[name.volume]) for name in names]
     return Table(columns, source)
-
-
-def split_by_patient(table: Table, held_out: float = 0.1, seed: int = 0) -> tuple[Table, Table]:
-    """Split a table into two parts that share no patient.
-
-    The part of a patient depends only on the seed and the name of the patient. It does not change if rows are added.
-
-    Args:
-        table: Table with a column ``patient``, as :func:`read_ct_rate` returns it.
-        held_out: Approximate share of patients in the second table, in [0, 1].
-        seed: Seed of the split.
-
-    Returns:
-        The tables of the other patients and of the held-out patients. Rows keep their order.
-
-    Raises:
-        ValueError: If ``held_out`` is not in [0, 1].
-        TableError: If the table has no column ``patient``.
-
-    Example:
-        >>> table = Table({"patient": [f"train_{n // 2}" for n in range(400)]})
-        >>> kept, held = split_by_patient(table, held_out=0.25)
-        >>> len(kept), len(held), set(kept.column("patient")) & set(held.column("patient"))
-        (316, 84, set())
-    """
-    if not 0 <= held_out <= 1:
-        raise ValueError(f"held_out must be from 0 to 1, got {held_out}")
-    parts: tuple[list[int], list[int]] = ([], [])
-    for row, patient in enumerate(table.column("patient")):
-        digest = hashlib.sha256(f"{seed}\0{patient}".encode()).digest()
-        parts[int.from_bytes(digest[:8], "big") < held_out * 2**64].append(row)
-    kept, held = (_chosen_rows(table, rows) for rows in parts)
-    return kept, held

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 # Extras with other versions than those of constraints.txt.
-_OWN_VERSIONS = frozenset({"gemascore", "ppo", "radeval", "radmatch", "unsloth", "vllm"})
+_OWN_VERSIONS = frozenset({"ppo", "radeval", "unsloth", "vllm"})
 
 
 def install_command(extra: str) -> str:

@@ -7,10 +7,11 @@ import json
 import pytest
 
 from rrg_rewards.analysis.sensitivity import make_paper_metric
-from rrg_rewards.data import phantom_studies, read_question_items, read_table
+from rrg_rewards.data import phantom_studies, read_table
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.engine import build_items
+from tests.helpers.question_items import read_items
 
 REPORTS = [study.report for study in phantom_studies(6, seed=2)]
 ROWS = [(f"r{number}", report) for number, report in enumerate(REPORTS)]
@@ -30,7 +31,7 @@ def test_built_items_are_the_engines_and_are_scored(run, reports, tmp_path):
     arguments = ("--text-column", "report_text", "--id-column", "id", "--output", path)
     result = run("finebench", "build", reports, *arguments)
     assert result.code == 0, result.err
-    rows = read_question_items(path)
+    rows = read_items(path)
     assert [(row.report_id, row.report) for row in rows] == ROWS
     assert [row.items for row in rows] == [build_items(report) for report in REPORTS]
     assert f"{sum(len(row.items) for row in rows)} items on 6 reports" in result.err
@@ -59,7 +60,7 @@ def test_items_of_positive_labels_only(run, write_csv, tmp_path, prefix):
     arguments = ("--text-column", "text", "--id-column", "id", "--output", tmp_path / "items.jsonl")
     result = run("finebench", "build", path, *arguments, *option)
     assert result.code == 0, result.err
-    rows = read_question_items(tmp_path / "items.jsonl")
+    rows = read_items(tmp_path / "items.jsonl")
     assert [(row.report_id, {item.finding for item in row.items}) for row in rows] == [
         ("a", {"Lung nodule"}),
         ("b", set()),
@@ -249,7 +250,7 @@ def test_a_judge_builds_in_the_engines_place(run, write_csv, tmp_path, monkeypat
     result = run(*common, "--output", tmp_path / "i.jsonl")
     assert result.code == 0, result.err
     assert "the judge failed on 1 of 4 reports (malformed 1)" in result.err
-    rows = read_question_items(tmp_path / "i.jsonl")
+    rows = read_items(tmp_path / "i.jsonl")
     assert [(row.report_id, row.items) for row in rows] == [
         (str(number), build_items(texts[number - 1])) for number in (1, 3, 4)
     ]

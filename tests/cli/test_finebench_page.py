@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from answering_judge import AnsweringJudge
 
-from rrg_rewards.data import read_question_items, read_table
+from rrg_rewards.data import read_table
 from rrg_rewards.judges import registry
 from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.engine import build_items
 from rrg_rewards.schemas import CT_RATE, MERLIN
+from tests.helpers.question_items import read_items
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -66,7 +67,7 @@ def test_commands_for_ct_rate(run: Any, write_csv: Any, folder: Path) -> None:
     (result,) = run_all(run, [line])
     assert "2 of 4 volumes are used; left out: 1 that do not show the chest, 1 other reconstructions" in result.err
     assert "2 of 2 positive labels have an item" in result.err
-    found = read_question_items("ct_rate_items.jsonl")
+    found = read_items("ct_rate_items.jsonl")
     assert [(row.report_id, {item.finding for item in row.items}) for row in found] == [
         ("valid_1_a_1.nii.gz", {"Lung nodule"}),
         ("valid_3_a_1.nii.gz", {"Pleural effusion"}),
@@ -93,7 +94,7 @@ def test_commands_for_merlin(run: Any, write_csv: Any, folder: Path, is_workbook
     write_csv("zero_shot_findings_disease_cls.csv", ["study id", *names], ("AC1", *states))
     (result,) = run_all(run, [line])
     assert "29 labels of zero_shot_findings_disease_cls.csv are -1, not mentioned" in result.err
-    (found,) = read_question_items("merlin_items.jsonl")
+    (found,) = read_items("merlin_items.jsonl", "merlin")
     assert (found.report_id, [(item.finding, item.attribute, item.answer) for item in found.items]) == (
         "AC1",
         [("Renal cyst", "existence", "yes"), ("Renal cyst", "size", "12 mm")],
@@ -171,7 +172,7 @@ def test_commands_for_the_authors_release(run: Any) -> None:
     assert [[spec.name for spec in finding.attributes] for finding in schema.findings] == [
         ["existence", "size", "location"]
     ]
-    (row,) = read_question_items("items.jsonl")
+    (row,) = read_items("items.jsonl")
     assert row.items == build_items("Nodule of 5 mm in the left lung.", "readable.yaml")
     assert len(row.items) == 3
 

@@ -17,7 +17,6 @@ from rrg_rewards.data import (
     ct_rate_scans,
     read_ct_rate,
     read_table,
-    split_by_patient,
     write_table,
 )
 from rrg_rewards.data.ct_rate import parse_ct_rate_name
@@ -228,26 +227,6 @@ def test_read_ct_rate_every_count_is_told(files):
 def test_parse_ct_rate_name_says_patient_scan_and_reconstruction():
     assert parse_ct_rate_name("train_10_bc_3.nii.gz") == ("train_10_bc_3", "train_10", "train_10_bc", 3)
     assert parse_ct_rate_name("valid_10_b.nii") == ("valid_10_b", "valid_10", "valid_10_b", 0)
-
-
-def test_split_by_patient_keeps_patients_together_and_where_they_are():
-    table = Table({"patient": [f"train_{n % 500}" for n in range(1000)], "row": list(range(1000))})
-    kept, held = split_by_patient(table, held_out=0.2, seed=3)
-    assert sorted([*kept.column("row"), *held.column("row")]) == list(range(1000))
-    assert not set(kept.column("patient")) & set(held.column("patient"))
-    assert 0.15 < len(held) / len(table) < 0.25
-    fewer = Table({name: cells[:100] for name, cells in table.columns.items()})
-    assert set(split_by_patient(fewer, 0.2, 3)[1].column("patient")) <= set(held.column("patient"))
-    assert set(held.column("patient")) <= set(split_by_patient(table, 0.4, 3)[1].column("patient"))
-    assert split_by_patient(table, 0.2, 4)[1] != held
-    assert [len(part) for part in split_by_patient(table, 0.0)] == [1000, 0]
-    assert [len(part) for part in split_by_patient(table, 1.0)] == [0, 1000]
-
-
-@pytest.mark.parametrize("held_out", [-0.1, 1.1, float("nan")])
-def test_split_by_patient_refuses_a_share_outside_of_0_and_1(held_out):
-    with pytest.raises(ValueError, match="held_out must be from 0 to 1"):
-        split_by_patient(Table({"patient": []}), held_out)
 
 
 def test_read_ct_rate_published_label_table_is_joined(shared_data, tmp_path):

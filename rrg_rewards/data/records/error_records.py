@@ -1,4 +1,4 @@
-"""Report pairs with error counts: records, and a reader and a writer of JSON lines."""
+"""Report pairs with error counts: records, and their reader."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError, is_missing, parse_json_cell
-from rrg_rewards.data.tables.writers import write_table
+from rrg_rewards.data.tables.table import TableError, is_missing, parse_json_cell
 from rrg_rewards.findings.editing.injected_report import LETTERS
 
-_REQUIRED = ("reference", "candidate", "counts", "source", "edits")
 _OPTIONAL = ("edits", "significant", "other", "significant_other", "study", "attributes", "ratings")
 # Means over raters may be rounded.
 _ROUNDING = 1e-6
@@ -216,35 +214,3 @@ def _significant(cell: Any, counts: Sequence[float | None], where: str) -> tuple
                 f"got {part}"
             )
     return found
-
-
-def write_error_records(
-    records: Iterable[ErrorRecord | Mapping[str, Any]], path: str | Path, overwrite: bool = False
-) -> None:
-    """Write report pairs with error counts as JSON lines.
-
-    Args:
-        records: Records, or dicts from :meth:`rrg_rewards.findings.InjectedReport.to_record`.
-        path: Path of the file, or ``-`` for standard output.
-        overwrite: Whether an existing file may be replaced.
-
-    Raises:
-        TableError: If the file exists and may not be replaced.
-        KeyError: If a dict lacks a key.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> record = ErrorRecord("Clear.", "Edema.", (1, 0, 0, 0, 0, 0), "example")
-        >>> with TemporaryDirectory() as folder:
-        ...     write_error_records([record], Path(folder) / "pairs.jsonl")
-        ...     read_error_records(Path(folder) / "pairs.jsonl") == [record]
-        True
-    """
-    rows = (_row(record if isinstance(record, Mapping) else vars(record)) for record in records)
-    write_table(Table.from_records(rows, _REQUIRED), path, "jsonl", overwrite)
-
-
-def _row(record: Mapping[str, Any]) -> dict[str, Any]:
-    further = (name for name in _OPTIONAL if record.get(name) not in (None, "", {}))
-    names = dict.fromkeys((*_REQUIRED, *further))
-    return {name: list(record[name]) if isinstance(record[name], tuple) else record[name] for name in names}

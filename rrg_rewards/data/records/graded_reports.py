@@ -1,8 +1,8 @@
-"""Reports with sub-scores under a scoring system: a reader, a writer, sub-scores from error counts, and pairs."""
+"""Reports with sub-scores under a scoring system: a reader, sub-scores from error counts, and pairs."""
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -10,8 +10,7 @@ from typing import Any
 
 from rrg_rewards.data.records.error_records import ErrorRecord
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError, is_missing, parse_json_cell
-from rrg_rewards.data.tables.writers import write_table
+from rrg_rewards.data.tables.table import TableError, is_missing, parse_json_cell
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 from rrg_rewards.utilities.names import unknown_name_message
@@ -70,7 +69,7 @@ class GradedReport:
         return system.base + sum(self.contributions(system))
 
     def to_record(self, system: ScoringSystem) -> dict[str, Any]:
-        """Return plain data with the keys of :func:`read_graded_reports`.
+        """Return plain data with the keys of :func:`read_graded_reports`, a row of its file.
 
         Example:
             >>> from rrg_rewards.schemas import get_scoring_system
@@ -129,35 +128,6 @@ def read_graded_reports(path: str | Path, system: ScoringSystem | str | Path) ->
         GradedReport(reference, candidate, given, source or "", tier, whole or "")
         for reference, candidate, given, source, tier, whole in zip(*columns, strict=True)
     ]
-
-
-def write_graded_reports(
-    reports: Iterable[GradedReport], path: str | Path, system: ScoringSystem | str | Path, overwrite: bool = False
-) -> None:
-    """Write reports with sub-scores for :func:`read_graded_reports`.
-
-    Args:
-        reports: The reports.
-        path: Path of the file, or ``-`` for standard output. The ending selects JSON lines, CSV or Parquet.
-        system: The scoring system of the sub-scores, its name, or the path of its YAML file.
-        overwrite: Whether an existing file may be replaced.
-
-    Raises:
-        TableError: If the file exists and may not be replaced.
-        ValueError: If a report's sub-scores are not those of ``system``.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> report = GradedReport("Clear.", "Edema.", (1.0, 0.0, 0.0, 0.0, None, None), "example", "0-2 errors")
-        >>> with TemporaryDirectory() as folder:
-        ...     write_graded_reports([report], Path(folder) / "graded.jsonl", "radcliq")
-        ...     read_graded_reports(Path(folder) / "graded.jsonl", "radcliq") == [report]
-        True
-    """
-    system = get_scoring_system(system)
-    names = ("reference", "candidate", "scores", "total", "source", "tier")
-    table = Table.from_records((report.to_record(system) for report in reports), names)
-    write_table(table, path, None if Path(path).suffix else "jsonl", overwrite)
 
 
 def grade_by_errors(record: ErrorRecord, system: ScoringSystem) -> GradedReport:

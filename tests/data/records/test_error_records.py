@@ -7,11 +7,12 @@ import pytest
 
 from rrg_rewards.data import (
     ErrorRecord,
+    Table,
     TableError,
     inject_phantom_errors,
     phantom_studies,
     read_error_records,
-    write_error_records,
+    write_table,
 )
 
 LINE = {"reference": "Clear.", "candidate": "Edema.", "counts": [1, 0, 0, 0, 0, 0]}
@@ -25,13 +26,13 @@ def write_lines(path, *lines):
 class TestReadErrorRecords:
     def test_injected_pairs_come_back(self, tmp_path):
         injected = [inject_phantom_errors(study, seed=0).report for study in phantom_studies(20)]
-        write_error_records([report.to_record("phantom") for report in injected], tmp_path / "pairs.jsonl")
+        write_table(Table.from_records(report.to_record("phantom") for report in injected), tmp_path / "pairs.jsonl")
         read = read_error_records(tmp_path / "pairs.jsonl")
         assert [record.counts for record in read] == [report.counts for report in injected]
         assert [record.candidate for record in read] == [report.candidate for report in injected]
         assert {record.source for record in read} == {"phantom"}
         assert [list(record.edits) for record in read] == [[e.to_dict() for e in report.edits] for report in injected]
-        write_error_records(read, tmp_path / "again.jsonl")
+        write_table(Table.from_records(map(vars, read)), tmp_path / "again.jsonl")
         assert read_error_records(tmp_path / "again.jsonl") == read
 
     def test_what_nobody_counted_is_none(self, tmp_path):
@@ -75,7 +76,7 @@ class TestReadErrorRecordsOptionalColumns:
             ErrorRecord("Clear.", "Edema.", (2, 0, 0, 0, 0, None), "a", significant=(1, 0, 0, 0, 0, None), other=1),
             ErrorRecord("Clear.", "Mass.", (1, 0, 0, 0, 0, 0), "a"),
         ]
-        write_error_records(records, tmp_path / "pairs.jsonl")
+        write_table(Table.from_records(map(vars, records)), tmp_path / "pairs.jsonl")
         assert read_error_records(tmp_path / "pairs.jsonl") == records
 
     def test_study_attributes_and_ratings_come_back(self, tmp_path):
@@ -89,7 +90,7 @@ class TestReadErrorRecordsOptionalColumns:
             ErrorRecord("a", "b", none, "x", other=0.0, significant_other=0.0, **further),
             ErrorRecord("c", "d", none),
         ]
-        write_error_records(records, tmp_path / "pairs.jsonl")
+        write_table(Table.from_records(map(vars, records)), tmp_path / "pairs.jsonl")
         assert read_error_records(tmp_path / "pairs.jsonl") == records
         assert hash(records[0]) == hash(read_error_records(tmp_path / "pairs.jsonl")[0])
 

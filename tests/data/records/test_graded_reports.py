@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from rrg_rewards.data import (
     ErrorRecord,
     GradedReport,
+    Table,
     TableError,
     grade_by_errors,
     graded_pairs,
     inject_phantom_errors,
     phantom_studies,
     read_graded_reports,
-    write_graded_reports,
+    write_table,
 )
 from rrg_rewards.functional import margin_reward_enforcement_loss
 from rrg_rewards.schemas import Criterion, ScoringSystem, get_scoring_system
@@ -60,24 +61,17 @@ class TestReadGradedReports:
             GradedReport("Clear.", "Edema.", (1.0, None, 0.0, 0.0, 0.0, 0.0), whole="Clear. Normal heart."),
         ]
         path = tmp_path / f"graded.{ending}"
-        write_graded_reports(reports, path, "radcliq")
+        write_table(Table.from_records(report.to_record(RADCLIQ) for report in reports), path)
         assert read_graded_reports(path, RADCLIQ) == reports
-        with pytest.raises(TableError, match="exists already"):
-            write_graded_reports(reports, path, "radcliq")
-        write_graded_reports(reports[:1], path, RADCLIQ, overwrite=True)
-        assert len(read_graded_reports(path, RADCLIQ)) == 1
 
-    def test_the_total_is_written_where_there_is_one(self, tmp_path):
+    def test_a_record_has_the_total_where_there_is_one(self):
         reports = [GradedReport("Clear.", "Edema.", ALL), GradedReport("Clear.", "Edema.", (None, *ALL[1:]))]
-        write_graded_reports(reports, tmp_path / "graded.jsonl", "radcliq")
-        written = [json.loads(line) for line in (tmp_path / "graded.jsonl").read_text().splitlines()]
-        assert [row["total"] for row in written] == [-3.5, None]
+        assert [report.to_record(RADCLIQ)["total"] for report in reports] == [-3.5, None]
 
-    def test_scores_of_another_system_are_not_written(self, tmp_path):
-        for scores in ((1.0,), (None,), (-1.0, 0.0, 0.0, 0.0, 0.0, 0.0), (-1.0, None, 0.0, 0.0, 0.0, 0.0)):
-            with pytest.raises(ValueError, match=r"has 6 criteria, got 1|must lie in \[0, inf\]"):
-                write_graded_reports([GradedReport("Clear.", "Edema.", scores)], tmp_path / "graded.jsonl", RADCLIQ)
-        assert not list(tmp_path.iterdir())
+    @pytest.mark.parametrize("scores", [(1.0,), (None,), (-1.0, *ALL[1:]), (-1.0, None, *ALL[2:])])
+    def test_scores_of_another_system_have_no_record(self, scores):
+        with pytest.raises(ValueError, match=r"has 6 criteria, got 1|must lie in \[0, inf\]"):
+            GradedReport("Clear.", "Edema.", scores).to_record(RADCLIQ)
 
     @pytest.mark.parametrize(
         ("change", "message"),

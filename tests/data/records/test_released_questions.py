@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from rrg_rewards.data import TableError, read_question_items, read_released_questions, write_question_items
+from rrg_rewards.data import TableError, read_released_questions, write_question_items
 from rrg_rewards.metrics import CTFineBench
 from rrg_rewards.questions import QAItem
+from tests.helpers.question_items import read_items
 
 SIZE = {"finding": "lung_nodule", "attribute": "Size", "question": "How large is the nodule?", "answer": "12 mm"}
 PRESENT = {"finding": "lung_nodule", "attribute": "presence", "question": "Is there a nodule?", "answer": "Yes"}
@@ -67,7 +68,7 @@ def test_read_released_questions_is_written_and_scored(tmp_path: Path) -> None:
     found = read_released_questions(write(tmp_path, LAYOUTS["an object of lists"]), "ct_rate")
     path = tmp_path / "items.jsonl"
     write_question_items(found.reports, path)
-    assert read_question_items(path) == found.reports
+    assert read_items(path) == found.reports
     reports = ["Nodule of 12 mm.", "Atelectasis in the right lung.", "Normal."]
     scores = CTFineBench().score(reports, [None] * 3, items=[row.items for row in found.reports])
     assert scores.value.nan_to_num(9).tolist() == [1, 0, 9]
