@@ -122,7 +122,7 @@ def test_texts_of_tables_are_marked_for_spreadsheets(run, write_csv, tmp_path):
 
 @pytest.fixture
 def writer(monkeypatch):
-    monkeypatch.setitem(judges._JUDGES, "writing", ("writing_judge", "WritingJudge"))
+    monkeypatch.setitem(judges._JUDGES, "writing", "writing_judge:WritingJudge")
 
 
 def test_triples_mined_by_a_judge_are_in_words_of_the_reports(run, write_csv, writer):
@@ -242,7 +242,7 @@ def test_ids_must_tell_reports_apart(run, write_csv):
 
 
 def test_a_judge_builds_in_the_engines_place(run, write_csv, tmp_path, monkeypatch):
-    monkeypatch.setitem(judges._JUDGES, "exam", ("exam_judge", "ExamJudge"))
+    monkeypatch.setitem(judges._JUDGES, "exam", "exam_judge:ExamJudge")
     judge = "{name: exam, fail_on: {Edema: malformed}}"
     texts = ["Nodule of 5 mm in the left lung.", "Edema.", "Normal.", "Small left pleural effusion."]
     path = write_csv("r.csv", ["text"], *[[text] for text in texts])
@@ -257,7 +257,7 @@ def test_a_judge_builds_in_the_engines_place(run, write_csv, tmp_path, monkeypat
 
 
 def test_a_judge_that_fails_on_every_report_writes_nothing(run, reports, tmp_path, monkeypatch):
-    monkeypatch.setitem(judges._JUDGES, "exam", ("exam_judge", "ExamJudge"))
+    monkeypatch.setitem(judges._JUDGES, "exam", "exam_judge:ExamJudge")
     judge = ("--judge", "{name: exam, fail_on: {'': deadline}}", "--output", tmp_path / "i.jsonl")
     result = run("finebench", "build", reports, "--text-column", "report_text", *judge)
     assert result.code == 1

@@ -145,7 +145,7 @@ def release(write_csv: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     server = ModuleType("answering_server")
     server.Server = lambda **settings: AnsweringJudge(answered, name=settings["model"])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "answering_server", server)
-    monkeypatch.setitem(registry._JUDGES, "openai", ("answering_server", "Server"))
+    monkeypatch.setitem(registry._JUDGES, "openai", "answering_server:Server")
 
 
 @pytest.mark.usefixtures("release")

@@ -92,7 +92,7 @@ def test_labels_for_kto(run, samples, tmp_path):
 
 
 def test_a_judge_its_context_and_its_failures(run, write_csv, tmp_path, monkeypatch):
-    monkeypatch.setitem(judges._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
+    monkeypatch.setitem(judges._JUDGES, "scripted", "scripted_judge:ScriptedJudge")
     rows = [("P", text, "Edema and effusion.", "60") for text in ("Edema.", "Edema, effusion.", "Broken nodule.")]
     samples, output = write_csv("judged.csv", HEADER[:4], *rows), tmp_path / "pairs.jsonl"
     judge = "{name: scripted, fail_on: {Broken: malformed}}"

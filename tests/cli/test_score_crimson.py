@@ -21,7 +21,7 @@ PAIRS = [
 
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch):
-    monkeypatch.setitem(judges._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
+    monkeypatch.setitem(judges._JUDGES, "scripted", "scripted_judge:ScriptedJudge")
 
 
 @pytest.fixture

@@ -30,5 +30,5 @@ if __name__ == "__main__":
     # A process that hangs prints its stack and ends the run.
     faulthandler.dump_traceback_later(180, exit=True)
     registry._LABELERS["keywords"] = "words:WordLabeler"
-    judges._JUDGES["scripted"] = ("scripted_judge", "ScriptedJudge")
+    judges._JUDGES["scripted"] = "scripted_judge:ScriptedJudge"
     finish(train(*sys.argv[1:]))

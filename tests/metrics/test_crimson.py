@@ -361,7 +361,7 @@ def test_crimson_states_do_not_grow() -> None:
 def test_crimson_judges_by_name_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     from rrg_rewards.judges import registry
 
-    monkeypatch.setitem(registry._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
+    monkeypatch.setitem(registry._JUDGES, "scripted", "scripted_judge:ScriptedJudge")
     assert CRIMSON("scripted").judge.is_immediate
     assert CRIMSON({"name": "scripted", "waits": True}).judge.waits
     with pytest.raises(ValueError, match="unknown judge 'script'; did you mean 'scripted'"):

@@ -16,7 +16,7 @@ CRG = {"name": "crg", "labeler": "keywords:edema effusion nodule"}
 
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(judges._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
+    monkeypatch.setitem(judges._JUDGES, "scripted", "scripted_judge:ScriptedJudge")
 
 
 def crimson(name: str = "crimson", **options: Any) -> dict[str, Any]:

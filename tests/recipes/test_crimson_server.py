@@ -52,7 +52,7 @@ def answers(failing: int | None = None) -> Any:
 
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(judges._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
+    monkeypatch.setitem(judges._JUDGES, "scripted", "scripted_judge:ScriptedJudge")
 
 
 def train(recipe: Callable[..., Path], server: FaultServer, cache: Path) -> Any:

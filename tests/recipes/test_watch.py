@@ -36,7 +36,7 @@ RUN = {
 
 @pytest.fixture(autouse=True)
 def gullible(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(judges._JUDGES, "gullible", ("gullible_judge", "GullibleJudge"))
+    monkeypatch.setitem(judges._JUDGES, "gullible", "gullible_judge:GullibleJudge")
 
 
 @pytest.fixture

@@ -260,7 +260,7 @@ def judge(**options: Any) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(judges._JUDGES, "scripted", ("scripted_judge", "ScriptedJudge"))
+    monkeypatch.setitem(judges._JUDGES, "scripted", "scripted_judge:ScriptedJudge")
 
 
 def call(reward: MetricReward, **options: Any) -> list[float | None]:

@@ -26,7 +26,7 @@ EXPECTED = [1, pytest.approx(2 / 3), 0, pytest.approx(2.5 / 3), None, None]
 
 @pytest.fixture(autouse=True)
 def exam(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(judges._JUDGES, "exam", ("exam_judge", "ExamJudge"))
+    monkeypatch.setitem(judges._JUDGES, "exam", "exam_judge:ExamJudge")
 
 
 def item(answer: str = "8 mm") -> dict[str, Any]:
