@@ -160,7 +160,7 @@ def recipe_limit(recipe: str) -> int | None:
 def report_prompts(references: list[Reference]) -> Iterator[Prompt]:
     """Return the prompts that reports of any kind have."""
     pairs, limit = [pair for reference in references for pair in reference.pairs()], default_limit()
-    for prompt in ("own", "guidelines", "compact"):
+    for prompt in ("own", "guidelines"):
         yield Prompt(f"CRIMSON {prompt}", "pair", CrimsonTask(prompt), pairs, limit)
     if importlib.util.find_spec("CRIMSON"):
         recipes = {"crimson-score": "crimson_medgemma_vllm", "crimson-score-guidelines": "crimson_gpt5_2"}

@@ -24,7 +24,6 @@ OWN_FILES = {
     "rrg_rewards.integrations.vllm.processing": "prompts and volumes, which know no layers of the model",
     "rrg_rewards.judges.server.cache": "files and their locks, which know no server",
     "rrg_rewards.judges.server.client": "connections, which know no tasks and answers",
-    "rrg_rewards.judges.tasks.crimson_compact": "one form of CRIMSON's answers",
     "rrg_rewards.metrics.coco_java": "programs in Java, which know no metrics",
     "rrg_rewards.models.ct_chat.llava": "checkpoints of another code",
 }

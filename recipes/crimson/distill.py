@@ -43,10 +43,8 @@ class DistillationArguments:
         default=None, metadata={"help": "File of held-out evaluations, whose loss eval_strategy computes."}
     )
     task_prompt: str = field(
-        default="compact",
-        metadata={
-            "help": "Prompt of CrimsonTask: own, guidelines, compact, crimson-score or crimson-score-guidelines."
-        },
+        default="own",
+        metadata={"help": "Prompt of CrimsonTask: own, guidelines, crimson-score or crimson-score-guidelines."},
     )
     task_checks: str | None = field(
         default=None,

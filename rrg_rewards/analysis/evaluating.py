@@ -50,14 +50,6 @@ def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
     return replace(estimate_requests(prompts, answers, judge.arguments(), metric.runs), judged_by=judged_by)
 
 
-def _make_task(prompt: CrimsonPrompt, checks: CrimsonChecks | None) -> CrimsonTask:
-    try:
-        return CrimsonTask(prompt, checks)
-    except ValueError as error:
-        name, _, reason = str(error).partition(" ")
-        raise SettingError(name, reason) from error
-
-
 class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
     """A run of :func:`label_pairs`.
 
@@ -68,7 +60,7 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
         settings: The settings; ``prompt`` and ``checks`` are used.
 
     Raises:
-        SettingError: If the checks cannot be used with the prompt.
+        SettingError: If the prompt or the checks are unknown.
     """
 
     activity = "judging"
@@ -81,7 +73,7 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
         judge: Judge,
         settings: EvaluationSettings = EvaluationSettings(),
     ) -> None:
-        task = _make_task(settings.prompt, settings.checks)
+        task = CrimsonTask(settings.prompt, settings.checks)
         super().__init__(task, list(pairs), output, judge)
         self._crimson = task
         self._sources = pairs if isinstance(pairs, Mapping) else dict.fromkeys(pairs, "")
@@ -160,7 +152,7 @@ def label_pairs(
         The run, with its counts.
 
     Raises:
-        SettingError: If the judge is invalid, or the checks cannot be used with the prompt.
+        SettingError: If the judge is invalid, or the prompt or the checks are unknown.
         TableError: If the file has other content, or another process appends to it.
 
     Example:
@@ -264,7 +256,7 @@ def compare_judge(
         log: Receives the progress.
 
     Raises:
-        SettingError: If the judge is invalid, or the checks cannot be used with the prompt.
+        SettingError: If the judge is invalid, or the prompt or the checks are unknown.
 
     Example:
         >>> from rrg_rewards.judges import RuleJudge
@@ -274,7 +266,7 @@ def compare_judge(
         1.0
     """
     log = log or RunLog()
-    chosen, task = choose_judge(judge), _make_task(prompt, checks)
+    chosen, task = choose_judge(judge), CrimsonTask(prompt, checks)
     results: list[CrimsonEvaluation | JudgeFailure] = []
     with log.progress("judging") as progress:
         progress(0, len(evaluations))

@@ -147,7 +147,7 @@ class EvaluationSettings:
     candidate_column: str = column_setting("candidates", "candidate")
     source_column: str | None = setting(None, "column that names the source of a candidate", metavar="NAME")
     context: Mapping[str, str] = context_setting()
-    prompt: Literal["own", "guidelines", "compact", "crimson-score", "crimson-score-guidelines"] = setting(
+    prompt: Literal["own", "guidelines", "crimson-score", "crimson-score-guidelines"] = setting(
         "own", "prompt for a language model (default: own)"
     )
     checks: Literal["strict", "published"] | None = setting(

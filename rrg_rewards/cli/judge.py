@@ -85,8 +85,8 @@ false findings, missing findings and attribute errors, Kendall's tau, the mean a
 equal numbers. All but the share are computed over the pairs with a valid answer.
 
 examples:
-  rrg-rewards judge compare heldout.jsonl --judge local:runs/crimson/judge --prompt compact
-  rrg-rewards judge compare heldout.jsonl --prompt compact --json report.json \\
+  rrg-rewards judge compare heldout.jsonl --judge local:runs/crimson/judge
+  rrg-rewards judge compare heldout.jsonl --prompt guidelines --json report.json \\
       --judge "{name: local, model: runs/crimson/judge, dtype: bfloat16, max_new_tokens: 256}"
 """
 

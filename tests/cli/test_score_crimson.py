@@ -107,7 +107,7 @@ def test_progress_is_told_batch_by_batch(run, pairs, monkeypatch):
         (["--metrics", "crimson", "--judge", "{name: scripted, wait: 1}"], "argument --judge:"),
         (["--metrics", "crg", "--judge", "rules"], "argument --judge: no metric among crg takes one"),
         (["--metrics", "crimson", "--labeler", "rules:ct_rate"], "no metric among crimson takes one"),
-        (["--metrics", "crimson", "--set", "crimson.prompt=mine"], "prompt must be one of"),
+        (["--metrics", "crimson", "--set", "crimson.prompt=mine"], "prompt: must be one of"),
         (["--metrics", "crimson", "--context", "weight=x"], "they take: age, indication, sex"),
     ],
     ids=str,

@@ -15,7 +15,6 @@ from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, Cri
 from rrg_rewards.functional.crimson import CrimsonChecks
 from rrg_rewards.judges.base import AnswerError, JudgeFailure, Message, ReportPair
 from rrg_rewards.judges.tasks.base import PromptTask, quote_text
-from rrg_rewards.judges.tasks.crimson_compact import CompactCrimsonAnswer, compact_answer, compact_evaluation
 from rrg_rewards.judges.tasks.crimson_published import (
     find_control_text,
     published_messages,
@@ -24,11 +23,12 @@ from rrg_rewards.judges.tasks.crimson_published import (
 )
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS, AttributeErrorType
+from rrg_rewards.utilities.settings import SettingError
 
-CrimsonPrompt = Literal["own", "guidelines", "compact", "crimson-score", "crimson-score-guidelines"]
-"""``"own"``: this package's prompt. ``"guidelines"``: with clinical guidelines, for strong models. ``"compact"``: a
-short prompt and form of the answer, for small models trained on evaluations. ``"crimson-score"``: the prompt that the
-published judge was fine-tuned on. ``"crimson-score-guidelines"``: the published prompt for strong models."""
+CrimsonPrompt = Literal["own", "guidelines", "crimson-score", "crimson-score-guidelines"]
+"""``"own"``: this package's prompt. ``"guidelines"``: with clinical guidelines, for strong models. ``"crimson-score"``:
+the prompt that the published judge was fine-tuned on. ``"crimson-score-guidelines"``: the published prompt for strong
+models."""
 
 # The prompts of the package crimson-score, and whether they have its guidelines.
 _PUBLISHED = {"crimson-score": False, "crimson-score-guidelines": True}
@@ -95,18 +95,13 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     ``prompt="guidelines"`` adds clinical guidelines for strong models: common findings by level, rules on age,
     indication and known disease, and when an error of each type is significant.
 
-    ``prompt="compact"`` has one sentence of instructions and a short form of the answer
-    (:class:`rrg_rewards.judges.tasks.crimson_compact.CompactCrimsonAnswer`), which needs a third of the tokens. It is
-    meant for small models that are trained on evaluations; errors have no explanations.
-
     ``prompt="crimson-score"`` calls the package ``crimson-score`` to build exactly the messages that it sends to
     ``rajpurkarlab/medgemma-4b-it-crimson``. Reports are inserted unchanged. A pair with a special token of a chat
     template, which could begin another message, is not sent and fails with ``status``.
     ``prompt="crimson-score-guidelines"`` does the same with the package's prompt for strong models, which has examples
     and guidelines.
 
-    ``checks`` decides which answers are scored. It is independent of the prompt, except that the published code cannot
-    read the answers of ``"compact"``.
+    ``checks`` decides which answers are scored. It is independent of the prompt.
 
     ``checks="published"``, the default for the prompts of ``crimson-score``: an answer is valid if the code of the
     package scores it, and gets the same score (which the package rounds to four digits). Neither the reports nor the
@@ -130,7 +125,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
       the package reads them (:meth:`rrg_rewards.functional.CrimsonEvaluation.from_dict`).
 
     ``checks="strict"``, the default for the other prompts: an answer is valid if it is a JSON object of the schema
-    (:class:`CrimsonAnswer`, or the short form), possibly in a code fence and after ``<think>...</think>``, and
+    (:class:`CrimsonAnswer`), possibly in a code fence and after ``<think>...</think>``, and
 
     - ids are ``R1, R2, ...`` and ``P1, P2, ...``, unique, and every id in a match or an error is the id of a finding;
     - each reference finding is either matched, once or several times, or missing once; each candidate finding is either
@@ -153,12 +148,12 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Sections 3.1 and 3.2.
 
     Args:
-        prompt: ``"own"``, ``"guidelines"``, ``"compact"``, ``"crimson-score"`` or ``"crimson-score-guidelines"``.
+        prompt: ``"own"``, ``"guidelines"``, ``"crimson-score"`` or ``"crimson-score-guidelines"``.
         checks: ``"published"`` or ``"strict"``; ``None``: ``"published"`` for the prompts of ``crimson-score``, else
             ``"strict"``.
 
     Raises:
-        ValueError: For another prompt, other checks, or ``checks="published"`` with ``prompt="compact"``.
+        SettingError: For another prompt or other checks.
 
     Example:
         >>> import json
@@ -175,21 +170,16 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     """
 
     name = "crimson"
+    template = "crimson"
+    form = CrimsonAnswer
 
     def __init__(self, prompt: CrimsonPrompt = "own", checks: CrimsonChecks | None = None) -> None:
         if prompt not in get_args(CrimsonPrompt):
-            raise ValueError(f"prompt must be one of {', '.join(get_args(CrimsonPrompt))}; got {prompt!r}")
+            raise SettingError("prompt", f"must be one of {', '.join(get_args(CrimsonPrompt))}; got {prompt!r}")
         if checks is not None and checks not in get_args(CrimsonChecks):
-            raise ValueError(f"checks must be one of {', '.join(get_args(CrimsonChecks))}; got {checks!r}")
-        is_compact = prompt == "compact"
-        if is_compact and checks == "published":
-            raise ValueError(
-                "checks must be 'strict' with prompt='compact', whose answers the published code cannot read"
-            )
+            raise SettingError("checks", f"must be one of {', '.join(get_args(CrimsonChecks))}; got {checks!r}")
         self.prompt = prompt
         self.checks: CrimsonChecks = checks or ("published" if prompt in _PUBLISHED else "strict")
-        self.template = "crimson_compact" if is_compact else "crimson"
-        self.form = CompactCrimsonAnswer if is_compact else CrimsonAnswer
 
     def __repr__(self) -> str:
         return f"CrimsonTask(prompt={self.prompt!r}, checks={self.checks!r})"
@@ -245,16 +235,12 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
 
         Returns:
             JSON of the prompt's form, for the prompts of ``crimson-score`` in ASCII and without spaces, as their
-            authors train on it. ``None`` if the form cannot contain the evaluation
-            (:func:`rrg_rewards.judges.tasks.crimson_compact.compact_answer`), or if the published code, with
-            ``checks="published"``, would read another one because of its repairs.
+            authors train on it. ``None`` if the published code, with ``checks="published"``, would read another
+            evaluation because of its repairs.
         """
-        content = compact_answer(evaluation) if self.prompt == "compact" else evaluation.to_dict()
-        if content is None:
-            return None
-        # Without spaces, an answer has a sixth fewer tokens.
-        separators = (",", ":") if self.prompt == "compact" or self.prompt in _PUBLISHED else None
-        answer = json.dumps(content, ensure_ascii=self.prompt in _PUBLISHED, separators=separators)
+        published = self.prompt in _PUBLISHED
+        separators = (",", ":") if published else None
+        answer = json.dumps(evaluation.to_dict(), ensure_ascii=published, separators=separators)
         return None if self.checks == "published" and not _is_read_as(answer, evaluation) else answer
 
     def parse(self, item: ReportPair, answer: str) -> CrimsonEvaluation:
@@ -262,10 +248,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         if self.checks == "published":
             return read_published_answer(answer)
         published = self.prompt in _PUBLISHED
-        if self.prompt == "compact":
-            evaluation = compact_evaluation(self._read(answer))
-        else:
-            evaluation = _evaluation(read_repaired_answer(answer) if published else self._read(answer))
+        evaluation = _evaluation(read_repaired_answer(answer) if published else self._read(answer))
         reference = _ids("reference_findings", evaluation.reference_findings)
         predicted = _ids("predicted_findings", evaluation.predicted_findings)
         _check_references(evaluation, reference, predicted)

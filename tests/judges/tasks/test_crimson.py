@@ -22,8 +22,9 @@ from rrg_rewards.judges.tasks.crimson import (
     FindingAnswer,
 )
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS
+from rrg_rewards.utilities.settings import SettingError
 
-TASK, GUIDED, COMPACT = (CrimsonTask(name) for name in ("own", "guidelines", "compact"))
+TASK, GUIDED = (CrimsonTask(name) for name in ("own", "guidelines"))
 PAIR, ANSWER = PAIRS["one of two found"], HONEST["one of two found"]
 SECRET = "xylophone"
 
@@ -88,11 +89,9 @@ def test_crimson_prompt_hashes_differ() -> None:
     assert len(TASK.prompt_hash) == 12
     assert TASK == CrimsonTask("own") == pickle.loads(pickle.dumps(TASK))
     assert len({TASK, CrimsonTask(), CrimsonTask("crimson-score")}) == 2
-    with pytest.raises(
-        ValueError,
-        match="prompt must be one of own, guidelines, compact, crimson-score, crimson-score-guidelines; got 'mine'",
-    ):
+    with pytest.raises(SettingError, match="'mine'") as raised:
         CrimsonTask("mine")
+    assert raised.value.setting == "prompt"
 
 
 @pytest.mark.parametrize("prompt", get_args(CrimsonPrompt))
@@ -103,10 +102,6 @@ def test_crimson_checks_are_by_prompt_and_part_of_the_task(prompt: CrimsonPrompt
     assert (task == strict) == (not published)
     assert repr(task) == f"CrimsonTask(prompt={prompt!r}, checks={task.checks!r})"
     assert task.form == strict.form
-    if prompt == "compact":
-        with pytest.raises(ValueError, match="checks must be 'strict' with prompt='compact'"):
-            CrimsonTask(prompt, "published")
-        return
     scored = CrimsonTask(prompt, "published")
     assert scored == pickle.loads(pickle.dumps(scored))
     if not published:
@@ -117,8 +112,9 @@ def test_crimson_checks_are_by_prompt_and_part_of_the_task(prompt: CrimsonPrompt
 
 
 def test_crimson_checks_must_be_known() -> None:
-    with pytest.raises(ValueError, match="checks must be one of strict, published; got 'lax'"):
+    with pytest.raises(SettingError, match="'lax'") as raised:
         CrimsonTask(checks="lax")  # type: ignore[arg-type]
+    assert raised.value.setting == "checks"
 
 
 @pytest.mark.parametrize(
@@ -306,9 +302,8 @@ def test_crimson_guidelines_are_added_to_the_instructions_only() -> None:
 
 
 def test_crimson_prompt_signatures_differ() -> None:
-    signatures = [task.prompt_signature for task in (TASK, GUIDED, COMPACT)]
-    assert [one.partition("@")[0] for one in signatures] == ["own", "guidelines", "compact"]
-    assert len({one.partition("@")[2] for one in signatures}) == 3
+    (own, first), (guided, second) = (task.prompt_signature.split("@") for task in (TASK, GUIDED))
+    assert (own, guided, first != second) == ("own", "guidelines", True)
 
 
 @pytest.mark.parametrize("case", PAIRS)
@@ -317,7 +312,7 @@ def test_crimson_answers_with_guidelines_are_checked_as_the_others(case: str) ->
     assert GUIDED.schema == TASK.schema
 
 
-@pytest.mark.parametrize("task", [TASK, GUIDED, COMPACT], ids=repr)
+@pytest.mark.parametrize("task", [TASK, GUIDED], ids=repr)
 def test_crimson_task_accepts_its_answer_of_an_evaluation(task: CrimsonTask) -> None:
     pair = ReportPair("Small left pleural effusion. Cardiomegaly.", "Large left pleural effusion.")
     evaluation = RuleJudge().evaluation(pair)

@@ -71,7 +71,6 @@ def report_case(task: JudgeTask[Any, Any]) -> Case:
 CASES = {
     "crimson own": pair_case(CrimsonTask(), PATIENT),
     "crimson guidelines": pair_case(CrimsonTask("guidelines"), PATIENT),
-    "crimson compact": pair_case(CrimsonTask("compact"), PATIENT),
     "counting": pair_case(CountingTask()),
     "grading": Case(
         GradingTask("radcliq"),

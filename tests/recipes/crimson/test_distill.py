@@ -11,20 +11,25 @@ from crimson_package import install_stand_in
 from tokenizers import ByteLevelBPETokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from rrg_rewards.data import read_table
-from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
+from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges import LocalJudge, ReportPair, RuleJudge
 from rrg_rewards.judges.candidates import make_candidates
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.recipes.crimson.distill import DistillationArguments, load_examples, parse, run
-from rrg_rewards.recipes.crimson.prepare import prepare
 
 TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"
     "{% if message['role'] == 'assistant' %}{{ eos_token }}{% else %}\n{% endif %}{% endfor %}"
 )
-TASK = CrimsonTask("compact")
+TASK = CrimsonTask()
+
+
+@pytest.fixture
+def short_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instructions of one word, because a small model has a vocabulary of few words."""
+    layout = "{{patient}} {{reference}} {{candidate}}"
+    monkeypatch.setattr("rrg_rewards.judges.tasks.base._read_template", lambda name: ("Compare.", layout))
 
 
 def write_evaluations(path: Path, reports: list[str], seed: int = 0) -> list[EvaluatedPair]:
@@ -64,14 +69,19 @@ def save_judge(folder: Path, texts: list[str], size: int, context: int = 1024) -
 
 def train(folder: Path, model: Path, **options: Any) -> Any:
     keys = {
-        "config": "crimson/smollm2_phantom",
+        "config": "crimson/medgemma_4b",
         "model_name_or_path": model,
         "dataset": folder / "train.jsonl",
         "output_dir": folder / "judge",
         "use_peft": "false",
         "dtype": "float32",
         "bf16": "false",
-        "logging_steps": 10,
+        "use_cpu": "true",
+        "gradient_checkpointing": "false",
+        "gradient_accumulation_steps": 1,
+        "lr_scheduler_type": "constant_with_warmup",
+        "warmup_steps": 5,
+        "save_strategy": "no",
         **options,
     }
     return run(*parse([part for name, value in keys.items() for part in (f"--{name}", str(value))]))
@@ -93,35 +103,20 @@ def test_distill_prompts_and_answers_are_those_of_the_judge(tmp_path: Path) -> N
 
 def test_distill_answers_that_would_be_failures_are_counted_and_left_out(tmp_path: Path) -> None:
     pair = ReportPair("Mass. Nodule.", "Nodules.")
-    findings = (CrimsonFinding("R1", "mass", "urgent"), CrimsonFinding("R2", "nodule", "urgent"))
-    one = CrimsonFinding("P1", "nodules", "urgent")
-    error = CrimsonAttributeError("R1", "P1", "significant", ("severity",))
-    lopsided = CrimsonEvaluation(findings, (one,), (("R1", "P1"), ("R2", "P1")), attribute_errors=(error,))
     elsewhere = CrimsonEvaluation((CrimsonFinding("R1", "fracture", "urgent"),), missing_findings=("R1",))
     good = RuleJudge().evaluation(pair)
     path = tmp_path / "rows.jsonl"
-    records = [EvaluatedPair(pair, evaluation, "rules").to_record() for evaluation in (lopsided, elsewhere, good)]
+    records = [EvaluatedPair(pair, evaluation, "rules").to_record() for evaluation in (elsewhere, good)]
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     dropped: Counter[str] = Counter()
     assert len(load_examples(str(path), TASK, dropped)) == 1
-    assert sorted(dropped) == ["rejected answer: inconsistent", "the prompt's form cannot contain the evaluation"]
+    assert list(dropped) == ["rejected answer: inconsistent"]
     path.write_text(json.dumps(records[0]) + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match="no usable row among 1"):
         load_examples(str(path), TASK, Counter())
 
 
-def test_prepare_reports_of_the_two_tables_differ(tmp_path: Path) -> None:
-    prepare(tmp_path, train_rows=40, heldout_rows=10, max_words=10)
-    train, heldout = (
-        list(read_table(tmp_path / f"{name}_reports.jsonl").column("report")) for name in ("train", "heldout")
-    )
-    assert (len(set(train)), len(set(heldout))) == (40, 10)
-    assert not set(train) & set(heldout)
-    assert all(len(report.split()) <= 10 for report in train)
-    with pytest.raises(ValueError, match="raise max_words"):
-        prepare(tmp_path, train_rows=10**4, max_words=2)
-
-
+@pytest.mark.usefixtures("short_prompt")
 def test_distill_a_run_writes_a_judge_that_answers(tmp_path: Path) -> None:
     rows = write_evaluations(tmp_path / "train.jsonl", ["Nodule of 8 mm in the left upper lobe.", "Hiatal hernia."])
     model = save_judge(tmp_path / "model", texts_of(tmp_path / "train.jsonl"), size=16)
@@ -189,11 +184,12 @@ def test_distill_checks_decide_which_evaluations_are_left_out(tmp_path: Path) ->
         load_examples(str(path), strict.task(), Counter())
     published = DistillationArguments(dataset=str(path), task_prompt="own", task_checks="published")
     assert len(load_examples(str(path), published.task(), Counter())) == 1
-    with pytest.raises(ValueError, match="checks must be one of"):
+    with pytest.raises(ValueError, match="checks: must be one of"):
         DistillationArguments(dataset=str(path), task_checks="lax")
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("short_prompt")
 def test_distill_a_trained_judge_agrees_with_its_teacher(tmp_path: Path) -> None:
     """A small model learns the evaluations of a few pairs by heart; untrained, it gives no valid answer."""
     pytest.importorskip("llguidance")
@@ -209,7 +205,7 @@ def test_distill_a_trained_judge_agrees_with_its_teacher(tmp_path: Path) -> None
     train(tmp_path, model, max_steps=150, per_device_train_batch_size=4, learning_rate=5e-3)
     agreement = {}
     for name in ("model", "judge"):
-        judge = LocalJudge(str(tmp_path / name), device="cpu", max_new_tokens=160, constrained=True)
+        judge = LocalJudge(str(tmp_path / name), device="cpu", max_new_tokens=400, constrained=True)
         results = judge.evaluate_now(TASK, [row.pair for row in rows])
         agreement[name] = judge_agreement([row.evaluation for row in rows], results, 10)
     assert agreement["model"]["valid"] == 0
