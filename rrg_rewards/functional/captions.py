@@ -97,31 +97,23 @@ def caption_bleu(counts: BleuCounts) -> Tensor:
     return precisions.cumprod(-1) ** (1 / orders) * penalty[..., None]
 
 
-def caption_rouge(common: int, length: int, reference_length: int) -> float:
+def combined_rouge(pairs: Sequence[tuple[float, float]]) -> float:
     r"""Return ROUGE-L of the COCO caption evaluation, in which the recall weighs more.
 
     .. math::
         F = \frac{(1 + \beta^2) P R}{R + \beta^2 P}, \qquad \beta = 1.2
 
+    with the greatest precision and the greatest recall over the references of a report.
+
     Args:
-        common: Length of the longest common subsequence.
-        length: Number of words of the candidate, at least 1.
-        reference_length: Number of words of the reference, at least 1.
+        pairs: Precision and recall for each reference: the length of the longest common subsequence, divided by the
+            number of words of the candidate and of the reference.
 
     Source: Lin, "ROUGE", 2004; Chen et al., "Microsoft COCO Captions", arXiv:1504.00325.
 
     Example:
-        >>> round(caption_rouge(2, 3, 4), 4)
+        >>> round(combined_rouge([(2 / 3, 2 / 4)]), 4)
         0.5571
-    """
-    return combined_rouge([(common / length, common / reference_length)])
-
-
-def combined_rouge(pairs: Sequence[tuple[float, float]]) -> float:
-    """Return ROUGE-L of the greatest precision and the greatest recall over references.
-
-    Args:
-        pairs: Precision and recall for each reference.
     """
     precision, recall = max(one for one, _ in pairs), max(one for _, one in pairs)
     if not precision or not recall:

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from typing_extensions import Self
 
 from rrg_rewards.functional.captions import N_GRAMS, DocumentFrequencies, cider, n_gram_counts
 from rrg_rewards.metrics.coco import CocoMetric, Preparation, prepare_texts
-from rrg_rewards.metrics.judged import place_results
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
@@ -104,14 +103,6 @@ class CiderScores(Scores):
     texts: tuple[Any, ...]
 
     _row_fields = ("texts",)
-
-    def expand(self, rows: Tensor) -> Self:
-        """Return scores of ``N`` pairs: these scores where ``rows`` is true, else NaN."""
-        return replace(self, value=super().expand(rows).value, texts=place_results(self.texts, rows))
-
-    def take(self, rows: Tensor) -> Self:
-        """Return the scores of the pairs with the indices ``rows``, in this order."""
-        return replace(self, value=self.value[rows], texts=tuple(self.texts[row] for row in rows.tolist()))
 
 
 class CIDEr(CocoMetric):

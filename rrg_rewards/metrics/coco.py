@@ -2,12 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from rrg_rewards.functional.captions import (
     N_GRAMS,
@@ -101,16 +100,6 @@ class CountedScores(Scores):
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
         """Counts of the scored pairs, ``(M, K)``."""
         return (self.counts[self.scored],)
-
-    def expand(self, rows: Tensor) -> Self:
-        """Return scores of ``N`` pairs: these scores where ``rows`` is true, else NaN and counts of 0."""
-        counts = self.counts.new_zeros(len(rows), self.counts.shape[1])
-        counts[rows] = self.counts
-        return replace(self, value=super().expand(rows).value, counts=counts)
-
-    def take(self, rows: Tensor) -> Self:
-        """Return the scores of the pairs with the indices ``rows``, in this order."""
-        return replace(self, value=self.value[rows], counts=self.counts[rows])
 
 
 class CountedMetric(CocoMetric):

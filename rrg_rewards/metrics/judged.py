@@ -3,12 +3,11 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask, JudgeWarning
 from rrg_rewards.judges.registry import get_judge
@@ -34,12 +33,6 @@ def failed_by_kind(results: Sequence[Any]) -> dict[str, Tensor]:
 def failure_texts(results: Sequence[Any]) -> list[str]:
     """Return kind and reason of each failure among ``N`` results, ``""`` for the others."""
     return [f"{one.kind}: {one.reason}" if isinstance(one, JudgeFailure) else "" for one in results]
-
-
-def place_results(results: Sequence[Any], rows: Tensor) -> tuple[Any, ...]:
-    """Return results of ``N`` pairs: these results where ``rows`` is true, else ``None``."""
-    remaining = iter(results)
-    return tuple(next(remaining) if chosen else None for chosen in rows.tolist())
 
 
 def warn_of_failures(name: str, results: Sequence[Any]) -> None:
@@ -87,15 +80,6 @@ class JudgedScores(Scores):
     def explanations(self) -> dict[str, list[str]]:
         """Column ``failure``: kind and reason of the judge's failure on each pair; empty without a failure."""
         return {"failure": failure_texts(self.results)}
-
-    def expand(self, rows: Tensor) -> Self:
-        """Return scores of ``N`` pairs: these scores where ``rows`` is true; the other pairs were not judged."""
-        scores, placed = super().expand(rows), place_results(self.results, rows)
-        return replace(self, value=scores.value, details=scores.details, results=placed)
-
-    def take(self, rows: Tensor) -> Self:
-        """Return the scores of the pairs with the indices ``rows``, in this order."""
-        return replace(super().take(rows), results=tuple(self.results[row] for row in rows.tolist()))
 
 
 class AsyncReportMetric(ReportMetric, Generic[Item, Result]):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
-from typing_extensions import Self
 
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
@@ -16,7 +15,7 @@ from rrg_rewards.judges.base import Judge, JudgeFailure
 from rrg_rewards.labelers.base import FallibleLabeler, Labeler, label_reports, labeler_judge
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.metrics.base import Column, ReportMetric, ScalarMetric
-from rrg_rewards.metrics.judged import FAILURE_KINDS, failed_by_kind, failure_texts, place_results, warn_of_failures
+from rrg_rewards.metrics.judged import FAILURE_KINDS, failed_by_kind, failure_texts, warn_of_failures
 from rrg_rewards.metrics.scores import Scores
 
 
@@ -58,19 +57,6 @@ class LabelledScores(Scores):
             "invented": self._names(self.preds & ~self.target),
             **failure,
         }
-
-    def expand(self, rows: Tensor) -> Self:
-        """Return scores of ``N`` pairs: these scores where ``rows`` is true; the other pairs have no labels."""
-        preds, target = (labels.new_zeros(len(rows), labels.shape[1]) for labels in (self.preds, self.target))
-        preds[rows], target[rows] = self.preds, self.target
-        scores = super().expand(rows)
-        outcomes = None if self.outcomes is None else place_results(self.outcomes, rows)
-        return replace(self, value=scores.value, details=scores.details, preds=preds, target=target, outcomes=outcomes)
-
-    def take(self, rows: Tensor) -> Self:
-        """Return the scores of the pairs with the indices ``rows``, in this order."""
-        outcomes = None if self.outcomes is None else tuple(self.outcomes[row] for row in rows.tolist())
-        return replace(super().take(rows), preds=self.preds[rows], target=self.target[rows], outcomes=outcomes)
 
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +10,9 @@ from typing_extensions import Self
 
 from rrg_rewards.schemas.scoring import is_number
 from rrg_rewards.utilities.names import unknown_name_message
+
+# Index of a pair that has no score.
+_ABSENT = -1
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,7 +39,8 @@ class Scores:
     # What the score of a report is called if the metric is a score of a corpus only.
     report_value: ClassVar[str] = ""
 
-    # Names of the further fields with one value for each pair: tensors ``(N, ...)``, tuples, or None.
+    # Names of the further fields with one value for each pair: tensors ``(N, ...)``, tuples, scores, mappings of these,
+    # or None.
     _row_fields: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -54,28 +57,6 @@ class Scores:
         mean = f", mean {float(scored.double().mean()):.4g}" if len(scored) else ""
         details = f"; details: {', '.join(self.details)}" if self.details else ""
         return f"<{type(self).__name__} of {len(self)} report pairs, {len(scored)} scored{mean}{details}>"
-
-    def to_frame(self) -> Any:
-        """Return a pandas data frame with a row for each pair.
-
-        The columns are ``score``, the sub-scores, and the descriptions of errors.
-
-        Raises:
-            ModuleNotFoundError: If pandas is not installed, which no extra of this package needs.
-
-        Example:
-            >>> frame = Scores(torch.tensor([0.5, 1.0]), {"recall": torch.tensor([1.0, 1.0])}).to_frame()
-            >>> list(frame.columns), len(frame)
-            (['score', 'recall'], 2)
-        """
-        try:
-            pandas: Any = import_module("pandas")
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "pandas is not installed; run: python -m pip install pandas", name="pandas"
-            ) from error
-        numbers = {"score": self.value, **self.details}
-        return pandas.DataFrame({**{name: one.tolist() for name, one in numbers.items()}, **self.explanations})
 
     @property
     def scored(self) -> Tensor:
@@ -173,10 +154,21 @@ class Scores:
 
     def expand(self, rows: Tensor) -> Self:
         """Return scores of ``N`` pairs: these scores in the rows where ``rows`` (bool, ``(N,)``) is true, else NaN."""
+        return self.take(torch.where(rows, rows.cumsum(0) - 1, _ABSENT))
+
+    def take(self, rows: Tensor) -> Self:
+        """Return the scores of the pairs with the indices ``rows`` (int64, ``(M,)``), in this order.
+
+        The index -1 stands for a pair that has no score.
+
+        Example:
+            >>> import torch
+            >>> Scores(torch.tensor([0.5, 1.0])).take(torch.tensor([1, -1, 0])).value
+            tensor([1.0000,    nan, 0.5000])
+        """
+        further = {name: _taken(getattr(self, name), rows, 0) for name in self._row_fields}
         return replace(
-            self,
-            value=_scatter(self.value, rows),
-            details={name: _scatter(detail, rows) for name, detail in self.details.items()},
+            self, value=_taken(self.value, rows, torch.nan), details=_taken(self.details, rows, torch.nan), **further
         )
 
     def joined(self, others: Sequence[Self]) -> Self:
@@ -187,18 +179,36 @@ class Scores:
             >>> Scores(torch.tensor([0.5])).joined([Scores(torch.tensor([1.0]))]).value
             tensor([0.5000, 1.0000])
         """
-        parts = [self, *others]
-        return replace(
-            self,
-            details={name: torch.cat([part.details[name] for part in parts]) for name in self.details},
-            **{name: _joined([getattr(part, name) for part in parts]) for name in ("value", *self._row_fields)},
-        )
+        names = ("value", "details", *self._row_fields)
+        return replace(self, **{name: _joined([getattr(part, name) for part in (self, *others)]) for name in names})
 
-    def take(self, rows: Tensor) -> Self:
-        """Return the scores of the pairs with the indices ``rows`` (int64, ``(M,)``), in this order."""
-        return replace(
-            self, value=self.value[rows], details={name: detail[rows] for name, detail in self.details.items()}
-        )
+
+def _taken(values: Any, rows: Tensor, absent: float) -> Any:
+    """Return the values of pairs by their indices: ``absent`` in tensors, and ``None`` in tuples, for the index -1."""
+    if values is None:
+        return None
+    if isinstance(values, Mapping):
+        return {name: _taken(one, rows, absent) for name, one in values.items()}
+    if isinstance(values, Scores):
+        return values.take(rows)
+    if isinstance(values, tuple):
+        return tuple(None if row == _ABSENT else values[row] for row in rows.tolist())
+    taken = values.new_full((len(rows), *values.shape[1:]), absent)
+    known = rows != _ABSENT
+    taken[known] = values[rows[known]]
+    return taken
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return the values of several parts as one."""
+    first = parts[0]
+    if first is None:
+        return None
+    if isinstance(first, Mapping):
+        return {name: _joined([part[name] for part in parts]) for name in first}
+    if isinstance(first, Scores):
+        return first.joined(parts[1:])
+    return torch.cat(list(parts)) if isinstance(first, Tensor) else tuple(item for part in parts for item in part)
 
 
 def _check_scores(name: str, scores: Tensor, length: int | None = None) -> None:
@@ -212,19 +222,6 @@ def _check_scores(name: str, scores: Tensor, length: int | None = None) -> None:
     if infinite:
         row = infinite[0]
         raise ValueError(f"{name}[{row}] of Scores is {float(scores[row])}; use NaN for a pair that has no score")
-
-
-def _scatter(values: Tensor, rows: Tensor) -> Tensor:
-    out = values.new_full((len(rows), *values.shape[1:]), float("nan"))
-    out[rows] = values
-    return out
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    """Return tensors or tuples of several parts as one; ``None`` if all parts are None."""
-    if isinstance(parts[0], Tensor):
-        return torch.cat(list(parts))
-    return None if parts[0] is None else tuple(item for part in parts for item in part)
 
 
 def score_sums(scores: Scores, names: Sequence[str]) -> Tensor:

@@ -4,11 +4,10 @@ import asyncio
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.judges.base import Judge
@@ -236,19 +235,7 @@ class ComposedScores(Scores):
 
     parts: Mapping[str, Scores] = field(default_factory=dict)
 
-    def expand(self, rows: Tensor) -> Self:
-        """See :meth:`Scores.expand`."""
-        expanded = {name: scores.expand(rows) for name, scores in self.parts.items()}
-        return replace(super().expand(rows), parts=expanded)
-
-    def joined(self, others: Sequence[Self]) -> Self:
-        """See :meth:`Scores.joined`."""
-        joined = {name: scores.joined([other.parts[name] for other in others]) for name, scores in self.parts.items()}
-        return replace(super().joined(others), parts=joined)
-
-    def take(self, rows: Tensor) -> Self:
-        """See :meth:`Scores.take`."""
-        return replace(super().take(rows), parts={name: scores.take(rows) for name, scores in self.parts.items()})
+    _row_fields = ("parts",)
 
 
 class ComposedReward(Reward):

@@ -10,7 +10,6 @@ from rrg_rewards.functional.captions import (
     DocumentFrequencies,
     bleu_counts,
     caption_bleu,
-    caption_rouge,
     cider,
     combined_rouge,
     n_gram_counts,
@@ -54,11 +53,11 @@ def test_bleu_counts_clip_by_the_greatest_reference_and_take_the_closest_length(
     assert (int(found.length), int(found.reference_length)) == (4, 2)
 
 
-def test_caption_rouge_is_that_of_the_equation() -> None:
+def test_combined_rouge_is_that_of_the_equation() -> None:
     precision, recall, beta = 2 / 3, 2 / 4, 1.2
     expected = (1 + beta**2) * precision * recall / (recall + beta**2 * precision)
-    assert caption_rouge(2, 3, 4) == pytest.approx(expected)
-    assert caption_rouge(0, 3, 4) == 0
+    assert combined_rouge([(precision, recall)]) == pytest.approx(expected)
+    assert combined_rouge([(0.0, 0.0)]) == 0
     # The greatest precision and the greatest recall may be of different references.
     assert combined_rouge([(0.5, 0.2), (0.1, 0.8)]) == combined_rouge([(0.5, 0.8)])
 
