@@ -14,6 +14,7 @@ from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, Reward, is_asynchronous, score_tensor
 from rrg_rewards.rewards.registry import make_reward, name_and_options
+from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import gather_objects, num_processes
 
@@ -147,14 +148,14 @@ class RewardPart:
     Args:
         reward: The reward.
         weight: Weight of the part in the sum; 0 for a part that is only used in gates.
-        normalize: Whether to subtract the running mean and divide by the running standard deviation; or two numbers to
-            use instead of them.
-        clip: Lower and upper bound.
+        normalize: Whether to subtract the running mean and divide by the running standard deviation; or a sequence of
+            two numbers to use instead of them.
+        clip: Lower and upper bound, a sequence of two numbers.
         gate: Gate of the part. Default: no gate.
 
     Raises:
-        ValueError: If the weight is not finite, the lower bound is not below the upper bound, or the standard deviation
-            is not positive.
+        ValueError: If the weight is not finite, the lower bound is not below the upper bound, ``normalize`` is neither
+            true, false nor two numbers, or the standard deviation is not positive.
     """
 
     reward: Reward
@@ -165,12 +166,15 @@ class RewardPart:
     moments: RunningMoments = field(default_factory=RunningMoments, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        for name in ("normalize", "clip"):
+            # YAML has lists.
+            if isinstance(given := getattr(self, name), list):
+                object.__setattr__(self, name, tuple(given))
         if not math.isfinite(self.weight):
             raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight}")
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
             raise ValueError(f"the clip of part {self.name!r} must be two increasing numbers, got {self.clip}")
-        fixed = self.normalize if isinstance(self.normalize, tuple) else (0.0, 1.0)
-        if len(fixed) != 2 or not (math.isfinite(fixed[0]) and 0 < fixed[1] < math.inf):
+        if not isinstance(self.normalize, bool) and not _are_mean_and_deviation(self.normalize):
             raise ValueError(
                 f"normalize of part {self.name!r} must be true, false, or a mean and a positive standard deviation, "
                 f"got {self.normalize}"
@@ -216,6 +220,10 @@ class RewardPart:
         elif self.normalize:
             reward = (reward - self.moments.mean) / self.moments.deviation
         return reward if self.clip is None else min(max(reward, self.clip[0]), self.clip[1])
+
+
+def _are_mean_and_deviation(values: Any) -> bool:
+    return isinstance(values, tuple) and len(values) == 2 and all(map(is_finite, values)) and values[1] > 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -308,8 +316,8 @@ class ComposedReward(Reward):
 
     @classmethod
     def from_options(cls, **options: Any) -> "ComposedReward":
-        """Compose the parts; see :func:`compose`."""
-        return compose(**options)
+        """Make the reward; an asynchronous one for the options of an asynchronous part (:func:`compose`)."""
+        return compose(**options) if cls is ComposedReward else cls(**options)
 
     @property
     def signature(self) -> str:
@@ -495,5 +503,4 @@ def _part(setting: Mapping[str, Any], reference_column: str | None) -> RewardPar
             shaping["gate"] = Gate(**{"on" if key is True else key: value for key, value in gate.items()})
         except TypeError as error:
             raise ValueError(f"gate of part {name!r} takes on, at_least and optional otherwise, got {gate}") from error
-    shaping.update({key: tuple(value) for key, value in shaping.items() if isinstance(value, list)})
     return RewardPart(make_reward(name, **options), **shaping)

@@ -68,11 +68,6 @@ class RecommendedReward(ComposedReward):
         parts: list[dict[str, Any]] = [{"name": "crimson", **crimson}, {"name": "repetition", "weight": 0.1}]
         super().__init__(parts, reference_column=reference_column, name=name)
 
-    @classmethod
-    def from_options(cls, **options: Any) -> "RecommendedReward":
-        """Make the reward; see the class."""
-        return cls(**options)
-
     def fitted_options(self) -> dict[str, Any]:
         """Return the training references as ``chance``: compressed, with the text of the reports."""
         return self.parts[0].reward.fitted_options()

@@ -78,6 +78,29 @@ def test_composed_reward_weights_gates_and_missing_rewards(drawn, weight_a, weig
     assert reward.rewards(reward.score(["x"] * len(drawn), **columns)) == expected
 
 
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_composed_reward_normalisation_by_two_numbers_is_fixed(kind: type) -> None:
+    part = RewardPart(Fixed("a"), normalize=kind([0.5, 0.25]), clip=kind([-1.0, 3.0]))
+    reward = ComposedReward([part])
+    assert part.signature == "1*{fixed}|normalized:0.5,0.25|clip:-1,3"
+    assert reward.estimated == ()
+    for _ in range(2):
+        assert call(reward, {"a": [1.0, -1.0, 2.0]}) == [2.0, -1.0, 3.0]
+    assert part.moments.count == 0
+
+
+class Halved(ComposedReward):
+    def _reward(self, value: float) -> float:
+        return value / 2
+
+
+def test_composed_reward_of_a_subclass_by_path_is_of_the_subclass() -> None:
+    reward = make_reward(f"{__name__}:Halved", parts=[{"name": "rouge"}], name="half")
+    assert type(reward) is Halved
+    assert reward(["Edema."], reference=["Edema."]) == [0.5]
+    assert (reward.__name__, reward.columns) == ("half", ("reference",))
+
+
 @given(st.lists(st.lists(rewards_of, min_size=1, max_size=6), min_size=1, max_size=4))
 def test_composed_reward_normalisation_is_by_all_earlier_batches(batches):
     reward = ComposedReward([RewardPart(Fixed("a"), normalize=True)])
@@ -192,6 +215,10 @@ def test_composed_reward_fit_reaches_the_parts():
         ([{"name": "crg", "gate": {"at": 0}}], "gate of part 'crg' takes on, at_least and optional otherwise"),
         ([{"name": "crg", "weight": math.inf}], "weight of part 'crg' must be finite"),
         ([{"name": "crg", "clip": [1, 0]}], "clip of part 'crg' must be two increasing numbers"),
+        ([{"name": "crg", "normalize": [0.5, 0.0]}], "normalize of part 'crg'"),
+        ([{"name": "crg", "normalize": [0.5]}], "normalize of part 'crg'"),
+        ([{"name": "crg", "normalize": "running"}], "normalize of part 'crg'"),
+        ([{"name": "crg", "normalize": 1}], "normalize of part 'crg'"),
         ([{"name": "crgg"}], "unknown reward 'crgg'"),
         ([{"name": "crg", "priorr": 1}], "unknown option of reward 'crg' 'priorr'"),
         (["crg"], "each must be a RewardPart, or a mapping with a name"),
