@@ -147,16 +147,6 @@ BENCHMARKS = (
         quick=("--quick",),
     ),
     Benchmark(
-        "policy_overlap",
-        {
-            f"{case}/{trainer}/speed_up": f"step of {name}, {rewards}, without / with rewards in the background, time"
-            for case, rewards in (("judge", "a judge"), ("rules", "rules"))
-            for trainer, name in (("lightning", "PolicyModule"), ("trl", "TRL"))
-        },
-        arguments=("--mini", MINI),
-        quick=("--mini", MINI, "--quick"),
-    ),
-    Benchmark(
         "policy_throughput",
         {
             "figures/ratio": "GRPO, PolicyModule / TRL, tokens per second of the processor",

@@ -1,5 +1,3 @@
-from rrg_rewards.callbacks.background_rewards import BackgroundRewardsCallback as BackgroundRewardsCallback
-from rrg_rewards.callbacks.background_rewards import in_background as in_background
 from rrg_rewards.callbacks.lightning_rewards import RewardStateCallback as RewardStateCallback
 from rrg_rewards.callbacks.lightning_rewards import RewardWatchCallback as RewardWatchCallback
 from rrg_rewards.callbacks.report_metrics import ReportMetricsCallback as ReportMetricsCallback

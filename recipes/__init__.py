@@ -5,16 +5,12 @@ if __name__ != "rrg_rewards.recipes":
 
 from rrg_rewards.recipes._catalog import list_recipes, recipe_path, validate_recipe
 from rrg_rewards.recipes._generation import GeneratedReports, GenerationSettings, generate_reports
-from rrg_rewards.recipes._inputs import MissingInput, check_inputs, missing_inputs
 
 __all__ = [
     "GeneratedReports",
     "GenerationSettings",
-    "MissingInput",
-    "check_inputs",
     "generate_reports",
     "list_recipes",
-    "missing_inputs",
     "recipe_path",
     "validate_recipe",
 ]

@@ -16,14 +16,12 @@ from rrg_rewards.utilities.names import unknown_name_message
 
 
 ALGORITHMS = ("grpo", "rloo")
-OVERLAPS = ("none", "thread", "process", "auto")
 
 
 def option(default: Any, help: str) -> Any:  # noqa: A002 (as in argparse)
     """Return a dataclass field with a default (``MISSING`` for none) and the help text of its option."""
     options = {"default_factory": list} if default == [] else {"default": default}
-    # argparse replaces what follows a "%".
-    return field(metadata={"help": help.replace("%", "%%")}, **options)
+    return field(metadata={"help": help}, **options)
 
 
 @dataclass
@@ -115,7 +113,7 @@ class RewardArguments(DataArguments):
 
 @dataclass
 class WatchArguments(RewardArguments):
-    """Arguments that configure the detection of reward hacking."""
+    """Arguments of trainings in which rewards are watched for reward hacking and limited in time."""
 
     watch: bool = option(False, "Detect reward hacking and write reward_watch.html.")
     watch_stop: list[str] = option([], "Names of checks whose alarms stop the run, or all (default: none).")
@@ -126,9 +124,15 @@ class WatchArguments(RewardArguments):
     watch_baseline_reports: int = option(320, "Number of first completions, which represent the initial policy.")
     watch_window_reports: int = option(320, "Number of latest completions, which are compared with the first.")
     watch_limits: list[str] = option([], "Limits of checks: CHECK.OPTION=VALUE, or CHECK=false to disable.")
+    reward_timeout: float | None = option(
+        REWARD_TIMEOUT,
+        "Seconds after which a run ends with an error if the rewards of a step are missing in a process; null for no "
+        "limit.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_reward_timeout(self.reward_timeout)
         if not self.watch and (self.watch_stop or self.watch_metrics or self.watch_limits):
             raise ValueError("watch_stop, watch_metrics and watch_limits need a watch; set watch: true")
         self.watch_metric_settings()
@@ -139,39 +143,7 @@ class WatchArguments(RewardArguments):
 
 
 @dataclass
-class OverlapArguments(WatchArguments):
-    """Arguments that say whether rewards are computed in the background, and how long they may take."""
-
-    overlap_rewards: str = option(
-        "auto",
-        "Compute rewards in the background while the policy generates: thread (judges on a server), process (judges, "
-        "and rules in a process), none, or auto (if they take more than 1 % of the first steps, and rules only if a "
-        "core is free). Rewards stay the same.",
-    )
-    reward_timeout: float | None = option(
-        REWARD_TIMEOUT,
-        "Seconds after which a run ends with an error if the rewards of a step are missing in a process; null for no "
-        "limit.",
-    )
-
-    reward_processes: int = option(1, "Number of processes of each reward by rules in the background.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.reward_processes < 1:
-            raise ValueError(f"reward_processes must be at least 1, got {self.reward_processes}")
-        check_reward_timeout(self.reward_timeout)
-        if self.overlap_rewards not in OVERLAPS:
-            raise ValueError(unknown_name_message("overlap_rewards", self.overlap_rewards, OVERLAPS))
-        if self.reward_processes > 1 and self.overlap_rewards in ("none", "thread"):
-            raise ValueError(
-                f"reward_processes is {self.reward_processes}, but overlap_rewards: {self.overlap_rewards} starts no "
-                "processes; set overlap_rewards to process or auto"
-            )
-
-
-@dataclass
-class RecipeArguments(OverlapArguments):
+class RecipeArguments(WatchArguments):
     """Arguments of GRPO and RLOO recipes."""
 
     algorithm: str = option("grpo", "grpo or rloo.")

@@ -39,9 +39,12 @@ def load_table(name: str, config: str | None = None, split: str = "train") -> Ta
     """Load a CSV, JSONL or Parquet file, recognised by its extension, or a data set from the Hub.
 
     Raises:
-        ValueError: If the file does not exist, is malformed, or has no rows.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is malformed or has no rows.
     """
     if is_file_name(name):
+        if not Path(name).is_file():
+            raise FileNotFoundError(f"{name}: no such file")
         table = read_table(name)
     else:
         rows = load_dataset(name, config, split=split)

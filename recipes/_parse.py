@@ -11,7 +11,6 @@ from typing import Any, get_type_hints
 
 from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._catalog import recipe_path
-from rrg_rewards.recipes._inputs import option_names
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.plugins import refuse_paths
@@ -227,16 +226,6 @@ def _with_config_file(argv: Sequence[str]) -> list[str]:
     return argv
 
 
-def config_of(argv: Sequence[str]) -> str | None:
-    """Return the YAML file of a command line.
-
-    Raises:
-        ValueError: If it is neither a file nor the name of a recipe.
-    """
-    argv = _with_config_file(argv)
-    return argv[argv.index("--config") + 1] if "--config" in argv[:-1] else None
-
-
 def _check_keys(keys: Mapping[str, Any], classes: Sequence[Any]) -> None:
     # Field.type is not used here, because an earlier parser may have replaced it.
     known = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
@@ -252,7 +241,8 @@ def _check_keys(keys: Mapping[str, Any], classes: Sequence[Any]) -> None:
 
 def _check_options(argv: Sequence[str], classes: Sequence[Any]) -> None:
     known = {"config", "help", *(name for cls in classes for name in get_type_hints(cls))}
-    for name in option_names(argv):
+    options = [part[2:].partition("=")[0].replace("-", "_") for part in argv if part.startswith("--")]
+    for name in options:
         if name not in known and name.removeprefix("no_") not in known:
             raise ValueError(unknown_name_message("option", name, known))
 

@@ -21,9 +21,7 @@ import rrg_rewards.models.ct_chat.model  # noqa: F401  (makes CT-CHAT known to t
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._checkpoints import finished_checkpoints
-from rrg_rewards.recipes._inputs import check_inputs
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
-from rrg_rewards.recipes._parse import config_of
 from rrg_rewards.utilities.checkpoints import CheckpointError
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
@@ -345,14 +343,14 @@ def start(parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., An
     argv = sys.argv[1:] if argv is None else argv
     try:
         parsed = parse(argv)
-        if config := config_of(argv):
-            check_inputs(config, argv)
     except (ValueError, OSError, ImportError) as error:
         _exit(error, 2)
     warn_of_slow_bfloat16(*parsed[1:])
     try:
         return run(*parsed)
-    except (FileNotFoundError, TableError, CheckpointError, SettingError) as error:
+    except FileNotFoundError as error:
+        _exit(FileNotFoundError(f"{error}; see the header of this recipe for how to make it"), 1)
+    except (TableError, CheckpointError, SettingError) as error:
         _exit(error, 1)
 
 

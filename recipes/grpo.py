@@ -17,9 +17,6 @@ the user has written or changed is kept.
 ``reward_watch.html`` and ``reward_watch.json``. ``watch_stop: [divergence]`` stops the run if that check raises an
 alarm. ``watch_metrics`` names metrics that are held out from training.
 
-``overlap_rewards`` computes rewards in the background while the policy generates
-(:class:`rrg_rewards.callbacks.BackgroundRewardsCallback`); they stay the same.
-
 If one of several rewards may be unscorable, set ``multi_objective_aggregation: normalize_then_sum`` (GRPO). In the
 default sum, a missing reward counts as 0.
 """
@@ -30,7 +27,6 @@ from typing import Any
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from rrg_rewards.callbacks.background_rewards import BackgroundRewardsCallback, in_background
 from rrg_rewards.callbacks.trainers import LogSamplingDifference, ResetVLLMEncoderCache, TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._checkpoints import WholeCheckpoints, checkpoint_to_resume
@@ -46,9 +42,8 @@ from rrg_rewards.recipes._training import (
     show_progress,
     train_and_save,
 )
-from rrg_rewards.rewards import BackgroundReward
 from rrg_rewards.rewards.deadline import RewardDeadline
-from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
+from rrg_rewards.training.policy.vllm_generator import keep_cpu_weights
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 
@@ -127,14 +122,11 @@ def run(
     training.reward_weights = prepared.weights
     described = prepared.describe(training, model)
     watch = make_watch(recipe, prepared.watch_metrics, training.output_dir)
-    chosen = in_background(prepared.rewards, recipe.overlap_rewards, recipe.reward_processes)
-    rewards = chosen if watch is None else watch.record(chosen)
+    rewards = prepared.rewards if watch is None else watch.record(prepared.rewards)
     data, trainer_class = prepared.data, _ALGORITHMS[recipe.algorithm][1]
     trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(rewards))
     trainer.reward_timeout = recipe.reward_timeout
     further = [TrainerRewardStateCallback(prepared.rewards), *([] if watch is None else [watch])]
-    if any(isinstance(reward, BackgroundReward) for reward in chosen):
-        further.append(BackgroundRewardsCallback(trainer, chosen, automatic=recipe.overlap_rewards == "auto"))
     if training.use_vllm:
         further.append(ResetVLLMEncoderCache(trainer))
         if recipe.algorithm == "rloo":

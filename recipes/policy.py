@@ -4,7 +4,7 @@
 
 ``FILE`` is a YAML file, or the name of a recipe that ``rrg-rewards recipes ls`` lists. The keys are those of
 :class:`rrg_rewards.recipes.policy.PolicyTraining`, of TRL's ``ModelConfig``, and of
-:class:`rrg_rewards.recipes._arguments.OverlapArguments`. The script reads the same tables, formats prompts in the same
+:class:`rrg_rewards.recipes._arguments.WatchArguments`. The script reads the same tables, formats prompts in the same
 way and writes the same files as :mod:`rrg_rewards.recipes.grpo`. It computes the prompt of several completions once,
 which makes it faster for long prompts (``benchmarks/policy_throughput.py``).
 """
@@ -25,12 +25,12 @@ from trl import get_peft_config
 
 from rrg_rewards.callbacks import RewardWatchCallback
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler
-from rrg_rewards.recipes._arguments import OverlapArguments, option
+from rrg_rewards.recipes._arguments import WatchArguments, option
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, make_watch
 from rrg_rewards.recipes._training import load_pretrained, start, train_in_float32
-from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, EditSettings, PolicyDataModule, PolicyModule
+from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
 from rrg_rewards.training.base import whole_weights
 from rrg_rewards.training.checkpoints import is_complete
 from rrg_rewards.utilities.files import abandoned_files
@@ -51,10 +51,6 @@ class PolicyTraining:
     batch_size: int = option(4, "Number of prompts of a rollout, in each process.")
     num_generations: int = option(8, "Number of completions for each prompt.")
     minibatches: int = option(1, "Number of minibatches, and so of steps, of each pass over a rollout.")
-    edit_share: float = option(
-        0.0, "Share of the completions of a group that edited ones replace (EditGRPO), at most 0.5; 0 for none."
-    )
-    edits_per_report: int = option(1, "Greatest number of edits of a completion; 0 for all that are possible.")
     micro_batch_tokens: int = option(0, "Greatest number of tokens whose activations are kept; 0 for automatic.")
     epochs: int = option(1, "Number of passes over a rollout.")
     beta: float = option(0.0, "Weight of the divergence from the initial policy.")
@@ -210,11 +206,11 @@ _OF_THE_MODULE = (
     "seed",
 )
 
-_PARSER = RecipeParser(OverlapArguments, lambda _: PolicyTraining, __doc__)
+_PARSER = RecipeParser(WatchArguments, lambda _: PolicyTraining, __doc__)
 parse, validate = _PARSER.parse, _PARSER.validate
 
 
-def _make_generator(recipe: OverlapArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
+def _make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
     # Lightning moves the model to the device of its process.
     policy, processor = load_pretrained(model, recipe.conversational, device_map=None)
@@ -233,7 +229,7 @@ def _make_generator(recipe: OverlapArguments, training: PolicyTraining, model: A
 
 
 def run(
-    recipe: OverlapArguments,
+    recipe: WatchArguments,
     training: PolicyTraining,
     model: Any,
     progress: Callable[[int, int], None] | None = None,
@@ -254,17 +250,13 @@ def run(
     """
     seed_everything(training.seed, verbose=False)
     prepared = ReinforcementRun.prepare(recipe, training.output_dir)
-    overlap: Any = None if recipe.overlap_rewards == "none" else recipe.overlap_rewards
     module = PolicyModule(
         _make_generator(recipe, training, model),
         prepared.rewards,
         weights=prepared.weights,
         reference_column=recipe.reference_column,
-        overlap_rewards=overlap,
-        reward_processes=recipe.reward_processes,
         micro_batch_tokens=training.micro_batch_tokens or "auto",
         reward_timeout=recipe.reward_timeout,
-        edits=EditSettings(training.edit_share, training.edits_per_report or None) if training.edit_share else None,
         loss=None if training.loss_aggregation is None else {"aggregation": training.loss_aggregation},
         **{name: getattr(training, name) for name in _OF_THE_MODULE},
     )

@@ -61,6 +61,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     terminated: Any = import_module("lightning.pytorch.utilities.exceptions").SIGTERMException
     try:
         return _train(args, training, terminal)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}; see the header of this recipe for how to make it") from error
     except terminated as stop:
         code = int(stop.code)
         name = signal.Signals(code - 128).name
@@ -70,7 +72,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _train(args: argparse.Namespace, training: Any, terminal: Terminal) -> int:
     config = _config_file(args.config)
-    import_module("rrg_rewards.recipes").check_inputs(config, args.more)
     argv = ["--config", str(config), *args.more]
     # In a log file, each step of a progress bar would be a line.
     if args.quiet or not sys.stderr.isatty():

@@ -8,8 +8,6 @@ from rrg_rewards.findings.editing.injected_report import error_counts as error_c
 from rrg_rewards.findings.editing.paraphrase import paraphrase_report as paraphrase_report
 from rrg_rewards.findings.editing.rewrite_rules import Rewording as Rewording
 from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport as RewrittenReport
-from rrg_rewards.findings.editing.towards_reference import ReferenceEdit as ReferenceEdit
-from rrg_rewards.findings.editing.towards_reference import edit_towards_reference as edit_towards_reference
 from rrg_rewards.findings.editing.wrong_details import corrupt_report as corrupt_report
 from rrg_rewards.findings.reading.coverage import Coverage as Coverage
 from rrg_rewards.findings.reading.coverage import Reading as Reading

@@ -1,6 +1,5 @@
 """Reward functions for TRL: scores of metrics, rewards for the form of a report, and composed rewards."""
 
-from rrg_rewards.rewards.background import BackgroundReward
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward
 from rrg_rewards.rewards.compose import AsyncComposedReward, ComposedReward, Gate, RewardPart, compose
 from rrg_rewards.rewards.crepe import CrepeReward
@@ -15,7 +14,6 @@ from rrg_rewards.rewards.unrewarded import NoRewardError
 __all__ = [
     "AsyncComposedReward",
     "AsyncMetricReward",
-    "BackgroundReward",
     "CRGReward",
     "ComposedReward",
     "CrepeReward",

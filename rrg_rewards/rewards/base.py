@@ -195,10 +195,7 @@ class Reward(ABC):
 
     @property
     def has_independent_rows(self) -> bool:
-        """Whether the reward of a completion is the same in any batch, so that a batch can be scored in parts.
-
-        A call is then :meth:`score` followed by :meth:`finish`, and changes no state.
-        """
+        """Whether the reward of a completion is the same in any batch, and a call changes no state."""
         return False
 
     def judges(self) -> Mapping[str, Judge]:
@@ -253,24 +250,6 @@ class Reward(ABC):
                 or missing.
         """
         return self._finish(self._score(completions, columns), len(completions), log_metric, log_extra)
-
-    def finish(
-        self,
-        scores: Scores,
-        num_completions: int,
-        log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-    ) -> list[float | None]:
-        """Log the scores of a batch that :meth:`score` has returned, and return its rewards, as a call does."""
-        return self._finish(scores, num_completions, log_metric, log_extra)
-
-    def read_columns(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those of the columns that the reward reads.
-
-        Raises:
-            ValueError: If one is missing.
-        """
-        return {name: self._column(columns, name) for name in self.columns}
 
     def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
         """Return the scores of a training batch; may update the state of the reward."""

@@ -3,9 +3,9 @@
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 from typing_extensions import Self
@@ -356,10 +356,9 @@ class ComposedReward(Reward):
     def has_independent_rows(self) -> bool:
         """Whether the rows of all parts are independent, without running statistics, and no subclass differs."""
         own = type(self)
-        plain = own.score is ComposedReward.score and own.finish is ComposedReward.finish
         called = own.__call__ in (ComposedReward.__call__, AsyncComposedReward.__call__)
         parts = all(part.reward.has_independent_rows and part.normalize is not True for part in self.parts)
-        return plain and called and parts
+        return own.score is ComposedReward.score and called and parts
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -398,19 +397,6 @@ class ComposedReward(Reward):
     def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
         """Reward completions; see :meth:`Reward.__call__`."""
         return self._finish_parts([part.reward(completions, **columns) for part in self.parts], columns)
-
-    def finish(
-        self,
-        scores: Scores,
-        num_completions: int,
-        log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-    ) -> list[float | None]:
-        """Log the scores of the parts and the sums that :meth:`score` has returned; see :meth:`Reward.finish`."""
-        for part in self.parts:
-            own = cast("ComposedScores", scores).parts[part.name]
-            part.reward.finish(own, num_completions, log_metric, log_extra)
-        return self._finish(scores, num_completions, log_metric, None)
 
     def _compose_scores(self, scored: Sequence[Scores]) -> ComposedScores:
         rewards = [part.reward.rewards(own) for part, own in zip(self.parts, scored, strict=True)]

@@ -8,7 +8,6 @@ from typing import Any
 
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.registry import METRICS, OF_YOUR_OWN, MetricMaker, maker_of
-from rrg_rewards.rewards.background import BackgroundReward
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward, named_columns
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
 from rrg_rewards.utilities.names import check_required, unknown_name_message
@@ -29,7 +28,6 @@ _REWARDS = {
 REWARDS = Registry("reward", "rrg_rewards.rewards", _REWARDS, METRICS)
 """The rewards of this package that are no metrics, and those of the entry points ``rrg_rewards.rewards``."""
 
-_OF_MAKE_REWARD = frozenset({*OUTPUT_OPTIONS, "background"})
 _OF_EVERY_REWARD = inspect.signature(MetricReward).parameters.keys() - {"metric"}
 
 
@@ -64,10 +62,10 @@ class _RewardMaker:
         if any_name and ":" in name and (self.metric is None or self.metric.function is None):
             return None
         if self.metric is None:
-            return {*inspect.signature(called).parameters, *_OF_MAKE_REWARD}
+            return {*inspect.signature(called).parameters, *OUTPUT_OPTIONS}
         return {
             *self.metric.options,
-            *_OF_MAKE_REWARD,
+            *OUTPUT_OPTIONS,
             *_OF_EVERY_REWARD,
             *(f"{keyword}_column" for keyword in self.context),
         }
@@ -162,12 +160,10 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
             mode of ``ct_finebench`` is by default ``"f1"``, and ``"recall"`` without a ``reference_column``. Options of
             every reward: ``key``, the name of a sub-score that is the reward instead of the score, with ``sign``, 1 if
             a higher sub-score is better and -1 if a lower one is; and ``transform``, a mapping with ``scale``,
-            ``shift`` and ``clip`` (:class:`rrg_rewards.rewards.output.RewardTransform`); and ``background``, the number
-            of processes in which the reward is computed (:class:`rrg_rewards.rewards.BackgroundReward`).
+            ``shift`` and ``clip`` (:class:`rrg_rewards.rewards.output.RewardTransform`).
 
     Raises:
-        ValueError: If the name or an option is unknown, an option without a default is missing, or the reward cannot be
-            computed in the background.
+        ValueError: If the name or an option is unknown, or an option without a default is missing.
         ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:
@@ -188,10 +184,9 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
     check_reward_options(name, **options)
     check_required(f"reward {name!r}", maker.required, options)
     output = RewardOutput.from_options(options)
-    reward = maker.make({key: value for key, value in options.items() if key not in _OF_MAKE_REWARD})
+    reward = maker.make({key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
     reward.output = output
-    processes = options.get("background")
-    return reward if processes is None else BackgroundReward(reward, processes)
+    return reward
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from rrg_rewards.training.metrics.sources import RecordSource as RecordSource
 from rrg_rewards.training.metrics.sources import ReportErrors as ReportErrors
 from rrg_rewards.training.metrics.sources import ReportSource as ReportSource
 from rrg_rewards.training.policy.data import PolicyDataModule as PolicyDataModule
-from rrg_rewards.training.policy.edits import EditSettings as EditSettings
 from rrg_rewards.training.policy.generators import Completions as Completions
 from rrg_rewards.training.policy.generators import ReportGenerator as ReportGenerator
 from rrg_rewards.training.policy.generators import TokenScores as TokenScores

@@ -27,12 +27,7 @@ def recipes(monkeypatch, tmp_path):
             raise ValueError("key 'lr' is missing")
         return "script"
 
-    def missing_inputs(path):
-        lines = path.read_text().splitlines()
-        return [f"missing: {line[6:]}; run: make" for line in lines if line.startswith("data: ")]
-
     module = ModuleType("rrg_rewards.recipes")
-    module.missing_inputs = missing_inputs
     module.list_recipes = lambda: [(name, path, f"Recipe {name} [CPU]") for name, path in paths.items()]
     module.recipe_path, module.validate_recipe = recipe_path, validate_recipe
     monkeypatch.setitem(sys.modules, "rrg_rewards.recipes", module)
@@ -74,17 +69,3 @@ def test_validate_checks_the_files_given_or_all(run, recipes, tmp_path):
     assert "none.yaml" in result.err
     (tmp_path / "bad.yaml").write_text("rate: [1\n")
     assert run("recipes", "validate", tmp_path / "bad.yaml").err.count("bad.yaml") == 1
-
-
-def test_validate_warns_of_missing_inputs_and_fails_with_strict(run, recipes):
-    recipes["tiny/sft"].write_text("lr: 1\ndata: a.csv\n")
-    ok = "".join(f"{path}: ok (script)\n" for path in recipes.values())
-    message = f"{recipes['tiny/sft']}: missing: a.csv; run: make\n"
-    everything = run("recipes", "validate")
-    assert (everything.code, everything.out, everything.err) == (0, ok, "")
-    named = run("recipes", "validate", *recipes)
-    assert (named.code, named.out, named.err) == (0, ok, f"rrg-rewards: warning: {message}")
-    strict = run("recipes", "validate", "--strict")
-    assert strict.code == 1
-    assert strict.out == f"{recipes['tiny/grpo_crg']}: ok (script)\n"
-    assert strict.err == f"rrg-rewards: error: {message}"

@@ -1,9 +1,9 @@
 """One of two processes of a run with a fault: fault_worker.py FAULT KIND RECIPE [options].
 
 ``FAULT`` is what happens in process 1: ``killed`` while it writes the second checkpoint; ``hangs`` or ``dies`` in the
-second call of its reward; or ``stuck``, if the process in which its reward is computed never returns. ``KIND`` is
-``grpo``, started by torchrun, or ``policy``, which starts the other process. In a run of one process, the second call
-of the reward fills the GPU's memory (``memory``), or ends the GPU's context by an assertion (``assertion``).
+second call of its reward. ``KIND`` is ``grpo``, started by torchrun, or ``policy``, which starts the other process.
+In a run of one process, the second call of the reward fills the GPU's memory (``memory``), or ends the GPU's context
+by an assertion (``assertion``).
 """
 
 import faulthandler
@@ -11,28 +11,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 # As pytest has it, by its setting `pythonpath`; Lightning starts the other process with the same command.
 sys.path.append(str(Path(__file__).resolve().parents[1] / "helpers"))
-from words import WordLabeler
-
-
-class StuckLabeler(WordLabeler):
-    """Never returns in a worker process."""
-
-    has_independent_rows = True
-
-    def __call__(self, reports: Sequence[str]) -> Tensor:
-        if parent_process() is not None:
-            time.sleep(600)
-        return super().__call__(reports)
 
 
 def end() -> None:
@@ -91,8 +76,6 @@ def main(fault: str, kind: str, *argv: str) -> None:
     elif os.environ.get("LOCAL_RANK") == "1":
         if fault == "killed":
             kill_in_second_checkpoint()
-        elif fault == "stuck":
-            registry._LABELERS["keywords"] = "__main__:StuckLabeler"
         else:
             fail_in_second_reward(fault)
     (grpo.main if kind == "grpo" else policy.main)(["--config", *argv])

@@ -36,7 +36,6 @@ def write_recipe(folder: Path, **options: Any) -> Path:
         "reference_column": "impression",
         "heldout_rows": 0,
         "rewards": [{"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.3}],
-        "overlap_rewards": "none",
         "output_dir": str(folder / "run"),
         "max_steps": 4,
         **options,
@@ -74,15 +73,9 @@ def test_a_killed_process_leaves_the_former_checkpoint_and_a_hanging_reward_is_n
     assert json.loads((second / "trainer_state.json").read_text())["global_step"] == 2
 
 
-def test_a_reward_that_hangs_in_a_process_of_its_own_ends_the_run(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, **TINY_RUN, save_steps=1, overlap_rewards="process", reward_timeout=8)
-    output = output_of_failed(*TORCHRUN, WORKER, "stuck", "grpo", str(recipe))
-    assert "RewardTimeoutError: rank 1 of 2 on " in output
-
-
-def test_a_reward_that_hangs_in_a_process_of_its_own_ends_the_run_of_lightning(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, **TINY_LIGHTNING_RUN, overlap_rewards="process", reward_timeout=8)
-    output = output_of_failed(WORKER, "stuck", "policy", str(recipe))
+def test_a_reward_that_hangs_ends_the_run_of_lightning(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, **TINY_LIGHTNING_RUN, reward_timeout=3)
+    output = output_of_failed(WORKER, "hangs", "policy", str(recipe))
     assert "RewardTimeoutError: rank 1 of 2 on " in output
 
 

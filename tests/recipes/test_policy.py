@@ -77,10 +77,9 @@ def test_policy_recipe_a_run_writes_what_the_recipes_of_trl_write(
 def test_policy_recipe_a_resumed_run_ends_like_an_uninterrupted_one(
     policy_recipe: Callable[..., Path], tmp_path: Path
 ) -> None:
-    options = {"heldout_rows": 0, "edit_share": 0.5, "edits_per_report": 0}
+    options = {"heldout_rows": 0}
     whole = run(*parse(["--config", str(policy_recipe(max_steps=4, **options))]))
     expected = read(tmp_path / "run", "history.json")
-    assert {"edits/replaced", "edits/unfit"} <= expected[0].keys()
     path = policy_recipe(max_steps=2, output_dir=str(tmp_path / "again"), **options)
     run(*parse(["--config", str(path)]))
     resumed = run(*parse(["--config", str(path), "--max_steps", "4"]))

@@ -1,6 +1,6 @@
 """Interface of report generators for reinforcement learning."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -95,10 +95,6 @@ class Completions:
         return rows
 
 
-OnFinished = Callable[[Tensor, Completions], None]
-"""Function of the numbers of rows, ``(n,)``, and of their completions."""
-
-
 @dataclass(frozen=True)
 class TokenScores:
     """Scores of given completions under a policy.
@@ -162,11 +158,7 @@ class ReportGenerator(Protocol):
 
     Dr. GRPO requires the attribute ``max_new_tokens``, the maximum length of a completion. PPO requires the attribute
     ``hidden_size``, the width of :attr:`TokenScores.hidden`. A generator whose samples come from a copy of the weights
-    has the method ``update_engine()``, which the trainer calls before sampling if weights have changed. If ``sample``
-    has an argument ``on_finished``, the trainer passes a function to which the generator gives completions that have
-    ended, with the numbers of their rows, while it samples others; their rewards are then computed meanwhile. Edits of
-    completions require ``max_new_tokens`` and a method ``encode(texts)``, which returns the token ids of each text as a
-    completion, with its end-of-sequence token.
+    has the method ``update_engine()``, which the trainer calls before sampling if weights have changed.
     """
 
     def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:

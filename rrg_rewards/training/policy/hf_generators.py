@@ -13,7 +13,7 @@ from transformers import DynamicCache, GenerationConfig, ProcessorMixin
 
 from rrg_rewards.training.policy.adapters import adapters_merged
 from rrg_rewards.training.policy.attention import continued_attention
-from rrg_rewards.training.policy.generators import Batch, Completions, OnFinished, TokenScores
+from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores
 from rrg_rewards.training.policy.shared_prompts import (
     Prompts,
     accepted_arguments,
@@ -77,13 +77,6 @@ class _Generator(nn.Module):
         """Return the texts of completions, without special tokens."""
         texts: list[str] = self.tokenizer.batch_decode(completions.token_lists(), skip_special_tokens=True)
         return texts
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of completions with given texts, each with the end-of-sequence token of the tokenizer."""
-        end = self.tokenizer.eos_token_id
-        ends = [end if end in self.end_token_ids else self.end_token_ids[0]]
-        encoded: list[list[int]] = self.tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-        return [[*tokens, *ends] for tokens in encoded]
 
     def _generate(self, inputs: Mapping[str, Any], start: int, greedy: bool) -> Completions:
         sampling = {"temperature": self.temperature, "top_k": 0, "top_p": 1.0}
@@ -157,15 +150,8 @@ class CausalLMGenerator(_Generator):
             raise ValueError(f"rows must have a prompt, got columns {', '.join(columns)}")
         return {**columns, **self._inputs(columns["prompt"], columns.get("image"))}
 
-    def sample(self, batch: Batch, *, greedy: bool = False, on_finished: OnFinished | None = None) -> Completions:
-        """Generate one completion for each row.
-
-        Args:
-            batch: The rows.
-            greedy: Whether to decode greedily.
-            on_finished: Called with the numbers of rows that have ended, and their completions, while others are
-                generated. Not called for models whose rows share no prompts.
-        """
+    def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
+        """Generate one completion for each row."""
         inputs = _tensors(batch)
         cache = None if is_sharded(self.model) else new_cache(self.model)
         if cache is None:
@@ -184,7 +170,6 @@ class CausalLMGenerator(_Generator):
                 temperature=0.0 if greedy else self.temperature,
                 end_token_ids=self.end_token_ids,
                 pad_token_id=self.tokenizer.pad_token_id,
-                on_finished=on_finished,
             )
         return completions if self.merge_adapters and not greedy else replace(completions, log_probs=None)
 

@@ -6,27 +6,18 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
-from lightning.pytorch import Callback
+from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from rrg_rewards.functional import kl_estimate, policy_loss, value_loss
 from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.functional.log_probs import KLEstimator
 from rrg_rewards.functional.policy_losses import ImportanceMode, importance_weights
 from rrg_rewards.rewards.deadline import REWARD_TIMEOUT, check_reward_timeout
-from rrg_rewards.rewards.overlap import RewardClock
 from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
 from rrg_rewards.training.base import OptimizerSettings, ScheduleName
 from rrg_rewards.training.policy.adapters import has_adapters
-from rrg_rewards.training.policy.edits import EditSettings, check_edits
-from rrg_rewards.training.policy.micro_batches import (
-    MicroBatchTokens,
-    checked_setting,
-    divide_rows,
-    micro_batch_tokens,
-    sum_of_losses,
-)
-from rrg_rewards.training.policy.reward_workers import CloseRewards, OverlapName, check_overlap
 from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.training.policy.rollouts import Rollout
 from rrg_rewards.training.policy.sampling import SamplingModule, get_algorithm
@@ -34,6 +25,10 @@ from rrg_rewards.utilities.checkpoints import CheckpointError
 from rrg_rewards.utilities.processes import gather_objects
 
 ReferenceName = Literal["auto", "copy", "adapter_off"]
+MicroBatchTokens = int | Literal["auto"] | None
+
+# Number of tokens of a part on the CPU. Larger parts take more memory, and are not faster.
+_TOKENS_ON_CPU = 4096
 
 _METHODS = ("sample", "log_probs", "decode")
 
@@ -123,19 +118,7 @@ class PolicyModule(SamplingModule):
             to rounding. Parts consist of whole groups. ``"auto"`` is 4,096 on the CPU, where this takes no more time,
             and ``None``, the whole minibatch, on other devices, and with FSDP, DeepSpeed, ``train_mode`` and a gradient
             scaler, with which steps cannot be divided.
-        reference_column: Column of the reference reports, which validation returns and edits use.
-        edits: Completions of each group that are replaced by edited ones of the same group
-            (:class:`~rrg_rewards.training.policy.edits.EditSettings`; EditGRPO), for GRPO, Dr. GRPO and RLOO. The
-            references of the batch say what is invented and what is missing. Default: none.
-        overlap_rewards: Compute rewards in the background as soon as completions are sampled, while the policy samples
-            the others, the greedy completions of ``scst``, log-probabilities, values, and, with one minibatch, the
-            forward pass of the first step. ``"thread"`` is for judges and functions that release Python's global lock,
-            ``"process"`` for rules in Python, whose functions must be picklable. ``"auto"`` measures the share of the
-            rewards in the first rollouts, and chooses one of them if it is above 1 %, and for rules if a core is free;
-            it needs ``if __name__ == "__main__":``, as ``"process"`` does. Results are the same, unless a reward
-            function draws from global random generators. Default: rewards are computed after the policy's scores.
-        reward_processes: Number of processes of the rewards by rules that can be scored in parts, with
-            ``overlap_rewards="process"``.
+        reference_column: Column of the reference reports, which validation returns.
         max_unrewarded_calls: Number of rollouts in a row in which no completion of any process has a reward, after
             which the run ends with :class:`~rrg_rewards.rewards.unrewarded.NoRewardError`; ``None`` for no limit.
         reward_timeout: Seconds after which a run ends with :class:`~rrg_rewards.rewards.deadline.RewardTimeoutError` if
@@ -199,31 +182,22 @@ class PolicyModule(SamplingModule):
         train_mode: bool = False,
         micro_batch_tokens: MicroBatchTokens = "auto",
         reference_column: str = "reference",
-        edits: EditSettings | None = None,
-        overlap_rewards: OverlapName | Literal["auto"] | None = None,
-        reward_processes: int = 1,
         max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS,
         reward_timeout: float | None = REWARD_TIMEOUT,
         seed: int = 0,
     ) -> None:
         super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
         _check_generator(generator)
-        counts = {"num_generations": num_generations, "minibatches": minibatches, "epochs": epochs}
-        _check_at_least(1, **counts, reward_processes=reward_processes)
+        _check_at_least(1, num_generations=num_generations, minibatches=minibatches, epochs=epochs)
         _check_at_least(0, beta=beta, value_weight=value_weight)
         self.algorithm = get_algorithm(algorithm)
         if self.algorithm.baseline in ("group", "leave_one_out") and num_generations < 2:
             raise ValueError(f"num_generations must be at least 2 for {algorithm}, got {num_generations}")
-        check_edits(edits, generator, self.algorithm.baseline, algorithm)
-        self.edits = edits
         self.generator = generator
-        check_overlap(overlap_rewards)
         check_reward_timeout(reward_timeout)
         self.reward_timeout = reward_timeout
         self.rewards = RewardSet(rewards, weights)
         self._unrewarded = UnrewardedCalls(max_unrewarded_calls)
-        self.overlap_rewards, self.reward_processes = overlap_rewards, reward_processes
-        self._reward_clock = RewardClock()
         self.num_generations, self.minibatches, self.epochs = num_generations, minibatches, epochs
         self.beta, self.kl_estimator, self.kl_correction = beta, kl_estimator, kl_correction
         self.gamma, self.lam, self.value_weight, self.value_clip = gamma, lam, value_weight, value_clip
@@ -236,10 +210,6 @@ class PolicyModule(SamplingModule):
         self.reference = _make_reference(generator, beta, reference)
         self.value_head = _make_value_head(generator, seed) if self.algorithm.baseline == "value" else None
         self.rollout: Rollout | None = None
-
-    def configure_callbacks(self) -> list[Callback]:
-        """Return the callbacks of the base class, and one that ends the worker of the rewards, if there is one."""
-        return [*super().configure_callbacks(), *([CloseRewards()] if self.overlap_rewards else [])]
 
     def on_train_start(self) -> None:
         """Set the mode of the generator, update its engine, and move a resumed rollout to the device."""
@@ -272,13 +242,11 @@ class PolicyModule(SamplingModule):
         """Return the loss on the next minibatch of the rollout."""
         assert self.rollout is not None
         epoch, index = divmod(batch_idx % self.steps_per_rollout, self.minibatches)
-        if self.minibatches > 1:
-            self.finish_rollout()
         part = self.rollout if self.minibatches == 1 else self.rollout.rows(self._minibatch(batch_idx, epoch, index))
         tokens = micro_batch_tokens(self.micro_batch_tokens, self)
         rows = divide_rows(part.completions.lengths, self.num_generations, tokens)
         if len(rows) == 1:
-            _, loss, steps = self._loss(lambda: part)
+            loss, steps = self._loss(part)
         else:
             logged: list[tuple[Rollout, dict[str, Tensor]]] = []
             loss = sum_of_losses([partial(self._loss_of_rows, part, own, logged) for own in rows], self)
@@ -288,18 +256,14 @@ class PolicyModule(SamplingModule):
 
     def _loss_of_rows(self, whole: Rollout, rows: Tensor, logged: list[tuple[Rollout, dict[str, Tensor]]]) -> Tensor:
         """Return what some rows add to the loss of a minibatch, and append the values to log."""
-        part, loss, steps = self._loss(partial(whole.rows, rows), len(rows) / len(whole))
+        part = whole.rows(rows)
+        loss, steps = self._loss(part, len(rows) / len(whole))
         logged.append((part, steps))
         return loss
 
-    def _loss(self, take: Callable[[], Rollout], share: float = 1.0) -> tuple[Rollout, Tensor, dict[str, Tensor]]:
-        """Return a minibatch, or a share of its rows, which ``take`` returns, with the loss on it and values to log."""
-        part = take()
+    def _loss(self, part: Rollout, share: float = 1.0) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the loss on a minibatch, or on a share of its rows, with values to log."""
         scores = self.generator.log_probs(part.batch, part.completions)
-        # The forward pass of the first step needs no rewards. They set the advantages.
-        if self._finish is not None:
-            self.finish_rollout()
-            part = take()
         old = scores.log_probs.detach() if part.old_log_probs is None else part.old_log_probs
         kl = None
         if part.reference_log_probs is not None:
@@ -336,7 +300,7 @@ class PolicyModule(SamplingModule):
         for name, tokens in {"entropy": scores.entropies, "kl": kl}.items():
             if tokens is not None:
                 steps[name] = _masked_mean(tokens.detach(), part.mask)
-        return part, loss, steps
+        return loss, steps
 
     def _compare_with_sampler(self, old: Tensor, part: Rollout) -> tuple[Tensor | None, dict[str, Tensor]]:
         """Return the weights that correct for the sampler of completions, and values to log."""
@@ -500,3 +464,107 @@ def _check_at_least(least: float, **values: float) -> None:
     for name, value in values.items():
         if not value >= least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def checked_setting(setting: MicroBatchTokens) -> MicroBatchTokens:
+    """Return the setting.
+
+    Raises:
+        ValueError: If it is not a positive number, ``"auto"`` or ``None``.
+    """
+    if setting not in (None, "auto") and (not isinstance(setting, int) or setting < 1):
+        raise ValueError(f"micro_batch_tokens must be at least 1, 'auto' or None, got {setting!r}")
+    return setting
+
+
+def micro_batch_tokens(setting: MicroBatchTokens, module: Any) -> int | None:
+    """Return the number of tokens of a part in training, or ``None`` for steps on all rows at once.
+
+    Raises:
+        ValueError: If a number is given for a strategy, a precision or a generator for which steps cannot be divided.
+    """
+    if setting is None or (setting == "auto" and module.device.type != "cpu"):
+        return None
+    reason = _reason_against(module)
+    if reason is not None and setting != "auto":
+        raise ValueError(f"micro_batch_tokens={setting} cannot be used with {reason}; set it to None or 'auto'")
+    if reason is not None:
+        return None
+    return _TOKENS_ON_CPU if setting == "auto" else setting
+
+
+def _reason_against(module: Any) -> str | None:
+    """Return why steps cannot be divided: gradients are computed within the forward pass, before the loss is scaled."""
+    strategy = module.trainer.strategy
+    if isinstance(strategy, DeepSpeedStrategy) or not isinstance(strategy, SingleDeviceStrategy | DDPStrategy):
+        return type(strategy).__name__
+    if getattr(strategy.precision_plugin, "scaler", None) is not None:
+        return "a gradient scaler (precision='16-mixed')"
+    # Batch norms would see parts, and reentrant checkpoints, which are active in training mode only, fail.
+    return "train_mode=True" if module.train_mode else None
+
+
+def divide_rows(lengths: Tensor, group_size: int, tokens: int | None) -> list[Tensor]:
+    """Divide rows into parts of at most ``tokens`` tokens with padding, if a group has no more, and of similar lengths.
+
+    The rows of a group stay together, because they share a prompt.
+
+    Args:
+        lengths: Lengths of the rows, ``(N,)``.
+        group_size: Number of consecutive rows that form a group.
+        tokens: Greatest number of tokens, or ``None`` for one part.
+
+    Example:
+        >>> [part.tolist() for part in divide_rows(torch.tensor([2, 8, 1, 3, 7, 7]), 2, 16)]
+        [[2, 3], [4, 5], [0, 1]]
+    """
+    if tokens is None or len(lengths) % group_size:
+        return [torch.arange(len(lengths))]
+    longest = lengths.view(-1, group_size).amax(1).tolist()
+    parts: list[list[int]] = []
+    for group in sorted(range(len(longest)), key=longest.__getitem__):
+        # Groups come in the order of their lengths, so this one determines the width of its part.
+        if not parts or (len(parts[-1]) + 1) * group_size * longest[group] > tokens:
+            parts.append([])
+        parts[-1].append(group)
+    offsets = torch.arange(group_size)
+    return [(torch.tensor(part).unsqueeze(1) * group_size + offsets).flatten() for part in parts]
+
+
+def sum_of_losses(losses: Sequence[Callable[[], Tensor]], module: nn.Module) -> Tensor:
+    """Return the sum of losses, whose gradients are computed one after the other, before the next loss.
+
+    Args:
+        losses: Functions that compute a loss with gradient.
+        module: The module with the parameters of the losses.
+    """
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    total: Tensor = _SumOfLosses.apply(losses, *parameters)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _SumOfLosses(torch.autograd.Function):
+    """Computes gradients in the forward pass; the backward pass scales them."""
+
+    @staticmethod
+    def forward(ctx: Any, losses: Sequence[Callable[[], Tensor]], *parameters: Tensor) -> Tensor:
+        total: Tensor | None = None
+        gradients: list[Tensor | None] = [None] * len(parameters)
+        for compute in losses:
+            with torch.enable_grad():
+                loss = compute()
+                new = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for index, gradient in enumerate(new):
+                known = gradients[index]
+                if gradient is not None:
+                    gradients[index] = gradient if known is None else known.add_(gradient)
+            total = loss.detach() if total is None else total + loss.detach()
+        assert total is not None
+        ctx.gradients = gradients
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor) -> Any:
+        gradients, ctx.gradients = ctx.gradients, None
+        return None, *(None if gradient is None else gradient.mul_(scale) for gradient in gradients)

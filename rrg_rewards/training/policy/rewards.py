@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -47,14 +47,6 @@ class RewardTable:
     total: Tensor
     logged: dict[str, tuple[float, int]] = field(default_factory=dict)
     extras: dict[str, list[Any]] = field(default_factory=dict)
-
-    def with_logged(self, other: "RewardTable") -> "RewardTable":
-        """Return the rewards with the logged values and columns of another table, too."""
-        logged = dict(self.logged)
-        for name, (total, count) in other.logged.items():
-            before, number = logged.get(name, (0.0, 0))
-            logged[name] = (before + total, number + count)
-        return replace(self, logged=logged, extras={**self.extras, **other.extras})
 
 
 class RewardSet:
@@ -114,34 +106,13 @@ class RewardSet:
             ValueError: If a function returns a wrong number of rewards or an infinite reward, or a column has the name
                 of an argument of the trainer.
         """
-        return self.score(self.arguments(batch, completions, texts, state))
-
-    def arguments(
-        self, batch: Batch, completions: Completions, texts: Sequence[str], state: TrainerState
-    ) -> dict[str, Any]:
-        """Return the arguments of the functions, without ``log_metric`` and ``log_extra``.
-
-        Raises:
-            ValueError: If a column has the name of an argument of the trainer.
-        """
-        return {
-            **columns_of(batch),
+        arguments = {
+            **_columns_of(batch),
             "prompts": list(batch.get("prompt", [None] * len(texts))),
-            "completions": as_completions(batch, texts),
+            "completions": _as_completions(batch, texts),
             "completion_ids": completions.token_lists(),
             "trainer_state": state,
         }
-
-    def score(self, arguments: Mapping[str, Any], functions: Sequence[Callable[..., Any]] | None = None) -> RewardTable:
-        """Call the functions with :meth:`arguments`.
-
-        Args:
-            arguments: Arguments of the functions.
-            functions: Functions to call instead, in the same order, such as some that return known rewards.
-
-        Raises:
-            ValueError: If a function returns a wrong number of rewards or an infinite reward.
-        """
         logged: dict[str, tuple[float, int]] = {}
         extras: dict[str, list[Any]] = {}
 
@@ -153,14 +124,10 @@ class RewardSet:
         def log_extra(name: str, values: Sequence[Any]) -> None:
             extras[name] = list(values)
 
-        given = [
-            function(**arguments, log_metric=log_metric, log_extra=log_extra)
-            for function in functions or self.functions
-        ]
+        given = [function(**arguments, log_metric=log_metric, log_extra=log_extra) for function in self.functions]
         given = run_coroutine(_all_of(given)) if any(map(inspect.isawaitable, given)) else given
-        count = len(arguments["completions"])
         values = torch.stack(
-            [_as_tensor(rewards, name, count) for rewards, name in zip(given, self.names, strict=True)], dim=1
+            [_as_tensor(rewards, name, len(texts)) for rewards, name in zip(given, self.names, strict=True)], dim=1
         )
         # Functions with weight 0 are only logged. Their missing rewards do not affect the sum.
         weights = torch.tensor(self.weights)
@@ -201,7 +168,7 @@ async def _all_of(given: Sequence[Any]) -> list[Any]:
     return list(await asyncio.gather(*map(result, given)))
 
 
-def columns_of(batch: Batch) -> dict[str, list[Any]]:
+def _columns_of(batch: Batch) -> dict[str, list[Any]]:
     """Return the columns of a batch that reward functions get, as lists.
 
     Raises:
@@ -219,7 +186,7 @@ def columns_of(batch: Batch) -> dict[str, list[Any]]:
     return columns
 
 
-def as_completions(batch: Batch, texts: Sequence[str]) -> list[Any]:
+def _as_completions(batch: Batch, texts: Sequence[str]) -> list[Any]:
     """Return texts as completions: lists of one assistant message if the prompts of the batch are conversations."""
     prompts = batch.get("prompt")
     if prompts and not isinstance(prompts[0], str):

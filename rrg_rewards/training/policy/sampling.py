@@ -1,10 +1,8 @@
 """Rollouts: algorithms by name, advantages, and the base class of policy modules that samples completions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from inspect import signature
 from typing import Any, Literal
 
 import torch
@@ -22,17 +20,9 @@ from rrg_rewards.functional import (
 )
 from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.rewards.deadline import RewardDeadline
-from rrg_rewards.rewards.overlap import SHARE, RewardClock
 from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.base import TrainingModule
 from rrg_rewards.training.policy.adapters import adapters_off
-from rrg_rewards.training.policy.edits import (
-    Edited,
-    EditSettings,
-    edit_statistics,
-    references_of,
-    replace_by_edited,
-)
 from rrg_rewards.training.policy.generators import (
     Batch,
     Completions,
@@ -41,8 +31,7 @@ from rrg_rewards.training.policy.generators import (
     repeat_rows,
     take_rows,
 )
-from rrg_rewards.training.policy.reward_workers import OverlapName, RewardWorker, choose_overlap, tell_share
-from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState
+from rrg_rewards.training.policy.rewards import RewardSet, TrainerState
 from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import gather_objects, process_index
@@ -161,16 +150,8 @@ class SamplingModule(TrainingModule):
     algorithm: Algorithm
     reference: Any
     value_head: nn.Sequential | None
-    overlap_rewards: OverlapName | Literal["auto"] | None
-    reward_processes: int
-    edits: EditSettings | None
-    reference_column: str
-    _edited: Edited | None = None
-    _reward_clock: RewardClock
     reward_timeout: float | None
     _unrewarded: UnrewardedCalls
-    _reward_worker: RewardWorker | None = None
-    _finish: Callable[[], None] | None = None
     # The number of optimiser steps at which the generator's engine got the weights.
     _engine_step: int | None = None
 
@@ -213,52 +194,37 @@ class SamplingModule(TrainingModule):
                 "minibatches of equal size"
             )
         rows = repeat_rows(batch, self.num_generations)
+        is_greedy = self.algorithm.baseline == "greedy"
         self.update_engine()
-        self._choose_overlap()
         with self._sampling():
-            completions, texts, waiting = self._sample(rows)
-            rewarded = [waiting]
-            if self.algorithm.baseline == "greedy":
-                rewarded.append(self._sample(batch, greedy=True)[2])
+            completions = self.generator.sample(rows)
+            greedy = self.generator.sample(batch, greedy=True) if is_greedy else None
             scored = self._scores_of_sampling(rows, completions)
-        unknown = torch.full((len(texts), len(self.rewards.names)), torch.nan)
+            texts = list(self.generator.decode(completions))
+            greedy_texts = [] if greedy is None else list(self.generator.decode(greedy))
+        with RewardDeadline(self.reward_timeout, self.rewards.names):
+            state = self._trainer_state()
+            table = self.rewards(rows, completions, texts, state)
+            greedy_table = None if greedy is None else self.rewards(batch, greedy, greedy_texts, state)
         rollout = Rollout(
             rows,
             completions,
             texts,
-            rewards=unknown,
-            total=unknown[:, 0],
+            rewards=table.values,
+            total=table.total,
             mask=completions.mask,
-            advantages=unknown.new_zeros(len(texts)),
-            old_log_probs=scored.get("old_log_probs"),
-            values=scored.get("values"),
-            reference_log_probs=scored.get("reference_log_probs"),
+            advantages=table.total,
+            **scored,  # type: ignore[arg-type]  # tensors of these names
+            extras=table.extras,
         )
-        self._finish = partial(self._add_rewards, rollout, rewarded)
-        if self.overlap_rewards in (None, "auto"):
-            self.finish_rollout()
-        return rollout
-
-    def finish_rollout(self) -> None:
-        """Wait for the rewards of the rollout, and set what depends on them. Every process must call it."""
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            finish()
-
-    @torch.no_grad()
-    def _add_rewards(self, rollout: Rollout, rewarded: Sequence[Callable[[], RewardTable]]) -> None:
-        with self._reward_clock.timed(), RewardDeadline(self.reward_timeout, self.rewards.names):
-            table, *greedy = [wait() for wait in rewarded]
-        rollout.rewards, rollout.total, rollout.extras = table.values, table.total, table.extras
-        self._set_advantages(rollout, greedy[0].total if greedy else None)
+        self._set_advantages(rollout, None if greedy_table is None else greedy_table.total)
         self.rewards.synchronize()
         has_rewards = not bool(table.total.isnan().all())
         tokens, any_rewards = zip(*gather_objects((int(rollout.mask.sum()), has_rewards)), strict=True)
         self._unrewarded.add(any(any_rewards))
         rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
-        rollout.statistics = rollout_statistics(table, rollout.completions, self.rewards.names, self.num_generations)
-        if self._edited is not None:
-            rollout.statistics |= edit_statistics(self._edited, table.total)
+        rollout.statistics = rollout_statistics(table, completions, self.rewards.names, self.num_generations)
+        return rollout
 
     def _set_advantages(self, rollout: Rollout, greedy_total: Tensor | None) -> None:
         baseline = self.algorithm.baseline
@@ -272,76 +238,12 @@ class SamplingModule(TrainingModule):
             assert greedy_total is not None
             _against_greedy(rollout, greedy_total)
 
-    def _choose_overlap(self) -> None:
-        """Measure the share of the rewards, and with ``"auto"`` compute them in the background if it is large."""
-        if self.overlap_rewards not in (None, "auto") or not self._reward_clock.count_batch():
-            return
-        # One decision for all processes, which wait for each other after their rewards.
-        share = max(gather_objects(self._reward_clock.share))
-        if self.overlap_rewards is None:
-            if share > SHARE:
-                tell_share(share, None)
-            return
-        chosen = gather_objects(choose_overlap(self.rewards.functions, share, self.device.type == "cpu"))
-        self.overlap_rewards = chosen[0] if len(set(chosen)) == 1 else None
-        tell_share(share, self.overlap_rewards or "auto")
-
-    def _sample(self, batch: Batch, greedy: bool = False) -> tuple[Completions, list[str], Callable[[], RewardTable]]:
-        """Sample completions; return them with their texts and a function that returns their rewards.
-
-        A worker, if there is one, starts to compute the rewards of completions that end while others are sampled.
-        """
-        kind = self.overlap_rewards
-        if kind is None or kind == "auto":
-            completions = self.generator.sample(batch, greedy=greedy)
-            completions, texts = self._edit(batch, completions)
-            return completions, texts, partial(self.rewards, batch, completions, texts, self._trainer_state())
-        if self._reward_worker is None:
-            self._reward_worker = RewardWorker(self.rewards, kind, self.reward_processes)
-        early = self._reward_worker.begin(batch)
-
-        def finished(rows: Tensor, ended: Completions) -> None:
-            early.add(rows.tolist(), list(self.generator.decode(ended)))
-
-        # Which completions are replaced is known when all have ended.
-        options = {}
-        if self.edits is None and "on_finished" in signature(self.generator.sample).parameters:
-            options = {"on_finished": finished}
-        completions = self.generator.sample(batch, greedy=greedy, **options)
-        completions, texts = self._edit(batch, completions)
-        arguments = self.rewards.arguments(batch, completions, texts, self._trainer_state())
-        return completions, texts, self._reward_worker.submit(arguments, early)
-
-    def _edit(self, batch: Batch, completions: Completions) -> tuple[Completions, list[str]]:
-        """Return completions with their texts, some of them replaced by edited ones if the module has edits."""
-        texts = list(self.generator.decode(completions))
-        if self.edits is None:
-            return completions, texts
-        self._edited = replace_by_edited(
-            completions,
-            texts,
-            references_of(batch, self.reference_column),
-            self.generator,
-            self.edits,
-            self.num_generations,
-            hash((self.seed, self.current_epoch, self.global_step, self.global_rank)) % 2**63,
-        )
-        completions = self._edited.completions
-        return completions, list(self.generator.decode(completions)) if self._edited.targets else texts
-
     def _trainer_state(self) -> TrainerState:
         trainer = self.trainer
         epoch = self.current_epoch + trainer.fit_loop.epoch_loop.batch_progress.current.completed / max(
             trainer.num_training_batches, 1
         )
         return TrainerState(self.global_step, trainer.max_steps, epoch)
-
-    def close_rewards(self) -> None:
-        """End the worker of the rewards. The next rollout starts another one."""
-        worker, self._reward_worker = self._reward_worker, None
-        self._finish = None
-        if worker is not None:
-            worker.close()
 
     def _scores_of_sampling(self, rows: Batch, completions: Completions) -> dict[str, Tensor]:
         """Return those log-probabilities and values of new completions that training steps and advantages require."""

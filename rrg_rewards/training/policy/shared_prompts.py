@@ -18,7 +18,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from rrg_rewards.training.policy.attention import continued_attention
-from rrg_rewards.training.policy.generators import Completions, OnFinished
+from rrg_rewards.training.policy.generators import Completions
 
 # Rows that have ended are removed from the batch when they are at least this fraction of it.
 _ENDED = 1 / 8
@@ -40,7 +40,6 @@ def sample_completions(
     temperature: float,
     end_token_ids: Sequence[int],
     pad_token_id: int,
-    on_finished: OnFinished | None = None,
 ) -> Completions:
     """Generate one completion for each row, with the log-probabilities of its tokens.
 
@@ -54,7 +53,6 @@ def sample_completions(
         temperature: Sampling temperature; 0 for the most probable tokens.
         end_token_ids: Ids of the end-of-sequence tokens.
         pad_token_id: Id of the padding token.
-        on_finished: Called with the numbers of rows that have ended, when they leave the batch, and their completions.
     """
     count, device = len(mask), mask.device
     tokens = torch.full((count, max_new_tokens), pad_token_id, device=device)
@@ -74,10 +72,7 @@ def sample_completions(
         if not any(left):
             break
         if left.count(False) >= _ENDED * len(rows):
-            if on_finished is not None:
-                ended = rows.index_select(0, _numbers(left, False, device))
-                on_finished(ended, Completions.until_end(tokens[ended, : step + 1], end_token_ids))
-            kept = _numbers(left, True, device)
+            kept = torch.tensor([number for number, goes_on in enumerate(left) if goes_on], device=device)
             cache.batch_select_indices(kept)
             rows, mask, positions, new, going = rows[kept], mask[kept], positions[kept], new[kept], going[kept]
         if is_padded:
@@ -99,10 +94,6 @@ def sample_completions(
     )
     # The last rows may have ended before it was read.
     return completions if every == 1 else completions.rows(torch.arange(count))
-
-
-def _numbers(flags: Sequence[bool], wanted: bool, device: torch.device) -> Tensor:
-    return torch.tensor([number for number, flag in enumerate(flags) if flag == wanted], device=device)
 
 
 def sample_tokens(logits: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:

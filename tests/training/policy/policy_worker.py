@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from tiny_generator import AboveAverage, PlainSteps, tiny_rows, train, weights, 
 from tiny_policy import tiny_model, tiny_tokenizer
 
 from rrg_rewards.rewards import make_reward
-from rrg_rewards.training import CausalLMGenerator, Completions, EditSettings, PolicyDataModule
+from rrg_rewards.training import CausalLMGenerator, Completions, PolicyDataModule
 from rrg_rewards.training.base import whole_weights
 
 
@@ -38,15 +37,6 @@ class WritesByRow(CausalLMGenerator):
             rows.append(torch.randint(4, 14, (length,), generator=generator))
         mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         return Completions(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True), mask)
-
-
-@dataclass(frozen=True)
-class SaysReference(EditSettings):
-    """Writes a completion anew with words that the tiny tokenizer knows."""
-
-    def __call__(self, completion: str, reference: str) -> str:
-        """The reference after another word."""
-        return f"heart {reference.split()[0]}"
 
 
 class KilledBefore(Callback):
@@ -78,8 +68,7 @@ def run(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     reward: Any = word_value if settings.get("by_row") else AboveAverage()
     if "labeler" in settings:
         reward = make_reward("crg", labeler=settings["labeler"], prior=0.4)
-    edits = SaysReference() if settings.get("edits") else None
-    module = PlainSteps(generator, reward, learning_rate=0.05, num_generations=4, edits=edits, **settings["module"])
+    module = PlainSteps(generator, reward, learning_rate=0.05, num_generations=4, **settings["module"])
     data = PolicyDataModule(tiny_rows(16), batch_size=settings["batch_size"], collate=generator.collate)
     checkpoints = ModelCheckpoint(folder, filename="{step}", every_n_train_steps=1, save_top_k=-1)
     killed = [KilledBefore(settings["killed_before"])] if "killed_before" in settings else []

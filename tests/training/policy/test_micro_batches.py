@@ -9,7 +9,7 @@ from tiny_generator import PlainSteps, tiny_generator, tiny_rows, train, weights
 
 from rrg_rewards.training import PolicyDataModule, PolicyModule
 from rrg_rewards.training.policy import module as policy_module
-from rrg_rewards.training.policy.micro_batches import divide_rows, micro_batch_tokens, sum_of_losses
+from rrg_rewards.training.policy.module import divide_rows, micro_batch_tokens, sum_of_losses
 
 
 def _run(tokens, monkeypatch, trainer, **options):
@@ -33,7 +33,7 @@ def _run(tokens, monkeypatch, trainer, **options):
     [
         ({"beta": 0.04}, {}),
         ({"loss": {"aggregation": "token_mean"}, "minibatches": 2, "epochs": 2}, {"accumulate_grad_batches": 2}),
-        ({"algorithm": "dr_grpo", "overlap_rewards": "thread"}, {"gradient_clip_val": 0.1}),
+        ({"algorithm": "dr_grpo"}, {"gradient_clip_val": 0.1}),
         ({"algorithm": "rloo", "beta": 0.04}, {}),
         ({"algorithm": "ppo", "epochs": 2}, {}),
     ],
