@@ -422,7 +422,7 @@ def test_crimson_the_rules_score_every_real_pair(shared_data: Path) -> None:
 def test_crimson_the_rules_need_no_extra() -> None:
     """The packages for language models are not imported if no language model is used."""
     code = (
-        "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'diskcache', 'CRIMSON']))\n"
+        "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'CRIMSON']))\n"
         "from rrg_rewards.metrics import CRIMSON; from rrg_rewards.rewards import make_reward\n"
         "metric = CRIMSON(); metric.update(['Effusion.'], ['Effusion.'])\n"
         "assert metric.compute() == 1; assert metric.signature\n"

@@ -17,7 +17,6 @@ from rrg_rewards.recipes.grpo import parse, run
 from rrg_rewards.rewards import AsyncMetricReward
 
 pytest.importorskip("openai")
-pytest.importorskip("diskcache")
 
 
 def asked_pair(messages: list[dict[str, str]]) -> ReportPair:

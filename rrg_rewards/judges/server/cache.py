@@ -4,57 +4,25 @@ import os
 import sqlite3
 import threading
 import warnings
-from collections.abc import Callable
-from contextlib import closing, suppress
-from functools import cache
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
-
-from rrg_rewards.utilities.imports import require
+from typing import Any
 
 # Maximum wait for a write of another process: longer than a write takes, much shorter than a call to a model.
 LOCK_SECONDS = 5.0
-# Name of the database that diskcache creates in its folder. SQLite's further files begin with it.
-_FILE = "cache.db"
-# States of the cache in a thread.
-_CLOSED, _OPEN, _FAILED = range(3)
-
-T = TypeVar("T")
-
-
-class _NoTextError(Exception):
-    """The entry was not written by this library."""
-
-
-@cache
-def _text_disk() -> type[Any]:
-    """Return a storage class for diskcache that stores texts in the database only.
-
-    It never unpickles data, and never opens or deletes a file that an entry names, even if another program wrote it.
-    """
-    core = require("diskcache", extra="judge").core
-
-    class TextDisk(core.Disk):  # type: ignore[misc, name-defined]
-        def put(self, key: str) -> tuple[str, bool]:
-            return key, True
-
-        def store(self, value: str, read: bool, key: object = None) -> tuple[int, int, None, str]:  # noqa: ARG002
-            return 0, core.MODE_RAW, None, value
-
-        def fetch(self, mode: int, filename: str | None, value: object, read: bool) -> str:  # noqa: ARG002
-            if mode != core.MODE_RAW or not isinstance(value, str):
-                raise _NoTextError
-            return value
-
-        def get(self, key: object, raw: bool) -> str:
-            if not raw or not isinstance(key, str):
-                raise _NoTextError
-            return key
-
-        def remove(self, file_path: str) -> None:
-            """Do nothing, because no entry has a file."""
-
-    return TextDisk
+# Name of the database. SQLite's further files begin with it.
+_FILE = "answers.db"
+_SETUP = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=NORMAL",
+    # Without a type, so that SQLite converts no value that another program wrote into a text.
+    "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer)",
+)
+_TRIM = """
+DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers ORDER BY rowid LIMIT 10)
+AND (SELECT (page_count - freelist_count) * page_size
+     FROM pragma_page_count, pragma_freelist_count, pragma_page_size) > ?
+"""
 
 
 def make_private(folder: Path) -> None:
@@ -82,21 +50,17 @@ def make_private(folder: Path) -> None:
 class AnswerCache:
     """Stores texts by key in a folder that several processes and threads can share.
 
-    An entry that is not a text is deleted and never unpickled. Reading does not write. The oldest entries are deleted
-    if the folder exceeds the size limit.
+    Reading does not write. The oldest entries are deleted if the file exceeds the size limit.
 
     If the cache cannot be opened, read or written, for example because the disk is full, the file is damaged or another
-    process holds the lock, it warns once. In this thread it then behaves as if it were empty until :meth:`close`, so
-    that a lock is waited for only once.
+    process holds the lock, it warns once. It then behaves as if it were empty until :meth:`close`, so that a lock is
+    waited for only once.
 
     Args:
         folder: Folder on a local disk. If it does not exist, it is created. Only this user can read its files, nor
             enter the folder unless other files are in it.
         size_limit: Approximate maximum size in bytes.
         lock_seconds: Maximum seconds to wait for another process.
-
-    Raises:
-        ModuleNotFoundError: If diskcache is not installed, naming the pip command.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -112,93 +76,72 @@ class AnswerCache:
     def __init__(
         self, folder: str | os.PathLike[str], *, size_limit: int = 4 * 2**30, lock_seconds: float = LOCK_SECONDS
     ) -> None:
-        diskcache = require("diskcache", extra="judge")
         self._folder = Path(folder).expanduser()
         self._size_limit = size_limit
         self._lock_seconds = lock_seconds
-        self._failures: tuple[type[Exception], ...] = (sqlite3.Error, diskcache.Timeout, OSError)
-        self._warned = False
+        self._connection: sqlite3.Connection | None = None
+        self._is_failed = self._is_warned = False
         self._lock = threading.Lock()
-        self._table: Any = None
-        # diskcache has one connection per thread.
-        self._thread = threading.local()
-        self._guarded(lambda: None, None)
+        self._run("SELECT 1")
 
     def __len__(self) -> int:
-        return self._guarded(lambda: len(self._table), 0)
+        return sum(count for (count,) in self._run("SELECT COUNT(*) FROM answers"))
 
     def get(self, key: str) -> str | None:
-        """Return the text of a key, or ``None``."""
-        text: str | None = None
-        try:
-            text = self._guarded(lambda: self._table.get(key), None)
-        except _NoTextError:
+        """Return the text of a key, or ``None``. An entry of another program that is no text is deleted."""
+        for (answer,) in self._run("SELECT answer FROM answers WHERE key = ?", key):
+            if isinstance(answer, str):
+                return answer
             self.drop(key)
-        return text
+        return None
 
     def put(self, key: str, text: str) -> None:
         """Store a text, unless the key already has one."""
-        self._guarded(lambda: self._table.add(key, text), False)
+        self._run("INSERT OR IGNORE INTO answers VALUES (?, ?)", key, text)
+        self._run(_TRIM, self._size_limit)
 
     def drop(self, key: str) -> None:
         """Delete the entry of a key."""
-        self._guarded(lambda: self._table.delete(key, retry=False), False)
+        self._run("DELETE FROM answers WHERE key = ?", key)
 
     def close(self) -> None:
-        """Close this thread's file handles; the next use opens them again, also after a failure."""
-        if self._table is not None:
-            self._table.close()
-        self._thread.state = _CLOSED
-
-    def _open(self) -> None:
-        """Open the cache in this thread.
-
-        Raises:
-            OSError: If the folder cannot be created.
-            sqlite3.Error: If the file is damaged, or another process holds the lock.
-        """
-        make_private(self._folder)
+        """Close the files; the next use opens them again, also after a failure."""
         with self._lock:
-            self._check(writable=self._table is None)
-            if self._table is None:
-                self._table = require("diskcache", extra="judge").Cache(
-                    str(self._folder),
-                    timeout=self._lock_seconds,
-                    disk=_text_disk(),
-                    # Other policies write when an entry is read.
-                    eviction_policy="least-recently-stored",
-                    size_limit=self._size_limit,
-                    statistics=0,
-                    tag_index=0,
-                )
+            self._disconnect()
+            self._is_failed = False
 
-    def _check(self, writable: bool) -> None:
-        """Raise :class:`sqlite3.Error` if the file cannot be read or written. diskcache would wait for 60 s."""
-        connection = sqlite3.connect(self._folder / _FILE, timeout=self._lock_seconds, isolation_level=None)
-        with closing(connection):
-            connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
-            if writable:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("ROLLBACK")
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
-    def _guarded(self, action: Callable[[], T], otherwise: T) -> T:
-        state = getattr(self._thread, "state", _CLOSED)
-        if state == _FAILED:
-            return otherwise
-        try:
-            if state == _CLOSED:
-                self._open()
-                self._thread.state = _OPEN
-            return action()
-        except self._failures as error:
-            self._thread.state = _FAILED
-            with self._lock:
-                first, self._warned = not self._warned, True
-            if first:
-                warnings.warn(
-                    f"the cache of answers in {self._folder} fails ({type(error).__name__}: {error}); answers "
-                    "that it does not store are requested again",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-            return otherwise
+    def _run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement; none if the cache fails."""
+        with self._lock:
+            if self._is_failed:
+                return []
+            try:
+                connection = self._connection or self._open()
+                return connection.execute(statement, values).fetchall()
+            except (sqlite3.Error, OSError) as error:
+                self._disconnect()
+                self._is_failed = True
+                if not self._is_warned:
+                    self._is_warned = True
+                    warnings.warn(
+                        f"the cache of answers in {self._folder} fails ({type(error).__name__}: {error}); answers "
+                        "that it does not store are requested again",
+                        RuntimeWarning,
+                        stacklevel=3,
+                    )
+                return []
+
+    def _open(self) -> sqlite3.Connection:
+        make_private(self._folder)
+        # The lock of this object lets only one thread use the connection at a time.
+        self._connection = sqlite3.connect(
+            self._folder / _FILE, timeout=self._lock_seconds, isolation_level=None, check_same_thread=False
+        )
+        for statement in _SETUP:
+            self._connection.execute(statement).fetchall()
+        return self._connection

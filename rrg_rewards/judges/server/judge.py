@@ -62,7 +62,7 @@ class OpenAIJudge(Judge):
         ValueError: If the address is not a plain HTTP address, or is on another machine without ``allow_remote``; if
             another argument is out of its range.
         TypeError: For an unknown argument, with the nearest known one.
-        ModuleNotFoundError: When evaluating, if openai or diskcache is not installed, naming the pip command.
+        ModuleNotFoundError: When evaluating, if openai is not installed, naming the pip command.
 
     Example:
         >>> judge = OpenAIJudge("medgemma-4b", base_url="http://localhost:8000/v1", concurrency=64)

@@ -1,7 +1,6 @@
 """The cache of answers: shared by processes, stores texts only, and never ends an evaluation."""
 
 import errno
-import pickle
 import sqlite3
 import stat
 import subprocess
@@ -18,29 +17,16 @@ from rrg_rewards.judges.server.cache import AnswerCache
 
 def rows(folder):
     """Keys and values on disk."""
-    with sqlite3.connect(Path(folder) / "cache.db") as connection:
-        found = connection.execute("SELECT key, value FROM Cache ORDER BY rowid").fetchall()
+    with sqlite3.connect(Path(folder) / "answers.db") as connection:
+        found = connection.execute("SELECT key, answer FROM answers ORDER BY rowid").fetchall()
     connection.close()
     return found
 
 
-class Bomb:
-    """Leaves a trace when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return exec, (f"open({self.path!r}, 'w').close()",)
-
-
-def plant(folder, key, mode, value=None, filename=None):
+def plant(folder, key, value):
     """Write a row as another program could."""
-    with sqlite3.connect(Path(folder) / "cache.db") as connection:
-        connection.execute(
-            "INSERT INTO Cache(key, raw, store_time, access_time, mode, filename, value) VALUES (?, 1, 0, 0, ?, ?, ?)",
-            (key, mode, filename, value),
-        )
+    with sqlite3.connect(Path(folder) / "answers.db") as connection:
+        connection.execute("INSERT INTO answers VALUES (?, ?)", (key, value))
     connection.close()
 
 
@@ -55,7 +41,7 @@ def test_answer_cache_keeps_texts_across_objects(tmp_path):
     assert len(second) == 1
     assert stat.S_IMODE((tmp_path / "new" / "cache").stat().st_mode) == 0o700
     # No file beside the table, however long the text.
-    assert {path.name.split("-")[0] for path in (tmp_path / "new" / "cache").iterdir()} == {"cache.db"}
+    assert {path.name.split("-")[0] for path in (tmp_path / "new" / "cache").iterdir()} == {"answers.db"}
 
 
 def test_answer_cache_drop(tmp_path):
@@ -67,36 +53,10 @@ def test_answer_cache_drop(tmp_path):
     assert rows(tmp_path) == []
 
 
-def test_answer_cache_drops_a_planted_pickle_without_loading_it(tmp_path):
-    cache = AnswerCache(tmp_path / "cache")
-    trace = tmp_path / "trace"
-    bomb = pickle.dumps(Bomb(trace))
-    plant(tmp_path / "cache", "in the row", 4, sqlite3.Binary(bomb))
-    (tmp_path / "cache" / "bomb.val").write_bytes(bomb)
-    plant(tmp_path / "cache", "in a file", 4, None, "bomb.val")
-    assert cache.get("in the row") is None
-    assert cache.get("in a file") is None
-    assert not trace.exists()
-    assert rows(tmp_path / "cache") == []
-    pickle.loads(bomb)
-    assert trace.exists(), "the bomb of this test would not have gone off"
-
-
-def test_answer_cache_neither_reads_nor_deletes_planted_files(tmp_path):
-    cache = AnswerCache(tmp_path / "cache")
-    private = tmp_path / "private.txt"
-    private.write_text("mine")
-    for number, mode in enumerate((2, 3)):
-        plant(tmp_path / "cache", f"key{number}", mode, None, "../private.txt")
-        assert cache.get(f"key{number}") is None
-    assert rows(tmp_path / "cache") == []
-    assert private.read_text() == "mine"
-
-
 @pytest.mark.parametrize("value", [sqlite3.Binary(b"bytes"), 3, 1.5, None])
 def test_answer_cache_drops_planted_values_of_other_types(tmp_path, value):
     cache = AnswerCache(tmp_path)
-    plant(tmp_path, "a", 1, value)
+    plant(tmp_path, "a", value)
     assert cache.get("a") is None
     assert rows(tmp_path) == []
     cache.put("a", "good")
@@ -107,7 +67,7 @@ def test_answer_cache_does_not_write_when_read(tmp_path):
     cache = AnswerCache(tmp_path)
     cache.put("a", "1")
     cache.close()
-    other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
+    other = sqlite3.connect(tmp_path / "answers.db", isolation_level=None)
     before = other.execute("PRAGMA data_version").fetchone()
     assert cache.get("a") == "1"
     assert cache.get("b") is None
@@ -129,7 +89,7 @@ def test_answer_cache_deletes_the_oldest_entries_first(tmp_path):
 def test_a_locked_answer_cache_warns_once_and_is_not_used(tmp_path):
     cache = AnswerCache(tmp_path, lock_seconds=0.01)
     cache.put("a", "1")
-    other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
+    other = sqlite3.connect(tmp_path / "answers.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.warns(RuntimeWarning, match=r"the cache of answers in .* fails") as warned:
         cache.put("b", "secret report")
@@ -148,15 +108,15 @@ def test_a_locked_answer_cache_warns_once_and_is_not_used(tmp_path):
 
 def _torn(folder):
     AnswerCache(folder).put("a", "1" * 50_000)
-    content = (folder / "cache.db").read_bytes()
-    (folder / "cache.db").write_bytes(content[: len(content) // 2])
-    for file in folder.glob("cache.db-*"):
+    content = (folder / "answers.db").read_bytes()
+    (folder / "answers.db").write_bytes(content[: len(content) // 2])
+    for file in folder.glob("answers.db-*"):
         file.unlink()
 
 
 def _of_another_kind(folder):
     folder.mkdir()
-    (folder / "cache.db").write_bytes(b"no database" * 1000)
+    (folder / "answers.db").write_bytes(b"no database" * 1000)
 
 
 def _a_file(folder):
@@ -165,7 +125,7 @@ def _a_file(folder):
 
 def _locked(folder):
     AnswerCache(folder).close()
-    connection = sqlite3.connect(folder / "cache.db", isolation_level=None)
+    connection = sqlite3.connect(folder / "answers.db", isolation_level=None)
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("BEGIN EXCLUSIVE")
     return connection
@@ -207,7 +167,7 @@ def test_make_private_closes_an_existing_folder_to_others(tmp_path):
         cache = AnswerCache(folder)
         cache.put("b", "secret report")
         files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
-        assert {mode for name, mode in files.items() if name.startswith("cache.db")} == {0o600}
+        assert {mode for name, mode in files.items() if name.startswith("answers.db")} == {0o600}
         cache.close()
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     # A folder with other files may be a working directory.
@@ -216,8 +176,8 @@ def test_make_private_closes_an_existing_folder_to_others(tmp_path):
 
 
 def test_make_private_accepts_a_journal_that_another_thread_deletes(tmp_path, monkeypatch):
-    (tmp_path / "cache.db").touch()
-    listed = [tmp_path / "cache.db", tmp_path / "cache.db-wal", tmp_path / "cache.db-shm"]
+    (tmp_path / "answers.db").touch()
+    listed = [tmp_path / "answers.db", tmp_path / "answers.db-wal", tmp_path / "answers.db-shm"]
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter(listed))
     answers = AnswerCache(tmp_path)
     answers.put("key", "text")

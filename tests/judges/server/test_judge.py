@@ -41,8 +41,8 @@ from rrg_rewards.judges import JudgeFailure, OpenAIJudge
 
 def cached_answers(folder):
     """Values of all rows on disk, sorted."""
-    connection = sqlite3.connect(folder / "cache.db")
-    values = [value for (value,) in connection.execute("SELECT value FROM Cache")]
+    connection = sqlite3.connect(folder / "answers.db")
+    values = [value for (value,) in connection.execute("SELECT answer FROM answers")]
     connection.close()
     return sorted(values)
 
@@ -433,9 +433,9 @@ def test_openai_judge_checks_cached_answers(tmp_path):
     with FaultServer() as server:
         judge = make_judge(server, cache=tmp_path)
         assert evaluate(judge, ["a", "bb"]) == [1, 2]
-        connection = sqlite3.connect(tmp_path / "cache.db")
-        connection.execute("UPDATE Cache SET value = 'planted' WHERE value = ?", (good_answer("a"),))
-        connection.execute("UPDATE Cache SET value = ?, mode = 4 WHERE value = ?", (b"cos", good_answer("bb")))
+        connection = sqlite3.connect(tmp_path / "answers.db")
+        connection.execute("UPDATE answers SET answer = 'planted' WHERE answer = ?", (good_answer("a"),))
+        connection.execute("UPDATE answers SET answer = ? WHERE answer = ?", (b"cos", good_answer("bb")))
         connection.commit()
         connection.close()
         task = LengthTask()
@@ -447,7 +447,7 @@ def test_openai_judge_checks_cached_answers(tmp_path):
 def test_openai_judge_keeps_its_deadline_with_a_locked_cache(tmp_path):
     with FaultServer() as server:
         evaluate(make_judge(server, cache=tmp_path), ["a"])
-        other = sqlite3.connect(tmp_path / "cache.db", isolation_level=None)
+        other = sqlite3.connect(tmp_path / "answers.db", isolation_level=None)
         other.execute("PRAGMA locking_mode=EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
         judge = make_judge(server, cache=tmp_path, batch_deadline=2.0)
