@@ -346,22 +346,6 @@ class AnswerRun(ABC, Generic[Item, Result]):
 
                 self._evaluate(judge, self.missing, keep)
 
-    def answers(self) -> dict[Item, Mapping[str, Any]]:
-        """Request all items without the file, and return the line of each answer.
-
-        Raises:
-            SettingError: If the run has no judge.
-        """
-        if self.judge is None:
-            raise SettingError("judge", "is required")
-        signature, lines = self.judge.signature, {}
-
-        def keep(item: Item, result: Result) -> None:
-            lines[item] = self._record(item, result, signature)
-
-        self._evaluate(self.judge, self.items, keep)
-        return lines
-
     def complete(self, log: RunLog | None) -> Self:
         """Request the answers that the file lacks, log the outcome, and return this run."""
         log = log or RunLog()

@@ -65,8 +65,7 @@ def score_frame(
         raise SettingError("metrics", "at least one is needed")
     columns = PairColumns(prediction_column=prediction_column, reference_column=reference_column, context=context or {})
     table = _table(frame)
-    size = settings.batch_size
-    batches = [_part(table, start, size) for start in range(0, max(1, len(table)), size)]
+    batches = [*table.batches(settings.batch_size)]
     pairs = PairReader(columns, batches, made, table.source)
     pairs.check(log)
     kept: list[Mapping[str, Scores]] = []
@@ -94,11 +93,6 @@ def _table(frame: Any) -> Table:
         cells = zip(frame[name].tolist(), frame[name].isna().tolist(), strict=True)
         columns[name] = [None if is_missing else cell for cell, is_missing in cells]
     return Table(columns, "frame")
-
-
-def _part(table: Table, start: int, size: int) -> Table:
-    columns = {name: cells[start : start + size] for name, cells in table.columns.items()}
-    return Table(columns, table.source, first=start)
 
 
 def _columns(kept: Sequence[Mapping[str, Scores]], scoring: TableScoring) -> dict[str, list[Any]]:

@@ -11,10 +11,8 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.analysis.answers import Estimate
 from rrg_rewards.analysis.input_tables import PlaceholderCounts, note_delimiter, with_new_columns
 from rrg_rewards.analysis.judge_choice import choose_labeler
-from rrg_rewards.analysis.label_estimate import estimate_labels
 from rrg_rewards.analysis.outcomes import RunUsage, by_kind
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
@@ -22,7 +20,6 @@ from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import arrow_types, open_table
 from rrg_rewards.judges.base import JudgeFailure
 from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports, labeler_judge
-from rrg_rewards.labelers.judge import JudgeLabeler
 from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.run_log import RunLog
@@ -194,25 +191,10 @@ class TableLabelling:
         for message in words.messages(self._rows, self._source):
             warnings.warn(message, PlaceholderWarning, stacklevel=3)
 
-    def estimate(self) -> tuple[JudgeLabeler, Estimate] | None:
-        """Estimate the cost of the labels of a language model, after :meth:`check`; nothing is labelled or sent.
-
-        Returns:
-            The labeler, and the cost of its requests (:func:`~rrg_rewards.analysis.label_estimate.estimate_labels`);
-            ``None`` if the labeler asks no language model.
-
-        Example:
-            >>> table = Table({"report": ["Hiatal hernia.", "Normal chest."]})
-            >>> settings = LabelSettings(text_column="report", labeler="judge", judge="openai:my-model")
-            >>> labelling = TableLabelling([table], settings, "reports", RunLog())
-            >>> labelling.check()
-            >>> labelling.estimate()[1].requests
-            2
-        """
-        if not isinstance(self._labeler, JudgeLabeler):
-            return None
-        # No row is kept.
-        return self._labeler, estimate_labels(self._labeler, (texts for _, texts in self._tasks(deque(maxlen=0))))
+    @property
+    def most_requests(self) -> int:
+        """Upper bound of the number of requests to a language model, after :meth:`check`; 0 for other labelers."""
+        return self._reports if labeler_judge(self._labeler) is not None else 0
 
     def run(
         self,

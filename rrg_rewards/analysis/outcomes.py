@@ -8,11 +8,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.judges.base import Judge, JudgeWarning
-from rrg_rewards.judges.server.usage import Usage, UsageMeter
+from rrg_rewards.judges.server.usage import UsageMeter
 from rrg_rewards.utilities.run_log import RunLog
 
 if TYPE_CHECKING:
     # Labelling uses this module, but no metric.
+    from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
 
 
@@ -114,7 +115,6 @@ class RunUsage:
             for user, own in judges.items()
         }
         self._meters = {user: UsageMeter(own) for user, own in self._judges.items()}
-        self._elsewhere: dict[str, dict[str, Usage]] = {user: {} for user in judges}
 
     def _is_first(self, user: str, judge: Judge) -> bool:
         """Remember that a user has a judge, and return whether it is the first."""
@@ -122,23 +122,9 @@ class RunUsage:
         users += [] if user in users else [user]
         return users[0] == user
 
-    def take(self) -> dict[str, dict[str, Usage]]:
-        """Return what was used since the last call of this method, by user and by what the judge does."""
-        return {user: meter.take() for user, meter in self._meters.items()}
-
-    def add(self, used: Mapping[str, Mapping[str, Usage]]) -> None:
-        """Add what copies of the judges in another process have used, as :meth:`take` returned it there."""
-        for user, own in used.items():
-            for role, usage in own.items():
-                self._elsewhere[user][role] = self._elsewhere[user].get(role, Usage()) + usage
-
-    def _usage(self, user: str) -> dict[str, Usage]:
-        elsewhere = self._elsewhere[user]
-        return {role: usage + elsewhere.get(role, Usage()) for role, usage in self._meters[user].usage().items()}
-
     def to_dict(self, name: str) -> dict[str, Any]:
         """Return the usage of the judges of a user by what they do; empty if they count nothing."""
-        return {role: asdict(usage) for role, usage in self._usage(name).items()}
+        return {role: asdict(usage) for role, usage in self._meters[name].usage().items()}
 
     def by_user(self) -> dict[str, dict[str, Any]]:
         """Return the usage of the users whose judges count it."""
@@ -155,7 +141,7 @@ class RunUsage:
     def note(self, log: RunLog) -> None:
         """Note the usage of each judge."""
         for name, own in self._judges.items():
-            for role, usage in self._usage(name).items():
+            for role, usage in self._meters[name].usage().items():
                 # A role of one judge may be several roles joined.
                 judge = next(judge for known, judge in own.items() if known in role.split(" and "))
                 log.note(f"{judge_name(' and '.join(self._users[id(judge)]), role)}: {usage}")
@@ -169,6 +155,34 @@ def judge_name(user: str, role: str) -> str:
         ('crimson', 'ct_finebench, answers')
     """
     return user if role == "judge" else f"{user}, {role}"
+
+
+def most_requests(metric: "ReportMetric", pairs: int) -> dict[str, int]:
+    """Return how many requests a metric sends to language models at most, by what they do; repeated ones do not count.
+
+    Both reports of a pair are labelled. CT-FineBench asks once for the questions of each report, and once for all
+    answers and grades of a pair; each single answer or grade that is not valid is asked for again alone.
+
+    Args:
+        metric: The metric.
+        pairs: Number of report pairs.
+
+    Example:
+        >>> from rrg_rewards.metrics import ReportCRG
+        >>> from rrg_rewards.labelers import JudgeLabeler
+        >>> most_requests(ReportCRG(JudgeLabeler("ct_rate", "openai:m")), 100)
+        {'labels': 200}
+    """
+    from rrg_rewards.metrics.ct_finebench import CTFineBench
+    from rrg_rewards.metrics.ct_finebench_scores import SIDES
+
+    each = {"labels": 2}
+    if isinstance(metric, CTFineBench):
+        sides = len(SIDES[metric.mode])
+        answers = sides * (1 + len(metric.index))
+        each = {"questions": sides, "answers": answers, "grades": answers}
+    judges = {role: judge for role, judge in metric.judges().items() if not judge.is_immediate}
+    return {role: pairs * each[role] for role in judges if role in each}
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -127,7 +127,6 @@ class TableScoring:
         settings: Bootstrap, seed and prefix of new columns.
         scorer: Scores batches.
         keep: Receives each batch with its scores.
-        usage: Counts what the judges use; default: those in this process.
         log: Receives notes, warnings and progress.
     """
 
@@ -138,7 +137,6 @@ class TableScoring:
         *,
         scorer: Scorer = score_batches,
         keep: Callable[[PairBatch, Mapping[str, Scores]], None] | None = None,
-        usage: RunUsage | None = None,
         log: RunLog | None = None,
     ) -> None:
         self._pairs = pairs
@@ -148,7 +146,7 @@ class TableScoring:
         self._log = log or RunLog()
         self._totals = {name: MetricTotals(metric) for name, metric in pairs.metrics.items()}
         self._counts = {name: totals.counts for name, totals in self._totals.items()}
-        self._usage = usage or RunUsage({name: metric.judges() for name, metric in pairs.metrics.items()})
+        self._usage = RunUsage({name: metric.judges() for name, metric in pairs.metrics.items()})
         self._constants = ConstantTotals()
         self.is_complete = False
         """Whether all pairs are scored."""
@@ -366,24 +364,18 @@ class MetricTotals:
         self._labels: LabelCounts | None = None
         self.counts = PairCounts()
 
-    def add(self, scores: Scores, template: Scores | None = None) -> None:
-        """Add the scores of a batch.
-
-        Args:
-            scores: The scores; those that were stored (:mod:`~rrg_rewards.analysis.stored_scores`) need a template.
-            template: Scores of the metric with the names of its labels and its formula; default: ``scores``.
-        """
-        template = scores if template is None else template
+    def add(self, scores: Scores) -> None:
+        """Add the scores of a batch."""
         self.counts.add(scores)
         for name, values in scores.details.items():
             total, count = self._means.get(name, (0.0, 0))
             self._means[name] = total + float(values.double().nansum()), count + int((~values.isnan()).sum())
-        if isinstance(template, LabelScores):
-            batch = cast(LabelScores, scores).counts(dim=0)
+        if isinstance(scores, LabelScores):
+            batch = scores.counts(dim=0)
             self._labels = batch if self._labels is None else LabelCounts(*map(torch.add, self._labels, batch))
         self._statistics.add(scores)
         # For the names of labels and for `aggregate`; the texts in explanations are not needed.
-        self._last = template
+        self._last = scores
 
     @property
     def statistics(self) -> tuple[Tensor, ...]:

@@ -4,7 +4,6 @@ import argparse
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.judge_settings import CountingSettings, JudgeLimits
-from rrg_rewards.cli.engines import FOLDER_HELP, Engine, add_engine_options, run_judge
 from rrg_rewards.cli.options import (
     OVERWRITE_SUMMARY,
     Outputs,
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
 
     from rrg_rewards.analysis.counting import CountingRun
 
-_DESCRIPTION = (
-    """\
+_DESCRIPTION = """\
 Let a language model count the errors of existing candidate reports, as in the paper of CREPE: for each pair of a
 reference and a candidate, the number of errors of six categories, and how many of them are clinically significant. Each
 error has quotes, which must be in the reports. `train crepe` learns from these counts.
@@ -41,10 +39,6 @@ second Ctrl-C stops immediately. Repeat the same command to request the pairs th
 
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
-"""
-    + FOLDER_HELP.format(folder="counts/", files="JSON lines")
-    + """
-
 examples:
   rrg-rewards count pairs.csv --output counts.jsonl --dry-run --price-in 2.5 --price-out 10
   rrg-rewards count pairs.csv --output counts.jsonl --max-pairs 20 \\
@@ -54,7 +48,6 @@ examples:
 
 exit codes: 0 success, 1 counts were requested but none was written, 2 wrong command line, 130 interrupted
 """
-)
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -66,21 +59,13 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, CountingSettings, "max_pairs", "source")
     add_model_options(parser)
     add_shared_options(parser, "json", "format", overwrite=OVERWRITE_SUMMARY)
-    add_engine_options(parser, workers=True)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.answers import stop_at_interrupt
     from rrg_rewards.analysis.counting import CountingRun, read_pairs
 
-    engine = settings_from(args, Engine)
     limits, settings = settings_from(args, JudgeLimits), settings_from(args, CountingSettings)
-    if engine.check_folder(args):
-        from rrg_rewards.integrations.ray_works import CountingWork
-
-        judge = model_from(args, limits, "counts no errors")
-        assert judge is not None
-        return run_judge(CountingWork(judge=judge, settings=settings), engine, args, terminal)
     outputs = settings_from(args, Outputs, is_appended=True)
     outputs.check()
     judge = model_from(args, limits, "counts no errors")

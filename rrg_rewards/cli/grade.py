@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.judge_settings import GradingSettings, JudgeLimits
-from rrg_rewards.cli.engines import FOLDER_HELP, Engine, add_engine_options, run_judge
 from rrg_rewards.cli.options import (
     OVERWRITE_SUMMARY,
     Outputs,
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
     from rrg_rewards.analysis.grading import GradingRun
 
-_DESCRIPTION = (
-    """\
+_DESCRIPTION = """\
 Let a language model write candidate reports of graded quality. For each reference and each tier (range of total scores)
 of a scoring system, it writes one or more reports, each with a sub-score for each criterion. `train er2score` learns
 from these reports.
@@ -41,10 +39,6 @@ second Ctrl-C stops immediately. Repeat the same command to request the reports 
 
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
-"""
-    + FOLDER_HELP.format(folder="graded/", files="JSON lines")
-    + """
-
 examples:
   rrg-rewards grade reports.csv --report-column report --output graded.jsonl --dry-run --price-in 2.5 --price-out 10
   rrg-rewards grade reports.csv --output graded.jsonl --max-reports 20 \\
@@ -56,7 +50,6 @@ examples:
 
 exit codes: 0 success, 1 reports were requested but none was written, 2 wrong command line, 130 interrupted
 """
-)
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -68,21 +61,13 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, GradingSettings, "system", "tiers", "per_tier", "max_reports", "source")
     add_model_options(parser)
     add_shared_options(parser, "json", "format", overwrite=OVERWRITE_SUMMARY)
-    add_engine_options(parser, workers=True)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.answers import stop_at_interrupt
     from rrg_rewards.analysis.grading import GradingRun, choose_system, read_references
 
-    engine = settings_from(args, Engine)
     limits, settings = settings_from(args, JudgeLimits), settings_from(args, GradingSettings)
-    if engine.check_folder(args):
-        from rrg_rewards.integrations.ray_works import GradingWork
-
-        judge = model_from(args, limits, "writes no reports")
-        assert judge is not None
-        return run_judge(GradingWork(judge=judge, settings=settings), engine, args, terminal)
     outputs = settings_from(args, Outputs, is_appended=True)
     outputs.check()
     choose_system(settings)  # Raises before the table is read.

@@ -6,12 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.judge_settings import CandidateSettings, EvaluationSettings
 from rrg_rewards.analysis.settings import LANGUAGE_MODEL
-from rrg_rewards.cli.engines import (
-    FOLDER_HELP,
-    Engine,
-    add_engine_options,
-    run_judge,
-)
 from rrg_rewards.cli.options import (
     OVERWRITE_SUMMARY,
     Outputs,
@@ -54,8 +48,7 @@ examples:
       --output pairs.jsonl
 """
 
-_LABEL = (
-    """\
+_LABEL = """\
 Let a judge evaluate report pairs, and append each evaluation to --output as one JSON line: reference, candidate,
 context, source, CRIMSON score, evaluation, judge and prompt. `python -m rrg_rewards.recipes.crimson.distill` trains a
 local judge on them.
@@ -65,10 +58,6 @@ Ctrl-C stops immediately. Repeat the same command to request the evaluations tha
 
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
-"""
-    + FOLDER_HELP.format(folder="evaluations/", files="JSON lines")
-    + """
-
 examples:
   rrg-rewards judge label pairs.jsonl --reference-column report --output evaluations.jsonl
   rrg-rewards judge label pairs.csv --context age=PatientAge --prompt guidelines --output evaluations.jsonl \\
@@ -76,7 +65,6 @@ examples:
 
 exit codes: 0 success, 1 evaluations were requested but none was written, 2 wrong command line, 130 interrupted
 """
-)
 
 _COMPARE = """\
 Let a judge evaluate the pairs of a file of rrg-rewards judge label, and compare its answers with the evaluations in the
@@ -107,7 +95,6 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_shared_options(label, "json", "format")
     add_appended_output(label, "pairs that it contains are not evaluated again")
     add_shared_options(label, overwrite=OVERWRITE_SUMMARY)
-    add_engine_options(label, workers=True)
 
     compare = _add_task(tasks, "compare", _compare, "compare a judge with evaluations", _COMPARE, "evaluations")
     _add_judge_options(compare)
@@ -151,11 +138,7 @@ def _label(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.evaluating import EvaluationRun, read_sourced_pairs
     from rrg_rewards.analysis.judge_choice import choose_judge
 
-    settings, engine = settings_from(args, EvaluationSettings), settings_from(args, Engine)
-    if engine.check_folder(args):
-        from rrg_rewards.integrations.ray_works import EvaluationWork
-
-        return run_judge(EvaluationWork(judge=choose_judge(args.judge), settings=settings), engine, args, terminal)
+    settings = settings_from(args, EvaluationSettings)
     outputs = settings_from(args, Outputs, is_appended=True)
     outputs.check()
     judge = choose_judge(args.judge)

@@ -1,17 +1,8 @@
 """``rrg-rewards label``: label reports, one 0/1 column per label."""
 
 import argparse
-from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.settings import LabelSettings
-from rrg_rewards.cli.engines import (
-    FOLDER_HELP,
-    Engine,
-    add_engine_options,
-    summary_outputs,
-    table_files,
-)
 from rrg_rewards.cli.options import (
     Outputs,
     add_command_parser,
@@ -19,16 +10,11 @@ from rrg_rewards.cli.options import (
     add_shared_options,
     add_table_argument,
     settings_from,
-    show_estimate,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.worker_pool import LABELER_MODULES, prepare_workers
 
-if TYPE_CHECKING:
-    from rrg_rewards.analysis.labelling import TableLabelling
-
-_DESCRIPTION = (
-    """\
+_DESCRIPTION = """\
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
 
 The label cells of a missing or blank report are empty, not 0. So are those of a report on which a judge fails, if a
@@ -40,19 +26,13 @@ succeeds. If it fails or is interrupted, the rows labelled so far are kept in NA
 The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
 written, so that the counts of --json are those of scans. Such a table is held in memory.
 
-"""
-    + FOLDER_HELP.format(folder="labels/", files="Parquet files")
-    + """
-
---dry-run labels nothing and sends nothing: for a language model it estimates requests, tokens, cost and time, without
-what the cache of the judge may hold.
+--dry-run labels nothing and sends nothing: it says how many requests to a language model there are at most.
 
 examples:
   rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
   rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
   cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
   rrg-rewards label reports.csv --text-column report_text --workers 8 --output labels.csv
-  rrg-rewards label reports/ --text-column report_text --engine ray --address auto --workers 64 --output labels/
   rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
   rrg-rewards label validation_reports.csv --text-column Findings_EN --key VolumeName \\
       --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
@@ -63,7 +43,6 @@ examples:
 exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if it failed on all
 of them (the outputs are written before); 2 wrong command line, 130 interrupted
 """
-)
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -75,17 +54,13 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, LabelSettings, "prefix")
     add_shared_options(parser, "overwrite", "spreadsheet_safe")
     add_settings(parser, LabelSettings, "batch_size", "workers")
-    add_engine_options(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="send nothing; estimate the requests to a language model"
     )
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    settings, engine = settings_from(args, LabelSettings), settings_from(args, Engine)
-    if engine.check_folder(args):
-        return _label_files(args, settings, engine, terminal)
-    outputs = settings_from(args, Outputs)
+    settings, outputs = settings_from(args, LabelSettings), settings_from(args, Outputs)
     outputs.check()
     if settings.workers != 1:
         prepare_workers(LABELER_MODULES)
@@ -99,7 +74,11 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         labelling = TableLabelling(batches, settings, args.table, terminal, args.delimiter, is_parquet)
         labelling.check()
         if args.dry_run:
-            return _show_estimate(labelling, outputs, terminal)
+            outputs.write_summary({"labels": {"most_requests": labelling.most_requests}})
+            requests = f"labels: at most {labelling.most_requests:,} requests to a language model"
+            terminal.show(requests, stderr=outputs.json == "-")
+            terminal.note("nothing was labelled or sent")
+            return 0
         try:
             labelling.run(outputs.output, outputs.format, outputs.overwrite, outputs.spreadsheet_safe)
         finally:
@@ -109,28 +88,3 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
                 outputs.write_summary(summary.to_dict())
                 terminal.note(f"labelled {summary.labelled} of {summary.rows} reports with {summary.labeler}")
     return terminal.exit_code(summary.errors)
-
-
-def _label_files(args: argparse.Namespace, settings: LabelSettings, engine: Engine, terminal: Terminal) -> int:
-    """Let workers read, label and write the table."""
-    from rrg_rewards.integrations.ray_works import LabelWork, label_files
-
-    outputs = summary_outputs(args)
-    summary = label_files(LabelWork(settings=settings), table_files(args), args.output, engine.cluster(), log=terminal)
-    outputs.write_summary(summary.to_dict())
-    terminal.note(f"labelled {summary.labelled} of {summary.rows} reports with {summary.labeler}")
-    return terminal.exit_code(summary.errors)
-
-
-def _show_estimate(labelling: "TableLabelling", outputs: Outputs, terminal: Terminal) -> int:
-    """Show the estimated cost of the labels of a language model."""
-    to_stderr = outputs.json == "-"
-    found = labelling.estimate()
-    if found is None:
-        terminal.show("labels: no estimate; there is one only for labels by a language model", stderr=to_stderr)
-    else:
-        labeler, expected = found
-        outputs.write_summary({"labels": asdict(expected)})
-        show_estimate("labels", f"{expected.requests:,} requests", expected, labeler.judge, terminal, to_stderr)
-    terminal.note("nothing was labelled or sent")
-    return 0

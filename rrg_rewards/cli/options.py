@@ -251,7 +251,7 @@ def add_appended_output(parser: argparse.ArgumentParser, content: str) -> None:
         parser: Parser of the command.
         content: What happens with items that the file contains, for the help.
     """
-    text = f"JSON lines file to append to (.jsonl); {content}; with --engine ray a folder"
+    text = f"JSON lines file to append to (.jsonl); {content}"
     parser.add_argument("--output", required=True, metavar="FILE", help=text)
 
 

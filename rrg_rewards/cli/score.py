@@ -2,18 +2,13 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings, VLM3DSettings
-from rrg_rewards.cli.engines import (
-    FOLDER_HELP,
-    Engine,
-    add_engine_options,
-    summary_outputs,
-    table_files,
-)
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
@@ -26,7 +21,7 @@ from rrg_rewards.cli.options import (
     show_estimate,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.settings import SettingError, setting
 from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
@@ -36,8 +31,7 @@ if TYPE_CHECKING:
     from rrg_rewards.metrics.scores import Scores
     from rrg_rewards.pages.score_page import ScoreRows
 
-_DESCRIPTION = (
-    """\
+_DESCRIPTION = """\
 Score predicted reports against reference reports, and print the corpus value of each metric with a bootstrap 95 %
 interval. --output writes the input columns and, for each pair, its score, the parts of the score and explanations. The
 crg score of a pair is its contribution; if the mean contribution is m, the corpus CRG is 1/(2 - m).
@@ -75,15 +69,13 @@ of both reports, and asks JUDGE about the others: a name, a YAML file or setting
 must read all words. budget_pairs, budget_tokens and budget_cost limit what JUDGE gets; the column crimson_judge of
 --output names the judge of each pair.
 
-"""
-    + FOLDER_HELP.format(folder="scores/", files="Parquet files")
-    + """ Metrics whose scores depend on all
-pairs, such as crg without a prior, need a file as --output, and so do --html, --references and --constant-text.
+With --engine ray, the workers of a Ray cluster score the table, a file or a folder of files, and --output is a folder,
+which gets Parquet files of 1024 rows in rows/. Repeat the same command if it was killed: finished files are not
+computed again. There is no interval, and crg needs a prior, because its scores depend on all pairs.
 
---dry-run scores nothing and sends nothing: for crimson and ct_finebench with a language model, and for labels by one
-(--labeler judge:SCHEMA), it estimates requests, tokens, cost and time, of all runs, without what the cache of the judge
-may hold. The judges of ct_finebench depend on
-each other's answers; those of the finding engine stand in for them.
+--dry-run scores nothing and sends nothing. For crimson with a language model it estimates requests, tokens, cost and
+time, of all runs, without what the cache of the judge may hold; for ct_finebench and for labels by a language model
+(--labeler judge:SCHEMA) it says how many requests there are at most.
 
 examples:
   rrg-rewards score pairs.csv --metrics crg --output scores.csv --json summary.json
@@ -106,8 +98,8 @@ examples:
   rrg-rewards score pairs.csv --metrics crimson --judge "{name: cascade, second: my_judge.yaml, budget_pairs: 500}"
   rrg-rewards score pairs.csv --metrics crg --labeler judge:ct_rate --judge local:my-model
   rrg-rewards score pairs.csv --metrics crg,crimson --workers 8 --output scores.csv
-  rrg-rewards score pairs/ --metrics crg,rouge --set crg.prior=0.2 --engine ray --address auto --output scores/ \\
-      --json summary.json
+  rrg-rewards score pairs/ --metrics crg,rouge --set crg.prior=0.2 --engine ray --address auto --workers 64 \\
+      --output scores/ --json summary.json
   rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
 
 --list shows the metrics and their options.
@@ -115,7 +107,6 @@ examples:
 exit codes: 0 success, also if a judge failed on some pairs, which a warning counts; 1 error, also if a metric has no
 score of any pair because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
 """
-)
 
 
 class _ListAction(argparse.Action):
@@ -150,6 +141,17 @@ def _description(name: str) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class _Cluster:
+    """Where to score."""
+
+    engine: Literal["local", "ray"] = setting("local", "where to compute (default: local, this process)")
+    address: str | None = setting(
+        None, "Ray cluster, for example auto (default: a new one on this machine)", metavar="ADDRESS"
+    )
+    gpus_per_worker: float | None = setting(None, "GPUs of each worker on Ray (default: 0)", metavar="X")
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``score`` to the command line."""
     parser = add_command_parser(commands, "score", _run, summary, _DESCRIPTION)
@@ -175,8 +177,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     challenge.add_argument("--layout", choices=("vlm3d",), help="evaluate a file of predictions as its challenge does")
     tables = {"label_table": {"required": False, "default": None}}
     add_settings(challenge, VLM3DSettings, "label_table", "prediction_label_table", "no_meteor", **tables)
-    add_settings(parser, Engine, "workers")
-    add_engine_options(parser)
+    add_settings(parser, ScoreSettings, "workers")
+    add_settings(parser.add_argument_group("several machines (extra ray)"), _Cluster)
 
 
 def add_metric_options(parser: argparse.ArgumentParser) -> None:
@@ -195,13 +197,16 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     for option in ("label_table", "prediction_label_table", "no_meteor"):
         if getattr(args, option):
             raise SettingError(option, "requires --layout vlm3d")
-    engine = settings_from(args, Engine)
-    if engine.writes_folder(args.output, args.format):
-        return _score_files(args, engine, terminal)
-    if engine.engine == "local" and engine.workers not in (None, 1):
+    cluster = settings_from(args, _Cluster)
+    if cluster.engine == "ray":
+        return _score_on_ray(args, cluster, terminal)
+    for option in ("address", "gpus_per_worker"):
+        if getattr(cluster, option) is not None:
+            raise SettingError(option, "requires --engine ray")
+    if args.workers != 1:
         prepare_workers()
+    from rrg_rewards.analysis.batch_scoring import score_batches
     from rrg_rewards.analysis.metric_choice import make_metrics
-    from rrg_rewards.analysis.outcomes import RunUsage
     from rrg_rewards.analysis.pairs import PairReader, join_references
     from rrg_rewards.analysis.scoring import TableScoring
     from rrg_rewards.data.tables.readers import BatchedTable
@@ -220,9 +225,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             return _show_estimates(pairs, metrics, outputs, terminal)
         rows = None if page.html is None else _page_rows(page.with_text, pairs.rows)
         keep = None if rows is None else _keeper(rows, columns.id_column)
-        usage = RunUsage({name: metric.judges() for name, metric in metrics.items()})
-        scorer = engine.scorer(usage)
-        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, usage=usage, log=terminal)
+        scorer = partial(score_batches, workers=settings.workers)
+        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, log=terminal)
         try:
             scoring.run(outputs.output, outputs.format, outputs.overwrite, outputs.spreadsheet_safe)
         finally:
@@ -251,20 +255,34 @@ def _show_results(
         page.write(score_page(summary, rows), outputs.overwrite)
 
 
-def _score_files(args: argparse.Namespace, engine: Engine, terminal: Terminal) -> int:
-    """Let workers read, score and write the table."""
+def _score_on_ray(args: argparse.Namespace, cluster: _Cluster, terminal: Terminal) -> int:
+    """Let the workers of a cluster score and write the table."""
+    for option in ("dry_run", "html", "spreadsheet_safe"):
+        if getattr(args, option):
+            raise SettingError(option, "does not apply to --engine ray")
+    if args.output is None or args.output == "-" or Path(args.output).suffix:
+        raise SettingError("output", f"must be a folder with --engine ray, such as scores/, got {args.output}")
+    outputs = Outputs(json=args.json, overwrite=args.overwrite)
+    outputs.check()
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.tables import score_grids
-    from rrg_rewards.integrations.ray_works import ScoreWork, score_files
+    from rrg_rewards.integrations.ray import score_files
 
-    outputs = summary_outputs(args)
-    settings = settings_from(args, ScoreSettings, workers=1)
-    columns, metrics = settings_from(args, PairColumns), make_metrics(settings_from(args, MetricChoice))
-    work = ScoreWork(metrics=metrics, columns=columns, prefix=settings.prefix)
-    summary, errors = score_files(work, table_files(args), args.output, engine.cluster(), settings, log=terminal)
+    summary = score_files(
+        args.table,
+        args.output,
+        make_metrics(settings_from(args, MetricChoice)),
+        columns=settings_from(args, PairColumns),
+        settings=settings_from(args, ScoreSettings),
+        format=args.format,
+        delimiter=args.delimiter,
+        address=cluster.address,
+        num_gpus=cluster.gpus_per_worker or 0,
+        log=terminal,
+    )
     terminal.show(*score_grids(summary), stderr=outputs.hides_results)
     outputs.write_summary(summary)
-    return terminal.exit_code(errors)
+    return terminal.exit_code(())
 
 
 def _page_rows(with_text: bool, pairs: int) -> "ScoreRows":
@@ -300,20 +318,14 @@ def _evaluate_vlm3d(args: argparse.Namespace, terminal: Terminal) -> int:
 def _show_estimates(
     pairs: "PairReader", metrics: "Mapping[str, ReportMetric]", outputs: Outputs, terminal: Terminal
 ) -> int:
-    """Show the estimated cost of the metrics that query a language model."""
+    """Show the cost of CRIMSON by a language model, and how many requests other metrics send at most."""
     from rrg_rewards.analysis.evaluating import estimate_crimson
-    from rrg_rewards.analysis.finebench_estimate import estimate_finebench, finebench_judges
-    from rrg_rewards.analysis.label_estimate import estimate_labels
-    from rrg_rewards.analysis.outcomes import judge_name
-    from rrg_rewards.labelers.judge import JudgeLabeler
+    from rrg_rewards.analysis.outcomes import judge_name, most_requests
     from rrg_rewards.metrics.crimson import CRIMSON
-    from rrg_rewards.metrics.ct_finebench import CTFineBench
-    from rrg_rewards.metrics.labelled import LabelledMetric
 
     if pairs.columns.best is not None:
         raise UsageError("--dry-run estimates the requests for one reference of each report")
     expected: dict[str, Any] = {}
-    labelers: dict[int, str] = {}
     to_stderr = outputs.json == "-"
     for name, metric in metrics.items():
         if isinstance(metric, CRIMSON) and not metric.judge.is_immediate:
@@ -321,26 +333,12 @@ def _show_estimates(
             found = estimate_crimson(metric, chain.from_iterable(queries))
             expected[name] = asdict(found)
             show_estimate(name, f"{found.requests:,} requests", found, metric.judge, terminal, to_stderr)
-        elif isinstance(metric, CTFineBench) and (judges := finebench_judges(metric)):
-            batches = ((one.predictions, one.references, one.context[name]) for one in pairs)
-            roles = estimate_finebench(metric, batches)
-            expected[name] = {role: one.to_dict() for role, one in roles.items()}
-            for role, one in roles.items():
-                show_estimate(f"{name}, {role}", one.requests, one.estimate, judges[role], terminal, to_stderr)
-        elif isinstance(metric, LabelledMetric) and isinstance(labeler := metric.labeler, JudgeLabeler):
-            if (first := labelers.setdefault(id(labeler), name)) != name:
-                terminal.show(f"{name}: no further requests; its labels are those of {first}", stderr=to_stderr)
-                continue
-            texts = (metric.queries(one.predictions, one.references, **one.context[name]) for one in pairs)
-            found = estimate_labels(labeler, texts)
-            expected[name] = {"labels": asdict(found)}
-            title = judge_name(name, "labels")
-            show_estimate(title, f"{found.requests:,} requests", found, labeler.judge, terminal, to_stderr)
+        elif most := most_requests(metric, pairs.rows):
+            expected[name] = {role: {"most_requests": number} for role, number in most.items()}
+            for role, number in most.items():
+                terminal.show(f"{judge_name(name, role)}: at most {number:,} requests", stderr=to_stderr)
         else:
-            terminal.show(
-                f"{name}: no estimate; there is one only for language models of crimson, ct_finebench and labels",
-                stderr=to_stderr,
-            )
+            terminal.show(f"{name}: asks no language model", stderr=to_stderr)
     if expected:
         outputs.write_summary(expected)
     terminal.note("nothing was scored or sent")

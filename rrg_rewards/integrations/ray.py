@@ -1,72 +1,46 @@
-"""Scoring on several machines: functions of batches for Ray Data and ``datasets.map``, and actors that keep order."""
+"""Scoring on a Ray cluster: a table in blocks that a killed run does not lose, and batches of ``map_batches``."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+import math
+import os
+import pickle
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from rrg_rewards.analysis.outcomes import RunUsage
-from rrg_rewards.analysis.pairs import PairBatch
-from rrg_rewards.integrations.ray_cluster import EXTRA, checked_workers, free_resources, local_options
-from rrg_rewards.judges.server.usage import Usage
+from rrg_rewards.analysis.pairs import PairBatch, PairReader
+from rrg_rewards.analysis.scoring import TableScoring
+from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
+from rrg_rewards.data.tables.readers import BatchedTable
+from rrg_rewards.data.tables.table import FORMATS, Table, TableError
+from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.references import score_batch
+from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.files import abandoned_files, whole_file
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.version import __version__
 
-# Batches that wait for each worker, so that no worker is idle while the driver waits for the first of them.
-_WAITING = 4
+EXTRA = "ray"
+# CPUs of a task that reads a file, and of a worker. Ray waits forever if workers have reserved all CPUs.
+_READER_CPUS, _WORKER_CPUS = 0.25, 0.5
 
 Columns = Mapping[str, Any]
+States = dict[str, dict[str, Any]]
+"""States of metrics by the name of the metric."""
 
 
-class _BatchedFunction:
-    """A function of batches of columns; see :class:`ReportScorer` for arguments and errors."""
-
-    sums_batches = False
-    """Whether the function returns sums, in which scores that depend on the other pairs of a batch are correct."""
-
-    def __init__(
-        self,
-        metrics: ReportMetric | Mapping[str, ReportMetric],
-        prediction_column: str = "prediction",
-        reference_column: str | None = "reference",
-        context: Mapping[str, str] | None = None,
-    ) -> None:
-        self.metrics = _by_name(metrics)
-        self.prediction_column = prediction_column
-        self.reference_column = reference_column
-        self.context = dict(context or {})
-        for keyword in self.context:
-            if not any(_takes(metric, keyword) for metric in self.metrics.values()):
-                known = sorted({name for metric in self.metrics.values() for name in metric.context or ()})
-                raise ValueError(unknown_name_message("context column", keyword, known))
-        for name, metric in self.metrics.items():
-            if not (self.sums_batches or metric.compares_across_batches):
-                raise ValueError(
-                    f"scores of {name} depend on the other pairs of a batch; set a prior. Sums need none: ReportSums"
-                )
-
-    def _scores(self, batch: Columns) -> dict[str, Scores]:
-        """Score the report pairs of a batch with each metric."""
-        predictions = _texts(batch, self.prediction_column)
-        if self.reference_column is None:
-            references: list[str | None] = [None] * len(predictions)
-        else:
-            references = _texts(batch, self.reference_column)
-        context = {keyword: _column(batch, column) for keyword, column in self.context.items()}
-        return {
-            name: metric.score(predictions, references, **_accepted(metric, context))
-            for name, metric in self.metrics.items()
-        }
-
-
-class ReportScorer(_BatchedFunction):
+class ReportScorer:
     """Adds the scores of report pairs to batches of rows, for ``map_batches`` of Ray Data and ``map`` of ``datasets``.
 
     For each metric, the new columns are ``{name}``, the score, and ``{name}_{part}`` for its sub-scores and
@@ -96,10 +70,32 @@ class ReportScorer(_BatchedFunction):
         ...     ReportScorer, fn_constructor_kwargs={"metrics": ROUGE()}, concurrency=8, num_cpus=0.5)
     """
 
+    def __init__(
+        self,
+        metrics: ReportMetric | Mapping[str, ReportMetric],
+        prediction_column: str = "prediction",
+        reference_column: str | None = "reference",
+        context: Mapping[str, str] | None = None,
+    ) -> None:
+        self.metrics = {metrics.name: metrics} if isinstance(metrics, ReportMetric) else dict(metrics)
+        self.prediction_column = prediction_column
+        self.reference_column = reference_column
+        self.context = dict(context or {})
+        for keyword in self.context:
+            if not any(_takes(metric, keyword) for metric in self.metrics.values()):
+                known = sorted({name for metric in self.metrics.values() for name in metric.context or ()})
+                raise ValueError(unknown_name_message("context column", keyword, known))
+        check_alone(self.metrics)
+
     def __call__(self, batch: Columns) -> dict[str, Any]:
         """Return a batch, a mapping of columns, with the columns of its scores."""
+        predictions = _texts(batch, self.prediction_column)
+        missing: list[str | None] = [None] * len(predictions)
+        references = missing if self.reference_column is None else _texts(batch, self.reference_column)
         columns = dict(batch)
-        for name, scores in self._scores(batch).items():
+        for name, metric in self.metrics.items():
+            context = {key: _column(batch, column) for key, column in self.context.items() if _takes(metric, key)}
+            scores = metric.score(predictions, references, **context)
             columns[name] = scores.value.double().numpy()
             for part, values in scores.details.items():
                 columns[f"{name}_{part}"] = values.double().numpy()
@@ -108,114 +104,15 @@ class ReportScorer(_BatchedFunction):
         return columns
 
 
-class ReportSums(_BatchedFunction):
-    """Turns each batch of rows into one row: the states of the metrics after these report pairs.
-
-    :func:`merge_sums` merges the rows of any number of processes. Counts are integers, so the merged counts equal those
-    of one process exactly. Sums of scores are float64 and may differ in the last digits, because their order differs.
-    The arguments are those of :class:`ReportScorer`.
-
-    Example:
-        >>> from rrg_rewards.integrations.ray import ReportSums, merge_sums
-        >>> from rrg_rewards.metrics import ReportCRG
-        >>> sums = ReportSums(ReportCRG())
-        >>> pairs = [("Cardiomegaly.", "Cardiomegaly. Hiatal hernia."), ("Normal.", "Normal.")]
-        >>> batches = [sums({"prediction": [pred], "reference": [ref]}) for pred, ref in pairs]
-        >>> rows = [{name: column[0] for name, column in batch.items()} for batch in batches]
-        >>> merge_sums(ReportCRG(), rows)["crg"].compute()
-        tensor(0.5000, dtype=torch.float64)
-    """
-
-    sums_batches = True
-
-    def __call__(self, batch: Columns) -> dict[str, Any]:
-        """Return the states of all metrics for a batch, as columns with one row."""
-        columns = {}
-        for name, scores in self._scores(batch).items():
-            metric = deepcopy(self.metrics[name])
-            metric.reset()
-            metric.add_scores(scores)
-            for state, value in metric.metric_state.items():
-                assert isinstance(value, torch.Tensor)
-                columns[f"{name}.{state}"] = value.unsqueeze(0).cpu().numpy()
-        return columns
-
-
-def merge_sums(metrics: ReportMetric | Mapping[str, ReportMetric], rows: Iterable[Columns]) -> dict[str, ReportMetric]:
-    """Merge the rows of :class:`ReportSums` into copies of the metrics, whose ``compute`` returns the corpus values.
-
-    Args:
-        metrics: The metrics of :class:`ReportSums`.
-        rows: Its rows, in any order.
-
-    Raises:
-        ValueError: If a row lacks a state of a metric.
-    """
-    merged = {name: deepcopy(metric) for name, metric in _by_name(metrics).items()}
-    for metric in merged.values():
-        metric.reset()
-    for row in rows:
-        for name, metric in merged.items():
-            metric.merge_state(_state(name, metric, row))
-            # As torchmetrics does in `update`: the cached value is discarded, and the call is counted.
-            metric._computed = None
-            metric._update_count += 1
-    return merged
-
-
-def score_dataset(
-    dataset: Any,
-    metrics: ReportMetric | Mapping[str, ReportMetric],
-    *,
-    workers: int,
-    batch_size: int = 256,
-    num_cpus: float = 0.5,
-    num_gpus: float = 0,
-    **columns: Any,
-) -> dict[str, ReportMetric]:
-    """Return metrics that have seen all report pairs of a data set of Ray Data.
-
-    An actor that dies is replaced, and its batches are repeated; each batch counts once.
-
-    Args:
-        dataset: A ``ray.data.Dataset`` of report pairs.
-        metrics: A metric, or metrics by name.
-        workers: Number of actors.
-        batch_size: Maximum number of report pairs in a batch.
-        num_cpus: CPUs that Ray reserves for each actor. By default, half a CPU: if the actors reserved all CPUs, the
-            tasks that read and divide the data set would wait forever.
-        num_gpus: GPUs of each actor, for metrics with a model.
-        columns: ``prediction_column``, ``reference_column`` and ``context`` of :class:`ReportScorer`.
-
-    Raises:
-        ModuleNotFoundError: If Ray is not installed (extra ``ray``).
-        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve, or a judge counts a budget.
-
-    Warns:
-        RuntimeWarning: If other work has reserved CPUs or GPUs that the actors need, so that they wait for it.
-    """
-    refuse_budgets(_by_name(metrics))
-    data: Any = require("ray.data", extra=EXTRA)
-    cluster: Any = require("ray", extra=EXTRA)
-    each = {"CPU": num_cpus, "GPU": num_gpus}
-    checked_workers(workers, each, cluster.cluster_resources(), free_resources(cluster, each, workers))
-    sums = dataset.map_batches(
-        ReportSums,
-        fn_constructor_kwargs={"metrics": _by_name(metrics), **columns},
-        batch_size=batch_size,
-        compute=data.ActorPoolStrategy(size=workers),
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-    )
-    return merge_sums(metrics, sums.iter_rows())
-
-
-def _by_name(metrics: ReportMetric | Mapping[str, ReportMetric]) -> dict[str, ReportMetric]:
-    return {metrics.name: metrics} if isinstance(metrics, ReportMetric) else dict(metrics)
-
-
-def _accepted(metric: ReportMetric, context: Columns) -> dict[str, Any]:
-    return {name: column for name, column in context.items() if _takes(metric, name)}
+def check_alone(metrics: Mapping[str, ReportMetric]) -> None:
+    """Raise a SettingError if a worker cannot score some rows without the others, or without the other workers."""
+    for name, metric in metrics.items():
+        if metric.depends_on_corpus or not metric.compares_across_batches:
+            raise SettingError(
+                "metrics", f"scores of {name} depend on the other pairs, and a worker has some; set a prior"
+            )
+        if any(judge.has_budget for judge in metric.judges().values()):
+            raise SettingError("judge", f"the budget of the judge of {name} is counted in one process; leave it out")
 
 
 def _takes(metric: ReportMetric, name: str) -> bool:
@@ -234,152 +131,245 @@ def _texts(batch: Columns, name: str) -> list[str | None]:
     return [None if isinstance(text, float) and text != text else text for text in _column(batch, name)]
 
 
-def _state(name: str, metric: ReportMetric, row: Columns) -> dict[str, Any]:
-    """Return the state of a metric in a row."""
-    found = {}
-    for state, default in metric.metric_state.items():
-        assert isinstance(default, torch.Tensor)
-        if f"{name}.{state}" not in row:
-            raise ValueError(f"a row of sums lacks {name}.{state}; make the sums with the same metrics")
-        # A copy, because arrays of Ray are read-only.
-        value = np.array(row[f"{name}.{state}"])
-        found[state] = torch.from_numpy(value).to(default.dtype).reshape(default.shape)
+def score_files(
+    table: str | Path,
+    output: str | Path,
+    metrics: Mapping[str, ReportMetric],
+    *,
+    columns: PairColumns = PairColumns(),  # noqa: B008 (frozen)
+    settings: ScoreSettings = ScoreSettings(),  # noqa: B008 (frozen)
+    format: str | None = None,  # noqa: A002
+    delimiter: str | None = None,
+    address: str | None = None,
+    num_gpus: float = 0,
+    block_rows: int = 1024,
+    log: RunLog | None = None,
+) -> dict[str, Any]:
+    """Score the report pairs of a table on a Ray cluster, and write them in blocks; repeated, continue a killed run.
+
+    All rows are checked before the first is scored. Then a task reads each file, and workers score its blocks with
+    ``map_batches``: ``output/rows`` gets a Parquet file for each block, whose names have the order of the table, and
+    ``output/sums`` the states of the metrics. A block is finished when it has both, and each is written whole, so that
+    no row is lost and none is written twice if processes are killed at any time. Finished blocks are skipped. The
+    corpus values are those of the merged states: counts are exact, and sums of scores differ in the last digits from
+    those of one process. Intervals, constant texts and the usage of judges are computed by
+    :func:`~rrg_rewards.analysis.score_table` only.
+
+    Args:
+        table: A file, or a folder of files, which are read in the order of their names. All machines must see them and
+            ``output`` under the same paths.
+        output: Folder of the output.
+        metrics: Metrics by name.
+        columns: Where the table has predictions, references and context.
+        settings: Prefix of new columns, number of pairs that are scored in a call, and number of workers, of half a CPU
+            each; 0 for one for each CPU but one, or for each GPU.
+        format: Format of files with an unknown ending.
+        delimiter: Delimiter of CSV.
+        address: Address of a Ray cluster; ``None`` for one on this machine, which ends with the run.
+        num_gpus: GPUs of each worker, for metrics with a model.
+        block_rows: Number of rows of a block.
+        log: Receives notes, warnings and progress.
+
+    Returns:
+        The summary of :func:`~rrg_rewards.analysis.score_table`, without what is named above.
+
+    Raises:
+        SettingError: If a metric needs all pairs, the cluster is too small, or the folder has other content or the
+            output of another run.
+        TableError: If a file is malformed. The message names the row.
+        ModuleNotFoundError: Without Ray (extra ``ray``).
+    """
+    log = log or RunLog()
+    check_alone(metrics)
+    if columns.references is not None:
+        raise SettingError("references", "is a further table; workers need the references in the rows of the first")
+    paths, folder = _paths(table, format), Path(output).resolve()
+    pairs = PairReader(columns, _tables(paths, format, delimiter), metrics, str(table), delimiter, keep_types=True)
+    pairs.check(log)
+    signatures = {name: signature_with_references(metric, columns.best) for name, metric in metrics.items()}
+    run = {"metrics": signatures, "columns": repr(columns), "prefix": settings.prefix, "block_rows": block_rows}
+    files = [[path.name, (stat := path.stat()).st_size, stat.st_mtime_ns] for path in paths]
+    _claim(folder, {"version": __version__, **run, "files": files})
+    work = [folder, dict(metrics), columns, replace(settings, constant_text="none", workers=1), dict(pairs.types)]
+    with connected(address, settings.workers, num_gpus) as (ray, count), log.progress("scoring") as progress:
+        progress(sum(rows for rows, _ in _finished(folder)), pairs.rows)
+        context = ray.data.DataContext.get_current().copy()
+        # Each block is passed on as soon as it is read.
+        context.target_max_block_size, context.enable_progress_bars, context.print_on_execution_start = 1, False, False
+        with ray.data.DataContext.current(context):
+            files = ray.data.from_items([{"place": place, "path": str(path)} for place, path in enumerate(paths)])
+            reading = [folder, format, delimiter, block_rows]
+            blocks = files.map_batches(_unfinished, fn_args=reading, batch_size=1, num_cpus=_READER_CPUS)
+            done = blocks.map_batches(
+                _Worker,
+                fn_constructor_args=work,
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(size=count),
+                num_cpus=_WORKER_CPUS,
+                num_gpus=num_gpus,
+            )
+            for row in done.iter_rows():
+                progress(int(row["rows"]), 0)
+    for unfinished in [*abandoned_files(folder / "rows"), *abandoned_files(folder / "sums")]:
+        unfinished.unlink()
+    return _summary(pairs, signatures, folder)
+
+
+def _summary(pairs: PairReader, signatures: Mapping[str, str], folder: Path) -> dict[str, Any]:
+    """Return the summary of all blocks, from the merged states of the metrics."""
+    merged = {name: deepcopy(metric) for name, metric in pairs.metrics.items()}
+    for metric in merged.values():
+        metric.reset()
+    rows = 0
+    for number, states in _finished(folder):
+        rows += number
+        for name, metric in merged.items():
+            metric.merge_state(states[name])
+            # As torchmetrics does in `update`: the call is counted.
+            metric._update_count += 1
+    if rows != pairs.rows:
+        raise RuntimeError(f"{folder}: has {rows} rows of {pairs.rows}; report it")
+    entries = {}
+    for name, metric in merged.items():
+        unscorable = int(metric.num_unscorable)
+        value = float(metric.compute()) if rows > unscorable else math.nan
+        entries[name] = {
+            "value": None if math.isnan(value) else value,
+            "interval": [None, None],
+            "higher_is_better": metric.higher_is_better,
+            "scored": rows - unscorable,
+            "unscorable": unscorable,
+            "means": {},
+            "signature": signatures[name],
+        }
+    head = {"version": __version__, "table": pairs.source, "prediction_column": pairs.columns.prediction_column}
+    return {**head, "rows": rows, "texts": pairs.distinct.to_dict(), "metrics": entries}
+
+
+@contextmanager
+def connected(address: str | None, workers: int, num_gpus: float) -> Iterator[tuple[Any, int]]:
+    """Connect to a Ray cluster, or start one on this machine, and yield Ray and the number of workers.
+
+    Raises:
+        SettingError: If the cluster cannot hold the workers and the task that reads.
+    """
+    ray: Any = require("ray", extra=EXTRA)
+    require("ray.data", extra=EXTRA)
+    owns = not ray.is_initialized()
+    if owns:
+        ray.init(log_to_driver=False, **(local_options(workers) if address is None else {"address": address}))
+    try:
+        total = ray.cluster_resources()
+        cpus, gpus = total.get("CPU", 0.0) - _READER_CPUS, total.get("GPU", 0.0)
+        most = int(cpus / _WORKER_CPUS)
+        if num_gpus:
+            # A part of a GPU is a part of a single one. Parts such as 1/3 fill a whole one in spite of rounding.
+            most = min(most, int(gpus) * int(1 / num_gpus + 1e-6) if num_gpus < 1 else int(gpus / num_gpus))
+        count = workers or max(1, most if num_gpus else min(most, int(cpus)))
+        if count > most:
+            needs = f"{count} workers of {_WORKER_CPUS} CPU and {num_gpus:g} GPU do not fit"
+            raise SettingError(
+                "workers", f"{needs} on the Ray cluster, which has {total.get('CPU', 0):g} CPU and {gpus:g} GPU"
+            )
+        yield ray, count
+    finally:
+        if owns:
+            ray.shutdown()
+
+
+def local_options(workers: int) -> dict[str, Any]:
+    """Return the options of a cluster on this machine, whose processes import modules from the same folders."""
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return {
+        "num_cpus": workers + 1 if workers else None,
+        "include_dashboard": False,
+        "runtime_env": {"env_vars": paths},
+    }
+
+
+def _tables(paths: Sequence[Path], format_: str | None, delimiter: str | None) -> Iterator[Table]:
+    for path in paths:
+        with BatchedTable(path, format_, delimiter) as batches:
+            yield from batches
+
+
+def _paths(table: str | Path, format_: str | None) -> list[Path]:
+    path = Path(table)
+    if str(path) == "-":
+        raise TableError("standard input: workers read the table, which must be a file or a folder")
+    if not path.is_dir():
+        return [path.resolve()]
+    endings = None if format_ else {*FORMATS, ".json"}
+    files = (one.resolve() for one in path.iterdir() if one.is_file() and one.name[0] not in "._")
+    found = sorted(one for one in files if endings is None or one.suffix.lower() in endings)
+    if not found:
+        raise TableError(f"{path}: contains no tables ({', '.join(FORMATS)})")
     return found
 
 
-class RayScorers:
-    """Ray actors that score batches of report pairs, and return the scores in the order of the batches.
+def _claim(folder: Path, run: Mapping[str, Any]) -> None:
+    """Make the folder of a run, or check that it has the output of the same run."""
+    settings, run = folder / "run.json", json.loads(json.dumps(run))
+    if settings.exists():
+        before = json.loads(settings.read_text())
+        if other := [name for name in {**before, **run} if before.get(name) != run.get(name)]:
+            raise SettingError("output", f"{folder} has the output of another run (its {', '.join(other)} differ)")
+        return
+    if folder.exists() and any(folder.iterdir()):
+        raise SettingError("output", f"{folder} is a folder with other files; choose an empty or new one")
+    for name in ("rows", "sums"):
+        (folder / name).mkdir(parents=True)
+    write_json(run, settings)
 
-    Batches and scores are those of one process, so all numbers computed from them are equal to the last bit. An actor
-    that dies is restarted, and its batches are scored again.
 
-    Args:
-        metrics: The metrics by name.
-        workers: Number of actors, of one CPU each; default: as many as the cluster has CPUs and GPUs for.
-        address: Address of a cluster, such as ``auto`` or ``ray://head:10001``; default: a cluster on this machine,
-            which ends with :meth:`close`.
-        num_gpus: GPUs of each actor, for metrics with a model.
-        best: For reports with several references, as in :func:`rrg_rewards.metrics.score_references`; ``None`` if they
-            have one.
-        usage: Gets what the judges of the metrics use in the actors.
+def _finished(folder: Path) -> Iterator[tuple[int, States]]:
+    """Yield the number of rows and the states of each finished block."""
+    for path in sorted((folder / "sums").glob("*.pt")):
+        block = torch.load(path, weights_only=True)
+        yield block["rows"], block["states"]
 
-    Raises:
-        ModuleNotFoundError: If Ray is not installed (extra ``ray``).
-        ConnectionError: If there is no cluster at the address.
-        ValueError: If the cluster has fewer CPUs or GPUs than the actors reserve, or a judge counts a budget.
 
-    Warns:
-        RuntimeWarning: If other work has reserved CPUs or GPUs that the actors need, so that they wait for it.
-    """
+def _unfinished(batch: Any, folder: Path, format_: str | None, delimiter: str | None, size: int) -> Iterator[Any]:
+    """Yield the blocks of a file that are not finished, as one row each."""
+    with BatchedTable(batch["path"][0], format_, delimiter, size) as tables:
+        for number, table in enumerate(tables):
+            name = f"{int(batch['place'][0]):05}-{number:07}"
+            if len(table) and not (folder / "sums" / f"{name}.pt").exists():
+                yield {"name": [name], "table": np.array([pickle.dumps(table)], dtype=object)}
+
+
+class _Worker:
+    """Scores blocks and writes them, in an actor of Ray Data."""
 
     def __init__(
         self,
+        folder: Path,
         metrics: Mapping[str, ReportMetric],
-        workers: int | None = None,
-        address: str | None = None,
-        num_gpus: float = 0,
-        best: bool | None = None,
-        usage: RunUsage | None = None,
+        columns: PairColumns,
+        settings: ScoreSettings,
+        types: Mapping[str, Any],
     ) -> None:
-        self._ray: Any = require("ray", extra=EXTRA)
-        refuse_budgets(metrics)
-        self._actors: list[Any] = []
-        self._usage = usage
-        self._owns_connection = not self._ray.is_initialized()
-        if self._owns_connection:
-            options = local_options(workers) if address is None else {"address": address}
-            self._ray.init(log_to_driver=False, **options)
-        try:
-            workers = self._worker_count(workers, address, num_gpus)
-        except SettingError:
-            self.close()
-            raise
-        actor = self._ray.remote(max_restarts=-1, max_task_retries=-1, num_cpus=1, num_gpus=num_gpus)(_Actor)
-        self._actors = [actor.remote(dict(metrics), best) for _ in range(workers)]
+        self._folder, self._metrics, self._columns = folder, metrics, columns
+        self._settings, self._types = settings, types
 
-    def _worker_count(self, workers: int | None, address: str | None, num_gpus: float) -> int:
-        """Return the number of actors; see :func:`checked_workers`."""
-        total = self._ray.cluster_resources()
-        each = {"CPU": 1, "GPU": num_gpus}
-        # A cluster that has just started does not know its free resources yet, and no other work runs on it.
-        started_here = self._owns_connection and address is None
-        free = total if started_here else free_resources(self._ray, each, workers)
-        return checked_workers(workers, each, total, free)
+    def __call__(self, batch: Any) -> Any:
+        (name,), (content,) = batch["name"], batch["table"]
+        table: Table = pickle.loads(content)
+        batches = [*table.batches(self._settings.batch_size)]
+        pairs = PairReader(self._columns, batches, self._metrics, table.source)
+        pairs.types = {column: self._types[column] for column in table.names}
+        metrics = {name: deepcopy(metric) for name, metric in self._metrics.items()}
+        for metric in metrics.values():
+            metric.reset()
 
-    def __enter__(self) -> "RayScorers":
-        return self
+        def add(_: PairBatch, scores: Mapping[str, Scores]) -> None:
+            for metric_name, own in scores.items():
+                metrics[metric_name].add_scores(own)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def scored(self, batches: Iterable[PairBatch]) -> Iterator[tuple[PairBatch, dict[str, Scores]]]:
-        """Yield each batch with its scores by the metrics of its context, in order.
-
-        Exceptions of metrics are raised unchanged.
-        """
-        waiting: deque[tuple[PairBatch, Any, Any]] = deque()
-        free = deque(self._actors * _WAITING)
-        for batch in batches:
-            if not free:
-                yield self._first(waiting, free)
-            actor = free.popleft()
-            waiting.append((batch, actor, actor.score.remote(batch.predictions, batch.references, batch.context)))
-        while waiting:
-            yield self._first(waiting, free)
-
-    def _first(
-        self, waiting: "deque[tuple[PairBatch, Any, Any]]", free: "deque[Any]"
-    ) -> tuple[PairBatch, dict[str, Scores]]:
-        """Wait for the first batch, and free its actor."""
-        batch, actor, result = waiting.popleft()
-        try:
-            scores: dict[str, Scores]
-            scores, used = self._ray.get(result)
-        except self._ray.exceptions.RayTaskError as error:
-            # Ray's own error contains the traceback of the worker as its text.
-            raise error.cause from error
-        free.append(actor)
-        if self._usage is not None:
-            # Without the requests of an actor that died.
-            self._usage.add(used)
-        return batch, scores
-
-    def close(self) -> None:
-        """End the actors, and the cluster if it was started here."""
-        for actor in self._actors:
-            self._ray.kill(actor)
-        self._actors = []
-        if self._owns_connection:
-            self._ray.shutdown()
-
-
-class _Actor:
-    """Scores batches in a process of its own."""
-
-    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
-        self._metrics = metrics
-        self._best = best
-        self._usage = RunUsage({name: metric.judges() for name, metric in metrics.items()})
-
-    def score(
-        self,
-        predictions: Sequence[str | None],
-        references: Sequence[Any],
-        context: Mapping[str, Mapping[str, Any]],
-    ) -> tuple[dict[str, Scores], dict[str, dict[str, Usage]]]:
-        """Return the scores, and what the judges have used for them."""
-        scores = {
-            name: score_batch(self._metrics[name], predictions, references, self._best, own)
-            for name, own in context.items()
-        }
-        return scores, self._usage.take()
-
-
-def refuse_budgets(metrics: Mapping[str, ReportMetric]) -> None:
-    """Raise a ValueError if a judge counts a budget, of which each actor would have one of its own."""
-    for name, metric in metrics.items():
-        if any(judge.has_budget for judge in metric.judges().values()):
-            raise ValueError(
-                f"the budget of the judge of {name} is counted in one process, and each process on Ray would spend it; "
-                "leave out the budget, or score in this process"
-            )
+        TableScoring(pairs, self._settings, keep=add).run(
+            str(self._folder / "rows" / f"{name}.parquet"), overwrite=True
+        )
+        # Last, because it says that the block is finished.
+        with whole_file(self._folder / "sums" / f"{name}.pt") as file:
+            torch.save({"rows": len(table), "states": {key: one.metric_state for key, one in metrics.items()}}, file)
+        return {"rows": [len(table)]}

@@ -14,7 +14,7 @@ from rrg_rewards.functional.label_counts import LabelCounts, label_counts
 from rrg_rewards.judges.base import Judge, JudgeFailure
 from rrg_rewards.labelers.base import FallibleLabeler, Labeler, label_reports, labeler_judge
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
-from rrg_rewards.metrics.base import Column, ReportMetric, ScalarMetric
+from rrg_rewards.metrics.base import ReportMetric, ScalarMetric
 from rrg_rewards.metrics.judged import FAILURE_KINDS, failed_by_kind, failure_texts, warn_of_failures
 from rrg_rewards.metrics.scores import Scores
 
@@ -152,11 +152,6 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         """Return the judge of the labeler, as ``"labels"``, if it has one."""
         judge = labeler_judge(self.labeler)
         return {} if judge is None else {"labels": judge}
-
-    def queries(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> list[str]:
-        """Return the reports of the scorable pairs that the labeler would label, without labelling them."""
-        _, chosen_preds, chosen_target, _ = self._choose(preds, target, context)
-        return chosen_preds if "target_labels" in context else [*chosen_preds, *chosen_target]
 
     @property
     def has_independent_rows(self) -> bool:

@@ -1,4 +1,4 @@
-"""What judges have used in a run, also in other processes."""
+"""What judges have used in a run."""
 
 import pytest
 from run_notes import RunNotes
@@ -13,17 +13,12 @@ def judges():
     return {"crg": {"labels": shared}, "label_f1": {"labels": shared}, "crimson": {"judge": RuleJudge()}}
 
 
-def test_run_usage_counts_a_shared_judge_once_and_adds_other_processes(judges):
-    here, there = RunUsage(judges), RunUsage(judges)
-    counter = judges["crg"]["labels"]._client.usage
-    counter.add(calls=2, prompt_tokens=100)
-    here.add(there.take())
-    counter.add(calls=1)
-    here.add(there.take())
-    here.add(there.take())
-    assert (here.to_dict("crg")["labels"]["calls"], here.to_dict("label_f1"), here.to_dict("crimson")) == (6, {}, {})
-    assert here.to_dict("crg")["labels"]["prompt_tokens"] == 200
-    assert list(here.by_user()) == ["crg"]
+def test_run_usage_counts_a_shared_judge_once(judges):
+    usage = RunUsage(judges)
+    judges["crg"]["labels"]._client.usage.add(calls=2, prompt_tokens=100)
+    assert (usage.to_dict("crg")["labels"]["calls"], usage.to_dict("label_f1"), usage.to_dict("crimson")) == (2, {}, {})
+    assert usage.to_dict("crg")["labels"]["prompt_tokens"] == 100
+    assert list(usage.by_user()) == ["crg"]
     notes = RunNotes()
-    here.note(notes)
-    assert [note.partition(" calls")[0] for note in notes.notes] == ["crg and label_f1, labels: 6"]
+    usage.note(notes)
+    assert [note.partition(" calls")[0] for note in notes.notes] == ["crg and label_f1, labels: 2"]

@@ -10,7 +10,7 @@ from trainer_inputs import MISSING, REFERENCES, REPORTS, REWARD
 
 from rrg_rewards.integrations.common import scoring
 from rrg_rewards.integrations.common.settings import CONFIG_VARIABLE
-from rrg_rewards.integrations.ray_cluster import local_options
+from rrg_rewards.integrations.ray import local_options
 from rrg_rewards.rewards import make_reward
 
 
@@ -23,10 +23,10 @@ def _fresh_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def ray(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Start a cluster on this machine, with as many CPUs as the module says; default: 2."""
+    """Start a cluster on this machine."""
     module = pytest.importorskip("ray", reason="Ray is not installed (extra ray)")
     pytest.importorskip("ray.data")
-    module.init(log_to_driver=False, **local_options(getattr(request.module, "NUM_CPUS", 2)))
+    module.init(log_to_driver=False, **local_options(2))
     yield module
     module.shutdown()
 

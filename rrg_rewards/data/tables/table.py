@@ -150,6 +150,19 @@ class Table:
         """
         return f"{self.source}: data rows {self.first + 1} to {self.first + len(self)}"
 
+    def batches(self, rows: int) -> "Iterator[Table]":
+        """Yield the rows in tables of at most ``rows``; at least one table, which may have no rows.
+
+        Example:
+            >>> [(part.columns["id"], part.first) for part in Table({"id": ["a", "b", "c"]}).batches(2)]
+            [(['a', 'b'], 0), (['c'], 2)]
+        """
+        for start in range(0, max(1, len(self)), rows):
+            part = slice(start, start + rows)
+            lines = None if self.lines is None else self.lines[part]
+            columns = {name: cells[part] for name, cells in self.columns.items()}
+            yield replace(self, columns=columns, lines=lines, first=self.first + start)
+
     def column(self, name: str) -> Sequence[Any]:
         """Return the cells of one column.
 
