@@ -31,13 +31,10 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.version import __version__
 
-EXTRA = "ray"
 # CPUs of a task that reads a file, and of a worker. Ray waits forever if workers have reserved all CPUs.
 _READER_CPUS, _WORKER_CPUS = 0.25, 0.5
 
 Columns = Mapping[str, Any]
-States = dict[str, dict[str, Any]]
-"""States of metrics by the name of the metric."""
 
 
 class ReportScorer:
@@ -253,8 +250,8 @@ def connected(address: str | None, workers: int, num_gpus: float) -> Iterator[tu
     Raises:
         SettingError: If the cluster cannot hold the workers and the task that reads.
     """
-    ray: Any = require("ray", extra=EXTRA)
-    require("ray.data", extra=EXTRA)
+    ray: Any = require("ray", extra="ray")
+    require("ray.data", extra="ray")
     owns = not ray.is_initialized()
     if owns:
         ray.init(log_to_driver=False, **(local_options(workers) if address is None else {"address": address}))
@@ -322,8 +319,8 @@ def _claim(folder: Path, run: Mapping[str, Any]) -> None:
     write_json(run, settings)
 
 
-def _finished(folder: Path) -> Iterator[tuple[int, States]]:
-    """Yield the number of rows and the states of each finished block."""
+def _finished(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of rows and the states of the metrics of each finished block."""
     for path in sorted((folder / "sums").glob("*.pt")):
         block = torch.load(path, weights_only=True)
         yield block["rows"], block["states"]
