@@ -197,11 +197,10 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     for option in ("label_table", "prediction_label_table", "no_meteor"):
         if getattr(args, option):
             raise SettingError(option, "requires --layout vlm3d")
-    cluster = settings_from(args, _Cluster)
-    if cluster.engine == "ray":
-        return _score_on_ray(args, cluster, terminal)
+    if args.engine == "ray":
+        return _score_on_ray(args, terminal)
     for option in ("address", "gpus_per_worker"):
-        if getattr(cluster, option) is not None:
+        if getattr(args, option) is not None:
             raise SettingError(option, "requires --engine ray")
     if args.workers != 1:
         prepare_workers()
@@ -255,7 +254,7 @@ def _show_results(
         page.write(score_page(summary, rows), outputs.overwrite)
 
 
-def _score_on_ray(args: argparse.Namespace, cluster: _Cluster, terminal: Terminal) -> int:
+def _score_on_ray(args: argparse.Namespace, terminal: Terminal) -> int:
     """Let the workers of a cluster score and write the table."""
     for option in ("dry_run", "html", "spreadsheet_safe"):
         if getattr(args, option):
@@ -276,8 +275,8 @@ def _score_on_ray(args: argparse.Namespace, cluster: _Cluster, terminal: Termina
         settings=settings_from(args, ScoreSettings),
         format=args.format,
         delimiter=args.delimiter,
-        address=cluster.address,
-        num_gpus=cluster.gpus_per_worker or 0,
+        address=args.address,
+        num_gpus=args.gpus_per_worker or 0,
         log=terminal,
     )
     terminal.show(*score_grids(summary), stderr=outputs.hides_results)
