@@ -31,7 +31,7 @@ from agreement import RADPREF, RESULTS, SHARED, Array, bootstrap_draws
 from benchmark_data import need
 
 from rrg_rewards.cli.main import main as run_command
-from rrg_rewards.data import ErrorRecord, read_radpref
+from rrg_rewards.data import ErrorRecord, read_annotated_set
 from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.metrics.crepe import CREPE
 from rrg_rewards.training import ReportErrors
@@ -166,7 +166,7 @@ def main() -> None:
     arguments.work.mkdir(parents=True, exist_ok=True)
     make_encoders(arguments.encoder, arguments.work)
     reports, held_out = split_reports(arguments)
-    sets = {"held_out": held_out, "radpref": read_radpref(arguments.radpref)}
+    sets = {"held_out": held_out, "radpref": read_annotated_set("radpref", arguments.radpref)}
     path = arguments.work / "scores.json"
     known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for seed in range(arguments.seeds):

@@ -24,7 +24,7 @@ import torch
 from agreement import RADPREF, RESULTS, Array, agreement_with_interval, bert_score, bootstrap_draws, rouge_l
 from benchmark_data import need
 
-from rrg_rewards.data import ErrorRecord, read_radpref
+from rrg_rewards.data import ErrorRecord, read_annotated_set
 from rrg_rewards.findings import compare_findings
 from rrg_rewards.metrics.crepe import CREPE
 from rrg_rewards.version import __version__
@@ -70,7 +70,7 @@ def main() -> None:
     """Compare, print and write."""
     arguments = parse_arguments()
     need(arguments.radpref, "RadPref by CRIMSON's authors, with radiologists' ratings")
-    records = read_radpref(arguments.radpref)
+    records = read_annotated_set("radpref", arguments.radpref)
     totals = np.array([record.total for record in records])
     # The two candidates of a reference are adjacent.
     draws = bootstrap_draws(len(records) // 2, arguments.resamples)

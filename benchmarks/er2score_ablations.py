@@ -27,7 +27,7 @@ import torch
 import yaml
 from agreement import RADPREF, RESULTS
 
-from rrg_rewards.data import ErrorRecord, grade_by_errors, read_radpref
+from rrg_rewards.data import ErrorRecord, grade_by_errors, read_annotated_set
 from rrg_rewards.functional import agreement_interval, human_agreement
 from rrg_rewards.metrics.er2score import ER2Score
 from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals, rows_with_totals
@@ -107,7 +107,8 @@ def radpref_scores(path: Path, system: ScoringSystem) -> torch.Tensor:
         scores = grade_by_errors(record, system).scores
         return system.contributions([float("nan") if score is None else score for score in scores])
 
-    graded = [[contributions(record) for record in read_radpref(path, number)] for number in range(RADIOLOGISTS)]
+    read = (read_annotated_set("radpref", path, rater=number) for number in range(RADIOLOGISTS))
+    graded = [[contributions(record) for record in records] for records in read]
     scores = torch.tensor(graded, dtype=torch.float64).mean(0)
     # A yes/no item that also asks for comparisons is known only where it is yes, which no accuracy can be computed on.
     scores[:, scores.isnan().any(0)] = torch.nan
@@ -116,7 +117,7 @@ def radpref_scores(path: Path, system: ScoringSystem) -> torch.Tensor:
 
 def on_radpref(model: Path, path: Path, system: ScoringSystem) -> GradedRewards:
     """Score RadPref with a model; the two candidates of a reference are adjacent."""
-    records = read_radpref(path)
+    records = read_annotated_set("radpref", path)
     scores = ER2Score(model, device="cpu", dtype="float32").score(
         [r.candidate for r in records], [r.reference for r in records]
     )

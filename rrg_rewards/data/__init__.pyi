@@ -14,15 +14,11 @@ from rrg_rewards.data.phantom.volumes import phantom_volume as phantom_volume
 from rrg_rewards.data.phantom.volumes import phantom_volume_rows as phantom_volume_rows
 from rrg_rewards.data.phantom.volumes import write_phantom_volumes as write_phantom_volumes
 from rrg_rewards.data.phantom.writer import PhantomFinding as PhantomFinding
-from rrg_rewards.data.records.annotated_pairs import read_radpref as read_radpref
-from rrg_rewards.data.records.annotated_pairs import read_rate_eval as read_rate_eval
-from rrg_rewards.data.records.annotated_pairs import read_rexval as read_rexval
 from rrg_rewards.data.records.annotated_sets import ANNOTATED_SETS as ANNOTATED_SETS
 from rrg_rewards.data.records.annotated_sets import AnnotatedSet as AnnotatedSet
 from rrg_rewards.data.records.annotated_sets import judgement_table as judgement_table
 from rrg_rewards.data.records.annotated_sets import read_annotated_set as read_annotated_set
-from rrg_rewards.data.records.annotation_cells import AnnotationWarning as AnnotationWarning
-from rrg_rewards.data.records.chest2error import read_chest2error as read_chest2error
+from rrg_rewards.data.records.annotation_layouts import AnnotationWarning as AnnotationWarning
 from rrg_rewards.data.records.error_records import ErrorRecord as ErrorRecord
 from rrg_rewards.data.records.error_records import read_error_records as read_error_records
 from rrg_rewards.data.records.graded_reports import GradedPair as GradedPair
@@ -34,9 +30,6 @@ from rrg_rewards.data.records.graded_reports import read_graded_reports as read_
 from rrg_rewards.data.records.question_items import ReportItems as ReportItems
 from rrg_rewards.data.records.question_items import check_question_items as check_question_items
 from rrg_rewards.data.records.question_items import write_question_items as write_question_items
-from rrg_rewards.data.records.radeval_expert import read_radeval_expert as read_radeval_expert
-from rrg_rewards.data.records.radevalx import read_radevalx as read_radevalx
-from rrg_rewards.data.records.refisco import read_refisco as read_refisco
 from rrg_rewards.data.records.released_questions import ReleasedQuestions as ReleasedQuestions
 from rrg_rewards.data.records.released_questions import read_released_questions as read_released_questions
 from rrg_rewards.data.tables.json_documents import write_report_document as write_report_document

@@ -1,17 +1,13 @@
 """Public data sets of annotated report pairs by name, and their tables of judgements."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.records.annotated_pairs import read_radpref, read_rate_eval, read_rexval
-from rrg_rewards.data.records.chest2error import read_chest2error
+from rrg_rewards.data.records.annotation_layouts import LAYOUTS, READERS
 from rrg_rewards.data.records.error_records import ErrorRecord
-from rrg_rewards.data.records.radeval_expert import read_radeval_expert
-from rrg_rewards.data.records.radevalx import read_radevalx
-from rrg_rewards.data.records.refisco import read_refisco
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -25,28 +21,19 @@ class AnnotatedSet:
     """A public data set of report pairs that people annotated.
 
     Args:
-        read: Its reader.
-        files: What the reader takes.
+        files: What its reader takes.
         judgement: The judgement that metrics are compared with by default.
         takes_counts: Whether the reader may take a second file with the counts.
     """
 
-    read: Callable[..., list[ErrorRecord]]
     files: str
-    judgement: str = "significant"
+    judgement: str
     takes_counts: bool = False
 
 
 ANNOTATED_SETS: Mapping[str, AnnotatedSet] = {
-    "rexval": AnnotatedSet(read_rexval, "folder of the release"),
-    "radevalx": AnnotatedSet(
-        read_radevalx, "folder of the release, or a table of reports and one of counts", takes_counts=True
-    ),
-    "radevalexpert": AnnotatedSet(read_radeval_expert, "reader_study_final_with_annotationsv3.csv"),
-    "chest2error": AnnotatedSet(read_chest2error, "gold_pairs.parquet"),
-    "refisco": AnnotatedSet(read_refisco, "refisco-v0.csv or refisco-v1.csv", "errors"),
-    "radpref": AnnotatedSet(read_radpref, "pairs.json", "rating"),
-    "rate_eval": AnnotatedSet(read_rate_eval, "JSON file of sentence pairs", "errors"),
+    name: AnnotatedSet(layout["files"], layout["judgement"], layout.get("takes_counts", False))
+    for name, layout in LAYOUTS.items()
 }
 """The data sets by name."""
 
@@ -56,17 +43,64 @@ def read_annotated_set(
 ) -> list[ErrorRecord]:
     """Read a public data set of annotated report pairs by its name.
 
+    The layouts are in ``annotation_layouts.yaml``. But for RadPref, the readers were tested on files in these layouts,
+    not on the data.
+
+    - ``rexval`` (PhysioNet, credentialed): 50 chest X-ray references with four candidates each. The counts are the
+      means over six raters, or those of ``rater``; a category without a row is ``None``. ``study`` is
+      ``study_number``, and the attribute ``candidate_type`` the type.
+    - ``radevalx`` (PhysioNet, open): 100 references of IU X-Ray with a candidate each, as the folder of the release, or
+      as a table of reports and one of ``counts`` in a form that public scripts read. Categories 1 to 6 are those of
+      ReXVal; errors of uncertainty, 7 and 8, are in ``ErrorRecord.other``, so that ``total`` is the sum over all, as in
+      the paper of CREPE (Appendix A.3.3). Empty cells are no error, as public scripts read them, with a warning.
+    - ``radevalexpert`` (Hugging Face, MIT): 208 chest X-ray references with three candidates each. An annotation is a
+      text with the parts "Significant" and "Insignificant" of seven numbered lines each. The seventh, inarticulate
+      reports, is in ``ErrorRecord.other``. A count that cannot be read, or that a cell has twice, is ``None``, and the
+      totals that contain it are missing. An empty prediction is an empty report, unless its annotation is empty too,
+      which leaves it out. Attributes: ``annotator``, ``type`` and ``candidate``.
+    - ``chest2error`` (Hugging Face, CC BY-NC): 400 chest CT pairs, 50 reports of CT-RATE in two styles with four
+      candidates each; ``study`` is ``anchor_id``. The listed errors are ``ErrorRecord.edits``, and the critical ones of
+      each category ``significant``, unless the list does not have the counts of the columns. The ratings are the totals
+      of the data set and ``weighted_error``, in which a minor error counts 0.25.
+    - ``refisco`` (PhysioNet, credentialed), version 0 or 1: lines of chest X-ray reports that radiologists corrected
+      and graded. **The reference is the corrected text**, as in FineRadScore. A line with a grade above "No error" is
+      an error (CREPE, Appendix A.3.2), and so is a corrected line without a grade. Grades name no category: the six
+      counts are ``None``, ``other`` is the number of lines with errors, ``significant_other`` that of grade 2 or more
+      (this package's boundary), and the ratings are ``insertions``, ``deletions``, ``edits``, ``unchanged``,
+      ``max_severity`` (the authors' MES) and ``sum_severity``. The authors' average, AES, is not computed: it is no
+      mean over lines, because its printed mean of 2.42 for CXR-RePaiR is above that of MES, 2.26.
+    - ``radpref`` (repository of CRIMSON, MIT): chest X-ray references with candidates C1 and C2, and the means over
+      three radiologists, or the counts of ``rater``. A false finding is an A, a missing one a B, a wrong location a C,
+      a wrong severity or measurement a D, each at most once per finding. Other attribute errors do not count, and E and
+      F are ``None``. The rating ``rating`` is 1 to 5, higher is better.
+    - ``rate_eval`` (Hugging Face, CC BY): sentence pairs of nine modalities, as JSON with ``gt``, ``pred``, a list of
+      six numbers ``errors``, and ``potential_errors``, by which ``normalise`` divides them. The layout is this
+      package's reading of the paper and **not verified**.
+
     Args:
         name: A name in :data:`ANNOTATED_SETS`.
         path: Its file or folder.
         counts: Its second file, with the counts (RadEvalX only).
-        options: Further arguments of the reader, such as ``rater``.
+        options: ``rater`` for ReXVal and RadPref (from 0), ``normalise`` for RaTE-Eval.
+
+    Returns:
+        One record for each pair, in the order of the data set.
 
     Raises:
-        ValueError: If the name is unknown, or the data set has no second file.
-        TableError: As the reader.
+        ValueError: If the name or the rater is unknown, or the data set has no second file.
+        TableError: If a file or column is missing, naming all missing columns, or a cell is malformed.
+
+    Warns:
+        AnnotationWarning: If counts are empty, cannot be read, or contradict each other.
 
     Example:
+        >>> import json
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "sentences.json"
+        ...     _ = path.write_text(json.dumps([{"gt": "No edema.", "pred": "Edema.", "errors": [1, 0, 0, 0, 0, 0]}]))
+        ...     read_annotated_set("rate_eval", path)[0].counts
+        (1, 0, 0, 0, 0, 0)
         >>> read_annotated_set("rexvall", "folder")
         Traceback (most recent call last):
         ...
@@ -74,10 +108,9 @@ def read_annotated_set(
     """
     if name not in ANNOTATED_SETS:
         raise ValueError(unknown_name_message("data set", name, ANNOTATED_SETS))
-    chosen = ANNOTATED_SETS[name]
-    if counts is not None and not chosen.takes_counts:
-        raise ValueError(f"{name} has no second file with counts; it is read from: {chosen.files}")
-    return chosen.read(path, *([] if counts is None else [counts]), **options)
+    if counts is not None and not ANNOTATED_SETS[name].takes_counts:
+        raise ValueError(f"{name} has no second file with counts; it is read from: {ANNOTATED_SETS[name].files}")
+    return READERS[name](LAYOUTS[name], path, *([] if counts is None else [counts]), **options)
 
 
 def judgement_table(records: Sequence[ErrorRecord], source: str = "table") -> Table:
