@@ -164,7 +164,7 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
         failed = {name: share * len(rollout.texts) for name, share in failure_shares(rollout.statistics).items()}
         self.observe(
             rollout.texts,
-            {name: _listed(column) for name, column in rollout.batch.items()},
+            {name: _listed(rollout.batch[name]) for name in self.session.columns if name in rollout.batch},
             rewards={name: _listed(values) for name, values in rewards.items()},
             weights=dict(zip(names, pl_module.rewards.weights, strict=True)),
             judge_failures=failed,

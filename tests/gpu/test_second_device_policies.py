@@ -101,10 +101,10 @@ def test_completions_end_where_those_of_the_cpu_end(temperature: float, device: 
     generator.temperature = temperature
     with torch.no_grad():
         generator.model.lm_head.weight[2] *= 4  # Ends become probable.
-    batch = repeat_rows(generator.collate(tiny_rows(4)), 2)
-    expected = generator.sample(batch, greedy=True)
+    batch = generator.collate(tiny_rows(4))
+    expected = generator.sample(repeat_rows(batch, 2), greedy=True)
     generator.to(device)
-    moved = move_data_to_device(batch, device)
+    moved = repeat_rows(move_data_to_device(batch, device), 2)
     found = generator.sample(moved, greedy=True)
     assert torch.equal(found.tokens.cpu(), expected.tokens)
     assert torch.equal(found.mask.cpu(), expected.mask)

@@ -1,6 +1,6 @@
 """Interface of report generators for reinforcement learning."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -154,7 +154,9 @@ class ReportGenerator(Protocol):
     """Interface of report generators for :class:`rrg_rewards.training.PolicyModule`, ``nn.Module`` with three methods.
 
     A batch from the data loader is a dict of columns: tensors ``(N, ...)`` and lists of ``N`` values. The trainer
-    repeats and selects rows, so each value must belong to one row.
+    repeats and selects rows, so each value must belong to one row. In a rollout, ``batch`` is a mapping that copies a
+    column for the completions of each row when it is read
+    (:class:`~rrg_rewards.training.policy.generators.RepeatedRows`).
 
     Dr. GRPO requires the attribute ``max_new_tokens``, the maximum length of a completion. PPO requires the attribute
     ``hidden_size``, the width of :attr:`TokenScores.hidden`. A generator whose samples come from a copy of the weights
@@ -189,6 +191,8 @@ def num_rows(batch: Batch) -> int:
         >>> num_rows({"image": torch.zeros(2, 3), "report": ["a", "b"]})
         2
     """
+    if isinstance(batch, RepeatedRows):
+        return len(batch.index)
     if not isinstance(batch, Mapping):
         raise TypeError(f"a batch must be a dict of columns, got {type(batch).__name__}")
     sizes = {}
@@ -203,25 +207,56 @@ def num_rows(batch: Batch) -> int:
     return next(iter(sizes.values()))
 
 
-def take_rows(batch: Batch, rows: Tensor) -> dict[str, Any]:
-    """Return some rows of a batch.
+@dataclass(frozen=True, eq=False)
+class RepeatedRows(Mapping[str, Any]):
+    """Rows of a batch, each of them any number of times, without copies of its columns.
+
+    A column that is read, as in ``rows["image"]``, has one value per row. Generators that compute each prompt once read
+    ``prompts`` and ``index`` instead.
+
+    Args:
+        prompts: The batch.
+        index: For each row, the number of its row in ``prompts``, ``(N,)``, on the CPU.
 
     Example:
-        >>> take_rows({"report": ["a", "b", "c"]}, torch.tensor([2, 0]))
-        {'report': ['c', 'a']}
+        >>> rows = RepeatedRows({"report": ["a", "b", "c"]}, torch.tensor([2, 2, 0]))
+        >>> rows["report"], rows.take(torch.tensor([2, 1]))["report"]
+        (['c', 'c', 'a'], ['a', 'c'])
     """
-    indices = rows.tolist()
-    return {
-        name: column[rows.to(column.device)] if isinstance(column, Tensor) else [column[row] for row in indices]
-        for name, column in batch.items()
-    }
+
+    prompts: Batch
+    index: Tensor
+
+    def __getitem__(self, name: str) -> Any:
+        column = self.prompts[name]
+        if isinstance(column, Tensor):
+            return column[self.index.to(column.device)]
+        return [column[row] for row in self.index.tolist()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.prompts)
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def take(self, rows: Tensor) -> "RepeatedRows":
+        """Return some of the rows."""
+        return RepeatedRows(self.prompts, self.index[rows])
+
+    def distinct(self) -> tuple[Batch, Tensor]:
+        """Return the prompts that the rows have, in the order of the rows, and the number of each row's prompt."""
+        numbers = {row: number for number, row in enumerate(dict.fromkeys(self.index.tolist()))}
+        kept = list(numbers)
+        is_whole = kept == list(range(num_rows(self.prompts)))
+        prompts = self.prompts if is_whole else RepeatedRows(self.prompts, torch.tensor(kept))
+        return prompts, torch.tensor([numbers[row] for row in self.index.tolist()])
 
 
-def repeat_rows(batch: Batch, times: int) -> dict[str, Any]:
+def repeat_rows(batch: Batch, times: int) -> RepeatedRows:
     """Repeat each row of a batch. The copies of a row are consecutive.
 
     Example:
-        >>> repeat_rows({"report": ["a", "b"]}, 2)
-        {'report': ['a', 'a', 'b', 'b']}
+        >>> repeat_rows({"report": ["a", "b"]}, 2)["report"]
+        ['a', 'a', 'b', 'b']
     """
-    return take_rows(batch, torch.arange(num_rows(batch)).repeat_interleave(times))
+    return RepeatedRows(batch, torch.arange(num_rows(batch)).repeat_interleave(times))

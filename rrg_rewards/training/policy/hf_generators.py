@@ -17,6 +17,7 @@ from rrg_rewards.training.policy.generators import Batch, Completions, TokenScor
 from rrg_rewards.training.policy.shared_prompts import (
     Prompts,
     accepted_arguments,
+    model_inputs,
     new_cache,
     parts_of_similar_length,
     sample_completions,
@@ -99,10 +100,9 @@ class CausalLMGenerator(_Generator):
     Pass :meth:`collate` to the data module. Rows have a ``prompt``, which is a text or a list of messages, and
     optionally an ``image``.
 
-    If several rows of a batch have the same prompt, as in a rollout, the prompt is computed once, in sampling and in
-    :meth:`log_probs`. Rows that have ended leave the batch. This changes results by rounding only. Exceptions are
-    models with sliding windows or recurrent states, gradient checkpointing, and sharded weights (FSDP, ZeRO-3), for
-    which each row is computed.
+    In a rollout, the prompt of several completions is computed once, in sampling and in :meth:`log_probs`. Rows that
+    have ended leave the batch. This changes results by rounding only. Exceptions are models with sliding windows or
+    recurrent states, gradient checkpointing, and sharded weights (FSDP, ZeRO-3), for which each row is computed.
 
     Args:
         model: A causal language model, or a PEFT model that wraps one.
@@ -152,13 +152,13 @@ class CausalLMGenerator(_Generator):
 
     def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
         """Generate one completion for each row."""
-        inputs = _tensors(batch)
         cache = None if is_sharded(self.model) else new_cache(self.model)
         if cache is None:
+            inputs = model_inputs(batch)
             return self._generate(inputs, inputs["input_ids"].shape[1], greedy)
         merged = adapters_merged(self.model) if self.merge_adapters else nullcontext()
         with torch.no_grad(), merged, continued_attention(self.model):
-            prompts = Prompts(inputs)
+            prompts = Prompts(batch)
             logits = prompts.read(self.model, cache).index_select(0, prompts.index)
             completions = sample_completions(
                 self.model,
@@ -175,13 +175,12 @@ class CausalLMGenerator(_Generator):
 
     def log_probs(self, batch: Batch, completions: Completions) -> TokenScores:
         """Return the scores of given completions."""
-        inputs = _tensors(batch)
         # Replace ids at padding, because the model may have no embedding for them.
         tokens = completions.tokens.masked_fill(completions.mask == 0, self.tokenizer.pad_token_id)
         cache = None if is_sharded(self.model) else new_cache(self.model)
-        prompts = None if cache is None else Prompts(inputs)
+        prompts = None if cache is None else Prompts(batch)
         if prompts is None or len(prompts) == len(tokens):
-            return self._scores(inputs, tokens, completions)
+            return self._scores(model_inputs(batch), tokens, completions)
         return self._shared_scores(prompts, cache, tokens, completions)
 
     def _scores(self, inputs: Mapping[str, Tensor], tokens: Tensor, completions: Completions) -> TokenScores:
@@ -327,16 +326,6 @@ class EncoderDecoderGenerator(_Generator):
         if missing := [key for key in self.input_keys if key not in batch]:
             raise ValueError(f"the batch lacks {', '.join(missing)}; it has {', '.join(batch)}")
         return {key: batch[key] for key in self.input_keys}
-
-
-def _tensors(batch: Batch) -> dict[str, Tensor]:
-    """Return the tensors of a batch, which are the model's inputs; other columns are lists."""
-    inputs = {name: column for name, column in batch.items() if isinstance(column, Tensor)}
-    if "input_ids" not in inputs:
-        raise ValueError(
-            f"the batch lacks input_ids; give the loader the generator's collate; it has {', '.join(batch)}"
-        )
-    return inputs
 
 
 @contextmanager

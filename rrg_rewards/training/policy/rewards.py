@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rrg_rewards.rewards.base import Reward
-from rrg_rewards.training.policy.generators import Batch, Completions
+from rrg_rewards.training.policy.generators import Batch, Completions, RepeatedRows
 from rrg_rewards.utilities.processes import run_coroutine
 
 # Arguments that the trainer passes to a reward in addition to columns.
@@ -175,13 +175,14 @@ def _columns_of(batch: Batch) -> dict[str, list[Any]]:
         ValueError: If a column has the name of an argument of the trainer.
     """
     columns = {}
-    for name, column in batch.items():
+    # Only columns that are passed are repeated for the completions of a prompt.
+    for name, column in (batch.prompts if isinstance(batch, RepeatedRows) else batch).items():
         if name in _RESERVED:
             raise ValueError(f"a batch must not have a column {name!r}: the trainer passes an argument of this name")
         if not isinstance(column, Tensor):
-            columns[name] = list(column)
+            columns[name] = list(batch[name])
         elif column.ndim == 1 or (column.ndim == 2 and not column.is_floating_point()):
-            columns[name] = column.tolist()
+            columns[name] = batch[name].tolist()
     columns.pop("prompt", None)
     return columns
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.training.policy.generators import Completions, take_rows
+from rrg_rewards.training.policy.generators import Completions, RepeatedRows
 from rrg_rewards.training.policy.rewards import RewardTable
 from rrg_rewards.utilities.processes import gather_objects
 
@@ -18,7 +18,7 @@ class Rollout:
     """Completions with the data of the training steps on them. Tensors ``(N, ...)`` have one row per completion.
 
     Args:
-        batch: Columns of the data set with one row per completion.
+        batch: Columns of the data set with one row per completion, each prompt stored once.
         completions: The completions as tokens.
         texts: The completions as texts.
         rewards: Rewards ``(N, F)`` by function; NaN for unscorable completions.
@@ -35,7 +35,7 @@ class Rollout:
         extras: Columns that reward functions added for a table of completions.
     """
 
-    batch: dict[str, Any]
+    batch: RepeatedRows
     completions: Completions
     texts: list[str]
     rewards: Tensor
@@ -64,23 +64,21 @@ class Rollout:
             parts[name] = part[:, :width] if name in tokens and part.ndim == 2 else part
         extras = {name: [values[row] for row in rows.tolist()] for name, values in self.extras.items()}
         texts = [self.texts[row] for row in rows.tolist()]
-        return replace(
-            self, batch=take_rows(self.batch, rows), completions=completions, texts=texts, extras=extras, **parts
-        )
+        return replace(self, batch=self.batch.take(rows), completions=completions, texts=texts, extras=extras, **parts)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rollout as CPU tensors, lists and numbers, which load without executing pickled code."""
         completions = {name: getattr(self.completions, name) for name in ("tokens", "mask", "finished", "log_probs")}
         state = {name: getattr(self, name) for name in _PLAIN} | self._tensors()
-        moved: dict[str, Any] = _moved(
-            {**state, "batch": dict(self.batch), "completions": completions}, torch.device("cpu")
-        )
+        batch = {"prompts": dict(self.batch.prompts), "index": self.batch.index}
+        moved: dict[str, Any] = _moved({**state, "batch": batch, "completions": completions}, torch.device("cpu"))
         return moved
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Rollout":
         """Return the rollout with a given :meth:`state_dict`."""
-        return cls(**{**state, "completions": Completions(**state["completions"])})
+        batch = RepeatedRows(state["batch"]["prompts"], state["batch"]["index"].cpu())
+        return cls(**{**state, "batch": batch, "completions": Completions(**state["completions"])})
 
     def to(self, device: torch.device) -> "Rollout":
         """Return a copy on a device."""

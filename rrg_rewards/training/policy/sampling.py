@@ -26,10 +26,10 @@ from rrg_rewards.training.policy.adapters import adapters_off
 from rrg_rewards.training.policy.generators import (
     Batch,
     Completions,
+    RepeatedRows,
     TokenScores,
     num_rows,
     repeat_rows,
-    take_rows,
 )
 from rrg_rewards.training.policy.rewards import RewardSet, TrainerState
 from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
@@ -245,7 +245,7 @@ class SamplingModule(TrainingModule):
         )
         return TrainerState(self.global_step, trainer.max_steps, epoch)
 
-    def _scores_of_sampling(self, rows: Batch, completions: Completions) -> dict[str, Tensor]:
+    def _scores_of_sampling(self, rows: RepeatedRows, completions: Completions) -> dict[str, Tensor]:
         """Return those log-probabilities and values of new completions that training steps and advantages require."""
         # If there is no optimiser step within the rollout, the training steps compute the old log-probabilities.
         is_fresh = self.trainer.accumulate_grad_batches % self.steps_per_rollout == 0
@@ -254,7 +254,7 @@ class SamplingModule(TrainingModule):
         scored: dict[str, list[Tensor]] = {"old_log_probs": [], "values": [], "reference_log_probs": []}
         # Use parts of the size of a minibatch, which need no more memory than training.
         for part in torch.arange(len(completions)).chunk(self.minibatches):
-            batch, sampled = take_rows(rows, part), completions.rows(part)
+            batch, sampled = rows.take(part), completions.rows(part)
             width = completions.tokens.shape[1] - sampled.tokens.shape[1]
             if policy:
                 scores = self.generator.log_probs(batch, sampled)

@@ -7,8 +7,7 @@ computation on whole rows, up to rounding.
 
 import copy
 import inspect
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from rrg_rewards.training.policy.attention import continued_attention
-from rrg_rewards.training.policy.generators import Completions
+from rrg_rewards.training.policy.generators import Batch, Completions, RepeatedRows, num_rows
 
 # Rows that have ended are removed from the batch when they are at least this fraction of it.
 _ENDED = 1 / 8
@@ -155,6 +154,20 @@ def new_cache(model: Any) -> DynamicCache | None:
     return cache if all(type(layer) is DynamicLayer for layer in cache.layers) else None
 
 
+def model_inputs(batch: Batch) -> dict[str, Tensor]:
+    """Return the tensors of a batch, which are the model's inputs; other columns are lists.
+
+    Raises:
+        ValueError: If there are no tokens.
+    """
+    inputs = {name: column for name, column in batch.items() if isinstance(column, Tensor)}
+    if "input_ids" not in inputs:
+        raise ValueError(
+            f"the batch lacks input_ids; give the loader the generator's collate; it has {', '.join(batch)}"
+        )
+    return inputs
+
+
 class _ExtensibleLayer(DynamicLayer):  # type: ignore[misc]  # transformers is an optional dependency
     """Keys and values of a layer with room for further tokens.
 
@@ -195,36 +208,36 @@ class _ExtensibleLayer(DynamicLayer):  # type: ignore[misc]  # transformers is a
 
 
 class Prompts:
-    """The distinct prompts of a batch.
+    """The prompts of the rows of a batch, each once.
 
     Args:
-        inputs: The model's inputs: ``input_ids`` and ``attention_mask`` ``(N, P)``, and other tensors ``(N, ...)``.
+        batch: A batch with the model's inputs: ``input_ids`` and ``attention_mask`` ``(N, P)``, and other tensors
+            ``(N, ...)``.
 
     Attributes:
-        inputs: The inputs of the ``U`` distinct prompts.
+        inputs: The inputs of the ``U`` prompts.
         index: Number of the prompt of each row, ``(N,)``.
         mask: Attention mask of each row, without the first tokens that are padding in all rows.
         is_padded: Whether this mask has padding.
 
     Example:
-        >>> ids = torch.tensor([[5, 6], [5, 6], [5, 7]])
-        >>> prompts = Prompts({"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+        >>> ids = torch.tensor([[5, 6], [5, 7]])
+        >>> rows = RepeatedRows({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.tensor([1, 1, 0]))
+        >>> prompts = Prompts(rows)
         >>> prompts.inputs["input_ids"].tolist(), prompts.index.tolist()
-        ([[5, 6], [5, 7]], [0, 0, 1])
+        ([[5, 7], [5, 6]], [0, 0, 1])
     """
 
-    def __init__(self, inputs: Mapping[str, Tensor]) -> None:
-        mask, device = inputs["attention_mask"], inputs["input_ids"].device
+    def __init__(self, batch: Batch) -> None:
+        prompts, index = batch.distinct() if isinstance(batch, RepeatedRows) else (batch, torch.arange(num_rows(batch)))
+        inputs = model_inputs(prompts)
+        mask = inputs["attention_mask"]
+        self.index = index.to(mask.device)
         # Read at once, because reading waits for the device.
-        facts = torch.stack([mask.any(0).long().argmax(), mask.bool().sum()])
-        start, total, *is_new = torch.cat([facts, _differs_from_previous(inputs)]).tolist()
-        inputs = {**inputs, **{name: inputs[name][:, start:] for name in ("input_ids", "attention_mask")}}
-        self.mask = inputs["attention_mask"]
-        self.is_padded = total < self.mask.numel()
-        first, numbers = _distinct(inputs, is_new)
-        self.index = torch.tensor(numbers, device=device)
-        kept = torch.tensor(first, device=device)
-        self.inputs = {name: column[kept] for name, column in inputs.items()}
+        start, shortest = torch.stack([mask.any(0).long().argmax(), mask.bool().sum(1).min()]).tolist()
+        self.inputs = {**inputs, **{name: inputs[name][:, start:] for name in ("input_ids", "attention_mask")}}
+        self.mask = self.inputs["attention_mask"][self.index]
+        self.is_padded = shortest < self.mask.shape[1]
 
     def __len__(self) -> int:
         return len(self.inputs["input_ids"])
@@ -297,34 +310,3 @@ def parts_of_similar_length(lengths: Tensor, is_cpu: bool = True) -> list[Tensor
     divisions = [order.chunk(count) for count in sorted(counts) if count <= len(lengths)]
     costs = [sum(int(lengths[part[-1]]) * len(part) + call for part in parts) for parts in divisions]
     return list(divisions[costs.index(min(costs))])
-
-
-def _differs_from_previous(inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return 1 for each row that differs from the row before it, ``(N,)``."""
-    # In a rollout, the copies of a prompt are consecutive. Compare neighbours first, in one operation per column.
-    columns = [column.flatten(1) for column in inputs.values()]
-    differs = torch.stack([(column[1:] != column[:-1]).any(1) for column in columns]).any(0)
-    return torch.cat([differs.new_ones(1), differs]).long()
-
-
-def _distinct(inputs: Mapping[str, Tensor], is_new: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the first row of each distinct prompt, and the number of the prompt of each row.
-
-    Args:
-        inputs: The inputs.
-        is_new: Whether each row differs from the row before it.
-    """
-    heads = [row for row, new in enumerate(is_new) if new]
-    first = [0]
-    if len(heads) > 1:
-        own = torch.tensor(heads, device=inputs["input_ids"].device)
-        equal = torch.ones(len(heads), len(heads), dtype=torch.bool, device=own.device)
-        for column in inputs.values():
-            chosen = column.flatten(1)[own]
-            equal &= torch.stack([(chosen == other).all(1) for other in chosen])
-        # The number of the first run that is equal to each run.
-        first = equal.long().argmax(1).tolist()
-    kept = sorted(set(first))
-    numbers = {run: number for number, run in enumerate(kept)}
-    runs = itertools.accumulate(is_new)
-    return [heads[run] for run in kept], [numbers[first[run - 1]] for run in runs]

@@ -24,7 +24,7 @@ from rrg_rewards.training import (
     ReportGenerator,
     TokenScores,
 )
-from rrg_rewards.training.policy.generators import num_rows, repeat_rows, take_rows
+from rrg_rewards.training.policy.generators import RepeatedRows, num_rows, repeat_rows
 
 
 def _vision_encoder_decoder():
@@ -130,7 +130,7 @@ def test_generators_rows_do_not_depend_on_their_batch(made):
         completions = generator.sample(batch)
         rows = torch.tensor([3, 1])
         own = completions.rows(rows)
-        some = generator.log_probs(take_rows(batch, rows), own).log_probs
+        some = generator.log_probs(RepeatedRows(batch, rows), own).log_probs
         whole = generator.log_probs(batch, completions).log_probs[rows][:, : own.tokens.shape[1]]
     inside = own.mask.bool()
     torch.testing.assert_close(some[inside], whole[inside], atol=1e-5, rtol=1e-5)
@@ -176,10 +176,13 @@ def test_token_scores_entropies_are_left_out_where_no_gradient_is_taken():
         assert TokenScores.from_logits(logits, completions).entropies is None
 
 
-def test_take_rows_rows_of_batches():
+def test_repeated_rows_have_the_columns_of_the_batch_and_no_copies():
     batch = {"image": torch.arange(6).view(3, 2), "report": ["a", "b", "c"]}
     assert num_rows(batch) == 3
-    taken = take_rows(repeat_rows(batch, 2), torch.tensor([0, 1, 5]))
+    taken = repeat_rows(batch, 2).take(torch.tensor([0, 1, 5]))
+    assert num_rows(taken) == 3
+    assert taken.prompts is batch
+    assert dict(taken).keys() == batch.keys()
     assert taken["report"] == ["a", "a", "c"]
     assert taken["image"].tolist() == [[0, 1], [0, 1], [4, 5]]
 

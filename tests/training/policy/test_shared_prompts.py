@@ -13,7 +13,7 @@ from transformers import MistralConfig, MistralForCausalLM
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
 from rrg_rewards.training.policy import hf_generators, shared_prompts
 from rrg_rewards.training.policy.adapters import adapters_merged
-from rrg_rewards.training.policy.generators import repeat_rows, take_rows
+from rrg_rewards.training.policy.generators import RepeatedRows, repeat_rows
 from rrg_rewards.training.policy.shared_prompts import (
     Prompts,
     new_cache,
@@ -58,7 +58,7 @@ def _scores(generator, batch, completions):
 def test_causal_lm_generator_scores_and_gradients_are_those_of_whole_rows(made, monkeypatch, tokens_per_call):
     monkeypatch.setattr(shared_prompts, "_TOKENS_PER_CALL", tokens_per_call)
     generator, batch = made
-    rows = take_rows(repeat_rows(batch, 3), torch.tensor([4, 0, 9, 3, 5, 1, 8, 10]))
+    rows = repeat_rows(batch, 3).take(torch.tensor([4, 0, 9, 3, 5, 1, 8, 10]))
     torch.manual_seed(1)
     completions = generator.sample(rows)
     read = []
@@ -79,7 +79,7 @@ def test_causal_lm_generator_completions_of_one_token(made):
     rows = repeat_rows(batch, 2)
     completions = generator.sample(rows)
     assert completions.tokens.shape == (len(rows["prompt"]), 1)
-    alone = generator.log_probs(take_rows(rows, torch.tensor([2])), completions.rows(torch.tensor([2])))
+    alone = generator.log_probs(rows.take(torch.tensor([2])), completions.rows(torch.tensor([2])))
     together = generator.log_probs(rows, completions)
     torch.testing.assert_close(together.log_probs[2:3], alone.log_probs, atol=1e-5, rtol=1e-5)
 
@@ -123,27 +123,28 @@ def test_sample_completions_keys_and_values_with_room_give_the_tokens_of_a_cache
     torch.testing.assert_close(found.log_probs, expected.log_probs, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_prompts_number_the_distinct_rows_in_the_order_of_their_first_row(seed):
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(1, 3, (24, 2), generator=generator)
-    pixels = torch.randint(0, 2, (24, 1, 2), generator=generator).float()
-    prompts = Prompts({"input_ids": ids, "attention_mask": torch.ones_like(ids), "pixel_values": pixels})
-    keys = [(tuple(own), tuple(pixel)) for own, pixel in zip(ids.tolist(), pixels.flatten(1).tolist(), strict=True)]
-    known = list(dict.fromkeys(keys))
-    assert prompts.index.tolist() == [known.index(key) for key in keys]
-    assert prompts.inputs["input_ids"].tolist() == [list(key[0]) for key in known]
-    assert prompts.inputs["pixel_values"].flatten(1).tolist() == [list(key[1]) for key in known]
+@pytest.mark.parametrize(("rows", "kept"), [([0, 0, 1, 2, 2], [0, 1, 2]), ([2, 0, 2, 2], [2, 0])])
+def test_prompts_are_those_of_the_rows_in_their_order(rows, kept):
+    ids, pixels = torch.tensor([[0, 4], [5, 6], [0, 7]]), torch.rand(3, 1, 2)
+    batch = {"input_ids": ids, "attention_mask": (ids > 0).long(), "pixel_values": pixels, "prompt": ["a", "b", "c"]}
+    prompts = Prompts(RepeatedRows(batch, torch.tensor(rows)))
+    assert [kept[number] for number in prompts.index.tolist()] == rows
+    assert torch.equal(prompts.inputs["pixel_values"], pixels[kept])
+    # A batch of which all rows are read is not copied.
+    assert (prompts.inputs["pixel_values"] is pixels) == (len(kept) == 3)
+    # The padding of all rows is left out.
+    assert prompts.is_padded == (1 in rows)
+    assert prompts.mask.tolist() == (batch["attention_mask"][rows] if 1 in rows else torch.ones(len(rows), 1)).tolist()
 
 
 def test_sample_tokens_samples_have_the_frequencies_of_the_model():
     generator, batch = _text()
     generator.eval()
     generator.max_new_tokens = 2
-    rows = repeat_rows(take_rows(batch, torch.tensor([1])), 4000)
+    rows = RepeatedRows(batch, torch.ones(4000, dtype=torch.long))
     torch.manual_seed(0)
     tokens = generator.sample(rows).tokens
-    one = take_rows(batch, torch.tensor([1]))
+    one = RepeatedRows(batch, torch.tensor([1]))
     logits = generator.model(input_ids=one["input_ids"], attention_mask=one["attention_mask"]).logits[0, -1]
     expected = logits.softmax(0)
     seen = tokens[:, 0].bincount(minlength=len(expected)) / 4000
