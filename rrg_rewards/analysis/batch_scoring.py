@@ -103,7 +103,9 @@ def scored_parts(
 def _parts(batch: PairBatch, metrics: Mapping[str, ReportMetric], divides: bool) -> Iterator[BatchPart]:
     count = len(batch.table)
     for name in batch.context:
-        size = _PART if divides and metrics[name].has_independent_rows else count
+        metric = metrics[name]
+        is_divided = divides and metric.has_independent_rows and metric.compares_across_batches
+        size = _PART if is_divided else count
         # A batch without rows is scored too, so that there is a tensor.
         for rows in divided(count, max(1, size)) or [slice(0, 0)]:
             yield BatchPart(name, batch, rows)

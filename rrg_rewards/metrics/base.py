@@ -139,9 +139,18 @@ class ScalarMetric(Metric):
 class ReportMetric(ScalarMetric, ABC):
     """A corpus metric computed from per-report scores; by default their mean.
 
-    Subclasses implement :meth:`_score`, which scores report pairs. The default states are the number of scored pairs
-    and the float64 sums of the scores and of the sub-scores in ``parts``. A metric with another corpus value overrides
-    :meth:`_accumulate` and :meth:`compute`, and adds its states in its constructor.
+    Whoever writes a metric writes up to five things:
+
+    - **score**: :meth:`_score` scores report pairs.
+    - **signature**: :attr:`signature` says in one line what a score is.
+    - **context**: :attr:`context` names the further columns, and :meth:`_read_context` checks and converts them.
+      :attr:`required_context` and :meth:`needs_references` say which pairs can be scored.
+    - **corpus value**: by default the mean over scored pairs, and the means of the sub-scores in ``parts``. Another one
+      is a formula, :meth:`Scores.corpus_value`, of sums over the pairs. The metric has a state for each sum, which
+      grows in :meth:`_accumulate`, and :meth:`compute` calls the formula.
+    - **fitted**: :attr:`fitted` names the options that :meth:`fit_references` measures on training references.
+
+    All other attributes are properties with a default that holds for most metrics.
 
     All report metrics have the same inputs: two lists of ``N`` report texts, and context columns of ``N`` values as
     keyword arguments.
@@ -161,14 +170,17 @@ class ReportMetric(ScalarMetric, ABC):
     context: ClassVar[tuple[str, ...] | None] = None
     """Names of the context columns that :meth:`score` accepts; ``None`` to accept any column."""
 
+    required_context: ClassVar[tuple[str, ...]] = ()
+    """Context columns that, if they are given, must have a value: pairs for which it is ``None`` are unscorable."""
+
     main_details: ClassVar[tuple[str, ...] | None] = None
     """Names of the sub-scores that rewards and callbacks log by default; ``None`` for all."""
 
+    reward_options: ClassVar[Mapping[str, Any]] = {}
+    """Options of the metric as a reward with a column of reference reports, unless they are given."""
+
     best_of_references: ClassVar[bool] = False
     """Whether the publication of the metric takes the best score of several references."""
-
-    _reward_class: ClassVar[str] = "MetricReward"
-    """Class of the reward that wraps the metric, for messages."""
 
     num_unscorable: Tensor
     score_sum: Tensor
@@ -190,49 +202,53 @@ class ReportMetric(ScalarMetric, ABC):
             self.add_state("part_sums", torch.zeros(len(parts), dtype=torch.float64), dist_reduce_fx="sum")
             self.add_state("num_scored", torch.tensor(0), dist_reduce_fx="sum")
 
-    def needs_references(self, context: Collection[str]) -> bool:
+    @abstractmethod
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> Scores:
+        """Score pairs that are all scorable."""
+
+    @property
+    @abstractmethod
+    def signature(self) -> str:
+        """Metric, version, models and settings in one line."""
+
+    def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        """Check and convert the values of context columns; by default, return them unchanged."""
+        return context
+
+    def needs_references(self, context: Collection[str]) -> bool:  # noqa: ARG002 (for subclasses)
         """Whether pairs without a reference report are unscorable.
 
         Args:
             context: Names of the context columns that the metric gets.
         """
-        return "target_labels" not in context
+        return True
 
-    @classmethod
-    def reward_defaults(cls, reads_references: bool) -> Mapping[str, Any]:  # noqa: ARG003 (for subclasses)
-        """Return the options that :func:`rrg_rewards.rewards.make_reward` sets unless they are given.
-
-        Args:
-            reads_references: Whether the reward has a column of reference reports.
-        """
+    @property
+    def fitted(self) -> Mapping[str, Any]:
+        """Options that :meth:`fit_references` measures, as plain data; ``None`` for those that are not known yet."""
         return {}
+
+    def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
+        """Measure the options that depend on the references of the training set; does nothing by default."""
+
+    @property
+    def unfitted(self) -> tuple[str, ...]:
+        """Names of the :attr:`fitted` options that are not known yet."""
+        return tuple(name for name, value in self.fitted.items() if value is None)
+
+    def fitted_options(self) -> dict[str, Any]:
+        """Return the :attr:`fitted` options that are known."""
+        return {name: value for name, value in self.fitted.items() if value is not None}
 
     def judges(self) -> Mapping[str, Judge]:
         """Return the judges that the metric asks, by what they do, such as ``"judge"``; by default, none."""
         return {}
 
     @property
-    def unfitted(self) -> tuple[str, ...]:
-        """Options that :meth:`fit_references` measures on training references and that are not known yet."""
-        return ()
-
-    def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
-        """Measure the options that depend on the references of the training set; does nothing by default."""
-
-    def fitted_options(self) -> dict[str, Any]:
-        """Return the options that :meth:`fit_references` has measured, as plain data; none by default."""
-        return {}
-
-    @property
-    def compares_across_batches(self) -> bool:
-        """Whether scores from different calls of :meth:`score` are on the same scale."""
-        return True
-
-    @property
     def has_independent_rows(self) -> bool:
-        """Whether the scores of a pair are the same numbers in any batch.
+        """Whether the scores of a pair are the same numbers in any batch, if the corpus is the same.
 
-        Trainers score the pairs of such a metric in parts. It is false by default: models pad the texts of a batch, and
+        The pairs of such a metric may be scored in parts. It is false by default: models pad the texts of a batch, and
         the padding changes their scores by rounding.
         """
         return False
@@ -241,15 +257,19 @@ class ReportMetric(ScalarMetric, ABC):
     def is_costly(self) -> bool:
         """Whether a score may take long or cost money, so that no pair is scored once more without being asked to.
 
-        It is true by default: of models, of judges that do not answer at once, and of functions of which nothing is
-        known.
+        It is true of models, of judges that do not answer at once, and of functions of which nothing is known.
         """
+        return not self.has_independent_rows or any(not judge.is_immediate for judge in self.judges().values())
+
+    @property
+    def compares_across_batches(self) -> bool:
+        """Whether scores from different calls of :meth:`score` are on the same scale."""
         return True
 
     @property
     def depends_on_corpus(self) -> bool:
         """Whether the score of a pair depends on the references of all pairs, which :meth:`in_corpus` reads."""
-        return False
+        return type(self).in_corpus is not ReportMetric.in_corpus and not self.compares_across_batches
 
     def in_corpus(self, pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> "ReportMetric":  # noqa: ARG002 (for subclasses)
         """Return a metric whose scores are those of pairs in a corpus; by default, this metric.
@@ -262,25 +282,6 @@ class ReportMetric(ScalarMetric, ABC):
     def extra_repr(self) -> str:
         """Return the settings that say what the metric is, for its representation."""
         return ""
-
-    @property
-    @abstractmethod
-    def signature(self) -> str:
-        """Metric, version, models and settings in one line."""
-
-    @abstractmethod
-    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> Scores:
-        """Score pairs that are all scorable."""
-
-    def _scorable(
-        self,
-        preds: Sequence[str | None],
-        target: Sequence[str | None],
-        context: Mapping[str, Sequence[Any]],  # noqa: ARG002 (for subclasses)
-    ) -> Tensor:
-        """Return which pairs can be scored: bool tensor ``(N,)``."""
-        present = [p is not None and t is not None and bool(t.strip()) for p, t in zip(preds, target, strict=True)]
-        return torch.tensor(present, dtype=torch.bool)
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> Scores:
         """Score report pairs without changing the metric's state.
@@ -346,6 +347,16 @@ class ReportMetric(ScalarMetric, ABC):
             {name: [column[row] for row in chosen] for name, column in columns.items()},
         )
 
+    def _scorable(
+        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
+    ) -> Tensor:
+        """Return which pairs can be scored: bool tensor ``(N,)``."""
+        needed: list[Sequence[Any]] = [preds, *(context[name] for name in self.required_context if name in context)]
+        if self.needs_references(context):
+            needed.append([(text or "").strip() or None for text in target])
+        present = [all(value is not None for value in row) for row in zip(*needed, strict=True)]
+        return torch.tensor(present, dtype=torch.bool)
+
     def _modality(self) -> tuple[Modality | None, str]:
         """Return the modality of the reports that the metric is made for, and the remedy for reports of another."""
         return None, ""
@@ -364,10 +375,6 @@ class ReportMetric(ScalarMetric, ABC):
                 f"{names[1]}; {remedy}",
                 ModalityWarning,
             )
-
-    def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
-        """Check and convert the values of context columns; by default, return them unchanged."""
-        return context
 
     def _expand(self, scores: Scores, rows: Tensor) -> Scores:
         """Return scores of the pairs in ``rows`` as scores of all pairs."""
@@ -391,8 +398,8 @@ class ReportMetric(ScalarMetric, ABC):
         if name == "config":
             # TRL takes every module in `reward_funcs` for a reward model and reads its configuration.
             raise AttributeError(
-                f"{type(self).__name__} is a metric, not a reward model, so it has no config; for reward_funcs, wrap "
-                f"it: rrg_rewards.rewards.{self._reward_class}(metric), or use make_reward({self.name!r})"
+                f"{type(self).__name__} is a metric, not a reward model, so it has no config; for reward_funcs, use "
+                f"make_reward({self.name!r}), or wrap it: rrg_rewards.rewards.MetricReward(metric)"
             )
         return super().__getattr__(name)
 

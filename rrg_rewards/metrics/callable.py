@@ -117,15 +117,15 @@ class CallableMetric(ReportMetric):
         """Name and sign."""
         return f"{self.name!r}, higher_is_better={self.higher_is_better}"
 
-    def _check_columns(self, columns: Mapping[str, Any]) -> None:
-        super()._check_columns(columns)
+    def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         required = {name for name, needed in (self._further or {}).items() if needed}
-        missing = sorted(required - columns.keys() - self.options.keys())
+        missing = sorted(required - context.keys() - self.options.keys())
         if missing:
             raise TypeError(
                 f"{self.name} needs {', '.join(missing)}: pass a column of this name (context), or a value for all "
                 "pairs (options)"
             )
+        return context
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> Scores:
         empty = torch.empty(0, dtype=torch.float64)

@@ -169,11 +169,6 @@ class CIDEr(CocoMetric):
         return format_signature("cider", n_gram=N_GRAMS, sigma=6.0, documents=source, text=self.text)
 
     @property
-    def depends_on_corpus(self) -> bool:
-        """Whether the frequencies are those of the references."""
-        return self.documents is None
-
-    @property
     def compares_across_batches(self) -> bool:
         """Whether the frequencies are fixed."""
         return self.documents is not None

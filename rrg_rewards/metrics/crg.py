@@ -1,6 +1,6 @@
 """CRG on report text, through a labeler, and its scores of report pairs."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -350,11 +350,6 @@ class ReportCRG(CRGMetric, LabelledMetric):
         """Whether a prior is set. Without a prior, each call of :meth:`score` uses the prevalence in its references."""
         return self.prior is not None
 
-    @property
-    def has_independent_rows(self) -> bool:
-        """Whether a prior is set, and the labels of a report are the same in any batch."""
-        return self.prior is not None and self.has_independent_labels
-
     def rescaling(self, sufficient_statistics: Sequence[Tensor]) -> Callable[[Scores], Scores]:
         """Return a function that computes contributions for the prevalence in all references, unless a prior is set."""
         if self.prior is not None:
@@ -421,14 +416,6 @@ class ReportCRG(CRGMetric, LabelledMetric):
         scores = super().score(preds, target, **context)
         assert isinstance(scores, LabelScores)
         return scores
-
-    def _scorable(
-        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
-    ) -> Tensor:
-        scorable = super()._scorable(preds, target, context)
-        if self.level_reader is None:
-            return scorable
-        return scorable & torch.tensor([bool((text or "").strip()) for text in target], dtype=torch.bool)
 
     def _score_labels(self, preds: Tensor, target: Tensor, texts: tuple[Sequence[str], Sequence[str]]) -> LabelScores:
         ours, theirs = preds[:, self._columns], target[:, self._columns]

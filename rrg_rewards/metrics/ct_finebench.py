@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -158,7 +158,9 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
     """
 
     name = "ct_finebench"
-    context = ("items", "labels")
+    context = required_context = ("items", "labels")
+    # Because the mode "recall" does not penalise inventions.
+    reward_options: ClassVar[Mapping[str, Any]] = {"mode": "f1"}
     plot_lower_bound: float = 0.0
     plot_upper_bound: float = 1.0
 
@@ -247,11 +249,6 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
         """Whether pairs without a reference report are unscorable: unless mode ``recall`` gets ``items``."""
         return self.mode != "recall" or "items" not in context
 
-    @classmethod
-    def reward_defaults(cls, reads_references: bool) -> Mapping[str, Any]:
-        """Mode ``f1``, because ``recall`` does not penalise inventions; it needs the reference reports."""
-        return {"mode": "f1"} if reads_references else {}
-
     def judges(self) -> Mapping[str, Judge]:
         """Return the judges that make ``"questions"``, ``"answers"`` and ``"grades"``; the finding engine is none."""
         return self.examiner.judges()
@@ -260,16 +257,6 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
     def index(self) -> Mapping[tuple[str, str], int]:
         """Column in the states of each attribute of each finding of the schema."""
         return _table_columns(self.examiner.schema)
-
-    @property
-    def is_immediate(self) -> bool:
-        """Whether all steps run without waiting for a judge."""
-        return self.examiner.is_immediate
-
-    @property
-    def has_independent_rows(self) -> bool:
-        """Whether all steps evaluate a report in the same way in any batch."""
-        return self.examiner.has_independent_rows
 
     @property
     def signature(self) -> str:
@@ -309,29 +296,15 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
         assert isinstance(scores, FineBenchScores)
         return scores
 
-    def _check_columns(self, columns: Mapping[str, Any]) -> None:
-        super()._check_columns(columns)
-        if columns and self.mode == "precision":
-            names = " and ".join(columns)
-            raise TypeError(f"mode 'precision' makes its questions from the candidates, so it takes no column {names}")
-        if columns and self.is_above_chance:
-            names = " and ".join(columns)
-            raise TypeError(f"chance is measured with the questions of the reports, so it allows no column {names}")
-
     def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
+        names = " and ".join(context)
+        if names and self.mode == "precision":
+            raise TypeError(f"mode 'precision' makes its questions from the candidates, so it takes no column {names}")
+        if names and self.is_above_chance:
+            raise TypeError(f"chance is measured with the questions of the reports, so it allows no column {names}")
         schema = self.examiner.schema
         read: dict[str, Callable[..., Sequence[Any]]] = {"items": check_question_items, "labels": check_finding_labels}
         return {name: read[name](column, schema) for name, column in context.items()}
-
-    def _scorable(
-        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
-    ) -> Tensor:
-        complete = torch.tensor(
-            [all(column[row] is not None for column in context.values()) for row in range(len(preds))], dtype=torch.bool
-        )
-        if "items" not in context or self.mode == "f1":
-            return complete & super()._scorable(preds, target, context)
-        return complete & torch.tensor([report is not None for report in preds], dtype=torch.bool)
 
     def _items(self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]) -> list[_Pair]:
         given = [context.get(name, [None] * len(preds)) for name in self.context]

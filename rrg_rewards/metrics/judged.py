@@ -93,8 +93,6 @@ class AsyncReportMetric(ReportMetric, Generic[Item, Result]):
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
 
-    _reward_class = "AsyncMetricReward"
-
     num_failed: Tensor
 
     def __init__(self, **kwargs: Any) -> None:
@@ -102,14 +100,14 @@ class AsyncReportMetric(ReportMetric, Generic[Item, Result]):
         self.add_state("num_failed", torch.zeros(len(FAILURE_KINDS), dtype=torch.long), dist_reduce_fx="sum")
 
     @property
-    @abstractmethod
     def is_immediate(self) -> bool:
-        """Whether queries return without waiting; asynchronous scoring is then no faster."""
+        """Whether all judges answer without waiting; asynchronous scoring is then no faster."""
+        return all(judge.is_immediate for judge in self.judges().values())
 
     @property
-    def is_costly(self) -> bool:
-        """Whether a judge is asked that does not answer at once."""
-        return not self.is_immediate
+    def has_independent_rows(self) -> bool:
+        """Whether all judges evaluate an item in the same way in any batch."""
+        return all(judge.has_independent_rows for judge in self.judges().values())
 
     @abstractmethod
     def _items(self, preds: Sequence[str], target: Sequence[str], context: Mapping[str, Sequence[Any]]) -> list[Item]:
@@ -129,6 +127,8 @@ class AsyncReportMetric(ReportMetric, Generic[Item, Result]):
 
     async def score_async(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> Scores:
         """Do the same as :meth:`score` without blocking the event loop while a judge answers."""
+        if self.is_immediate:
+            return self.score(preds, target, **context)
         rows, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
         results = await self._query(self._items(chosen_preds, chosen_target, chosen_context))
         # Not around the query: other coroutines run while it waits.
@@ -180,11 +180,6 @@ class JudgedMetric(AsyncReportMetric[Item, Result]):
         """Judge and task."""
         return f"judge={self.judge!r}, task={self.task!r}"
 
-    @property
-    def is_immediate(self) -> bool:
-        """Whether the judge answers without waiting."""
-        return self.judge.is_immediate
-
     def judges(self) -> Mapping[str, Judge]:
         """Return the judge, as ``"judge"``."""
         return {"judge": self.judge}
@@ -193,11 +188,6 @@ class JudgedMetric(AsyncReportMetric[Item, Result]):
         """Return what the judge would be asked about each scorable pair, without asking it."""
         _, chosen_preds, chosen_target, chosen_context = self._choose(preds, target, context)
         return self._items(chosen_preds, chosen_target, chosen_context)
-
-    @property
-    def has_independent_rows(self) -> bool:
-        """Whether the judge evaluates an item in the same way in any batch."""
-        return self.judge.has_independent_rows
 
     async def _query(self, items: Sequence[Item]) -> list[Result | JudgeFailure]:
         return await self.judge.evaluate(self.task, items)

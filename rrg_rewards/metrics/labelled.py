@@ -103,7 +103,7 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
     made by the labeler that labels the predictions, a :class:`LabelerWarning` says so once.
     """
 
-    context = ("target_labels",)
+    context = required_context = ("target_labels",)
 
     if TYPE_CHECKING:
         # torch.jit.script would compile the annotated class.
@@ -138,16 +138,6 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         scores = self._score_labels(ours[rows], theirs[rows], (texts[0], texts[1])).expand(rows)
         return replace(scores, outcomes=failures)
 
-    @property
-    def has_independent_labels(self) -> bool:
-        """Whether the labels of a report are the same in any batch: those of rules and of judges."""
-        return bool(getattr(self.labeler, "has_independent_rows", False))
-
-    @property
-    def is_costly(self) -> bool:
-        """Whether the labels are not those of rules."""
-        return bool(self.judges()) or not self.has_independent_labels
-
     def judges(self) -> Mapping[str, Judge]:
         """Return the judge of the labeler, as ``"labels"``, if it has one."""
         judge = labeler_judge(self.labeler)
@@ -155,8 +145,12 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
 
     @property
     def has_independent_rows(self) -> bool:
-        """Whether the labels of a report are the same in any batch."""
-        return self.has_independent_labels
+        """Whether the labels of a report are the same in any batch: those of rules and of judges."""
+        return bool(getattr(self.labeler, "has_independent_rows", False))
+
+    def needs_references(self, context: Collection[str]) -> bool:
+        """Whether pairs without a reference report are unscorable: unless their labels are given."""
+        return "target_labels" not in context
 
     def reset(self) -> None:
         """Reset the states to their defaults. The signature stays that of the last scores until there are new ones."""
@@ -254,28 +248,20 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         with self._synced():
             return dict(zip(FAILURE_KINDS, self.num_failed.clone(), strict=True))
 
-    def _scorable(
-        self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]
-    ) -> Tensor:
-        if "target_labels" not in context:
-            return super()._scorable(preds, target, context)
-        self._check_labels(context["target_labels"])
-        pairs = zip(preds, context["target_labels"], strict=True)
-        return torch.tensor([p is not None and labels is not None for p, labels in pairs], dtype=torch.bool)
-
     def _modality(self) -> tuple[Modality | None, str]:
         modality = getattr(self.labeler, "modality", None)
         other = "rules:chexbert" if modality == "ct" else "rules:ct_rate"
         return modality, f"use labeler={other!r}"
 
-    def _check_labels(self, rows: Sequence[Any]) -> None:
+    def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         width = len(self.labeler.labels)
-        for row, labels in enumerate(rows):
+        for row, labels in enumerate(context.get("target_labels", ())):
             if labels is not None and (len(labels) != width or any(label not in (0, 1) for label in labels)):
                 raise ValueError(
                     f"target_labels[{row}] must be {width} values of 0 or 1, one for each of "
                     f"{', '.join(self.labeler.labels)}; got {list(labels)}"
                 )
+        return context
 
 
 def _num_scorable(scores: Scores) -> int:

@@ -58,7 +58,6 @@ class BLEU(ReportMetric):
     name = "bleu"
     context = ()
     has_independent_rows = True
-    is_costly = False
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 
@@ -124,7 +123,6 @@ class ROUGE(ReportMetric):
     name = "rouge"
     context = ()
     has_independent_rows = True
-    is_costly = False
     best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
@@ -239,7 +237,6 @@ class ChrF(ReportMetric):
     name = "chrf"
     context = ()
     has_independent_rows = True
-    is_costly = False
     best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0

@@ -41,7 +41,7 @@ class ReXrankBLEU(ReportMetric):
 
     name = "rexrank_bleu"
     context = ()
-    is_costly = False
+    has_independent_rows = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 

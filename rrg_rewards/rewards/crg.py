@@ -187,7 +187,7 @@ class CRGReward(MetricReward):
         """Whether the prior is constant and the labels of a report are the same in any batch."""
         plain = type(self).score is CRGReward.score
         # A prior of the data set is known before the first call, if not yet now.
-        return plain and self.prior_mode != "running" and self.metric.has_independent_labels
+        return plain and self.prior_mode != "running" and self.metric.has_independent_rows
 
     def fitted_options(self) -> dict[str, Any]:
         """Return the prior that :meth:`fit` has computed."""

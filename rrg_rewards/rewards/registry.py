@@ -86,7 +86,7 @@ class _RewardMaker:
             assert self.reward is not None
             return self.reward.from_options(**options)
         reward_options, metric_options = self._split(options)
-        defaults = self.metric.cls.reward_defaults(reads_references=reward_options.get("reference_column") is not None)
+        defaults = {} if reward_options.get("reference_column") is None else self.metric.cls.reward_options
         metric = self.metric.make(**{**defaults, **metric_options})
         if isinstance(metric, AsyncReportMetric) and not metric.is_immediate:
             return AsyncMetricReward(metric, **reward_options)

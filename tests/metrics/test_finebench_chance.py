@@ -106,7 +106,7 @@ def test_finebench_chance_corpus_value_details_and_unscorable_pairs() -> None:
 
 
 def test_finebench_chance_is_fitted_saved_and_restored() -> None:
-    setting = {"name": "ct_finebench", "chance": "dataset", "background": 1}
+    setting = {"name": "ct_finebench", "chance": "dataset"}
     reports = [LEFT, STATEMENTS[1], NORMAL]
     found = fit_reward(setting, {"reference": reports})
     again = make_reward("ct_finebench", chance=found["chance"])
