@@ -39,9 +39,8 @@ from timing import machine
 
 from rrg_rewards.judges import JudgeTask, ReportPair
 from rrg_rewards.judges.base import Message, in_request_order
-from rrg_rewards.judges.server.rate_limit import CHARACTERS_PER_TOKEN
-from rrg_rewards.judges.server.settings import ServerSettings
-from rrg_rewards.judges.server.usage import token_cost
+from rrg_rewards.judges.server.requests import ServerSettings
+from rrg_rewards.judges.server.usage import CHARACTERS_PER_TOKEN, token_cost
 from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions

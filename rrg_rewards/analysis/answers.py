@@ -22,8 +22,7 @@ from rrg_rewards.analysis.judge_settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result, in_request_order
-from rrg_rewards.judges.server.rate_limit import CHARACTERS_PER_TOKEN, estimated_tokens
-from rrg_rewards.judges.server.usage import judge_usage, money, token_cost
+from rrg_rewards.judges.server.usage import CHARACTERS_PER_TOKEN, estimated_tokens, judge_usage, money, token_cost
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError

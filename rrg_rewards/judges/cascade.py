@@ -21,8 +21,7 @@ from rrg_rewards.judges.base import (
 )
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge, expected_answer
-from rrg_rewards.judges.server.rate_limit import estimated_tokens
-from rrg_rewards.judges.server.usage import Usage, judge_usage, token_cost
+from rrg_rewards.judges.server.usage import Usage, estimated_tokens, judge_usage, token_cost
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature

@@ -31,7 +31,7 @@ def get_judge(judge: str | Mapping[str, Any] | Judge, **further: Any) -> Judge:
             "...", "base_url": "http://localhost:8000/v1"}`` with the judge's arguments, its text in YAML, as in
             ``"{name: openai, model: ..., cache: judge_cache}"``, or the path of a YAML file that contains it; or a
             judge, which is returned unchanged. The arguments are those of :class:`RuleJudge`, :class:`LocalJudge`,
-            :class:`CascadeJudge` or :class:`rrg_rewards.judges.server.settings.ServerSettings`. ``"NAME"`` and
+            :class:`CascadeJudge` or :class:`rrg_rewards.judges.server.requests.ServerSettings`. ``"NAME"`` and
             ``"NAME:ARGUMENT"`` of an entry point in the group ``rrg_rewards.judges`` call its object, a judge class or
             a function that returns a judge, without arguments or with this text as the first one.
         **further: Arguments of the judge; they override those of the mapping.

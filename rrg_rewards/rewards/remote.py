@@ -17,8 +17,14 @@ from functools import cache
 from typing import Any
 
 from rrg_rewards.judges.base import JudgeFailure
-from rrg_rewards.judges.server.http_client import ReplyRefusedError, check_address, make_http_client
-from rrg_rewards.judges.server.retries import CallError, backoff_seconds, retry_after_seconds
+from rrg_rewards.judges.server.calls import (
+    CallError,
+    ReplyRefusedError,
+    backoff_seconds,
+    check_address,
+    make_http_client,
+    retry_after_seconds,
+)
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts, named_columns, score_tensor

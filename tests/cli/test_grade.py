@@ -191,7 +191,7 @@ def test_nothing_but_failures_is_a_failed_run(run, reports, output):
 
 def test_limits_reach_the_judge(run, reports, output, monkeypatch):
     made = {}
-    from rrg_rewards.judges.server.rate_limit import RateLimiter
+    from rrg_rewards.judges.server.calls import RateLimiter
 
     def noted(self, requests_per_minute=None, tokens_per_minute=None):
         made.update(requests=requests_per_minute, tokens=tokens_per_minute)

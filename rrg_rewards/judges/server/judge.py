@@ -3,25 +3,53 @@
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import cached_property
+import re
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from copy import copy
+from dataclasses import fields, replace
+from datetime import datetime, timezone
+from functools import cached_property, partial
 from typing import Any, Generic
 
 from rrg_rewards.judges.base import AnswerError, Item, Judge, JudgeFailure, JudgeTask, Result, in_request_order
 from rrg_rewards.judges.server.cache import LOCK_SECONDS, AnswerCache
-from rrg_rewards.judges.server.client import ChatClient, Session
-from rrg_rewards.judges.server.requests import answer_key, hash_json
-from rrg_rewards.judges.server.retries import CallError, ServerHealth
-from rrg_rewards.judges.server.settings import ServerSettings
-from rrg_rewards.judges.server.usage import Usage
-from rrg_rewards.utilities.concurrency import for_each
+from rrg_rewards.judges.server.calls import (
+    CallError,
+    Hook,
+    RateLimiter,
+    ReplyRefusedError,
+    Retries,
+    make_http_client,
+    retry_after_seconds,
+)
+from rrg_rewards.judges.server.requests import (
+    RESPONSE_FORMATS,
+    ResponseFormat,
+    ServerSettings,
+    answer_key,
+    expected_tokens,
+    hash_json,
+    is_format_refusal,
+    reply_text,
+    reply_tokens,
+    request_body,
+)
+from rrg_rewards.judges.server.usage import Usage, UsageCounter
+from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
 # Number of cache look-ups between yields to the event loop.
 _LOOK_UPS = 64
+# Maximum size of a reply. An answer of 2,048 tokens has about 10 KB, with log-probabilities up to 4 MB.
+_MOST_BYTES = 8 * 2**20
+# Statuses other than 5xx after which a retry may succeed.
+_PASSING_STATUSES = frozenset({408, 409, 425, 429})
+# An error code such as model_not_found. Other text of the server may repeat the report.
+_ERROR_CODE = re.compile(r"[a-z0-9_.-]{1,40}", re.IGNORECASE)
 
 
 class OpenAIJudge(Judge):
@@ -38,7 +66,7 @@ class OpenAIJudge(Judge):
     with the next seed and a temperature of at least 0.5, because at 0 the seed has no effect.
 
     **Rate limits.** ``requests_per_minute`` and ``tokens_per_minute`` apply to all calls of this object, including
-    retries (:class:`rrg_rewards.judges.server.rate_limit.RateLimiter`). A copy in another process has its own limits.
+    retries (:class:`rrg_rewards.judges.server.calls.RateLimiter`). A copy in another process has its own limits.
 
     **No repeated calls.** Equal items are evaluated once, also by evaluations that run at the same time in one event
     loop. ``cache`` stores accepted answers under a hash of the conversation, the task, the model and the settings of
@@ -55,7 +83,7 @@ class OpenAIJudge(Judge):
 
     Args:
         model: Name of the model on the server.
-        options: Further fields of :class:`rrg_rewards.judges.server.settings.ServerSettings`, such as ``base_url``,
+        options: Further fields of :class:`rrg_rewards.judges.server.requests.ServerSettings`, such as ``base_url``,
             ``concurrency``, ``cache`` and ``batch_deadline``.
 
     Raises:
@@ -82,13 +110,15 @@ class OpenAIJudge(Judge):
     __signature__ = inspect.signature(ServerSettings)
 
     def __init__(self, model: str, **options: Any) -> None:
-        settings = ServerSettings.from_options(model=model, **options)
-        self._set(settings, ChatClient(settings))
+        known = [setting.name for setting in fields(ServerSettings)]
+        if unknown := [name for name in options if name not in known]:
+            raise TypeError(unknown_name_message("argument", unknown[0], known))
+        self._set(_Client(ServerSettings(model, **options)))
 
-    def _set(self, settings: ServerSettings, client: ChatClient) -> None:
-        self.settings = settings
-        self.address = settings.address
+    def _set(self, client: "_Client") -> None:
         self._client = client
+        self.settings = client.settings
+        self.address = client.settings.address
         self._reruns: dict[int, OpenAIJudge] = {}
 
     def arguments(self) -> dict[str, Any]:
@@ -133,17 +163,17 @@ class OpenAIJudge(Judge):
         if run == 0:
             return self
         if run not in self._reruns:
-            settings = replace(self.settings, run=self.settings.run + run)
             # The constructor would make limits and counters of its own.
-            judge = OpenAIJudge.__new__(OpenAIJudge)
-            judge._set(settings, self._client.with_settings(settings))
-            self._reruns[run] = judge
+            judge = self._reruns[run] = OpenAIJudge.__new__(OpenAIJudge)
+            client = copy(self._client)
+            client.settings = replace(self.settings, run=self.settings.run + run)
+            judge._set(client)
         return self._reruns[run]
 
     def stop(self) -> None:
         """See :meth:`rrg_rewards.judges.Judge.stop`."""
         super().stop()
-        self._client.stop()
+        self._client.rate.stop()
 
     @cached_property
     def _cache(self) -> AnswerCache | None:
@@ -154,6 +184,226 @@ class OpenAIJudge(Judge):
         deadline = math.inf if settings.batch_deadline is None else settings.batch_deadline
         lock_seconds = min(LOCK_SECONDS, deadline / 10)
         return AnswerCache(settings.cache, size_limit=settings.cache_size_limit, lock_seconds=lock_seconds)
+
+
+class Session:
+    """A client of one event loop, with a limit of simultaneous calls and with the pending answers.
+
+    Args:
+        open_client: Function that opens a client of the package openai, whose connections belong to the event loop. It
+            takes a hook that the client awaits before it sends a request.
+        concurrency: Maximum number of simultaneous calls.
+    """
+
+    def __init__(self, open_client: Callable[[Hook], Any], concurrency: int) -> None:
+        self.client = open_client(self._end_turn)
+        self.users = 0
+        self._slots = asyncio.Semaphore(concurrency)
+        self._turn = asyncio.Lock()
+        self._starting: object = None
+        self._pending: dict[str, asyncio.Future[str | None]] = {}
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait for a free slot, and until the call before has prepared its request.
+
+        The event loop would otherwise switch between calls that start together, so that all requests are sent when the
+        last one is ready. The server would wait for them, and then this process for the answers, which arrive together
+        (with 32 simultaneous calls of 100 ms, 270 answers per second instead of 310).
+        """
+        async with self._slots:
+            await self._turn.acquire()
+            call = self._starting = object()
+            try:
+                yield
+            finally:
+                # A call may fail before it sends a request.
+                if self._starting is call:
+                    await self._end_turn()
+
+    async def _end_turn(self, *_: Any) -> None:
+        """Let the next call start."""
+        if self._starting is not None:
+            self._starting = None
+            self._turn.release()
+
+    async def pending_answer(self, key: str) -> str | None:
+        """Return an answer that another evaluation is requesting, or ``None`` if no evaluation gets one."""
+        while (pending := self._pending.get(key)) is not None:
+            # Awaiting the future itself would cancel it for all evaluations if this caller is cancelled.
+            await asyncio.wait([pending])
+            if (text := pending.result()) is not None:
+                return text
+        return None
+
+    @contextmanager
+    def announced(self, key: str) -> Iterator[Callable[[str], None]]:
+        """Let other evaluations wait for an answer that is requested inside the block.
+
+        Yields:
+            A function that publishes the answer. If it is not called, one of the waiting evaluations requests the
+            answer.
+        """
+        pending: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._pending[key] = pending
+        try:
+            yield pending.set_result
+        finally:
+            del self._pending[key]
+            if not pending.done():
+                pending.set_result(None)
+
+
+class _FormatError(CallError):
+    """The server refuses the requested response format."""
+
+
+class _Client:
+    """Calls a chat server with the limits of its settings.
+
+    It has one session per event loop, which is closed after its last use: a client of openai works only in the event
+    loop in which it was created. A trainer has one loop for all rewards, and a metric creates a loop for each call.
+    """
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.usage = UsageCounter(settings.price, settings.price_cached)
+        self.rate = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
+        # Formats to request, the strictest first; only one as soon as the server has accepted it.
+        chosen = settings.response_format
+        self._formats: list[ResponseFormat] = [*RESPONSE_FORMATS] if chosen == "auto" else [chosen]
+        self._sessions: dict[asyncio.AbstractEventLoop, Session] = {}
+        self._lock = threading.Lock()
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Use the session of the running event loop inside a block."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            session = self._sessions.get(loop)
+            if session is None:
+                session = self._sessions[loop] = Session(self._open, self.settings.concurrency)
+            session.users += 1
+        try:
+            yield session
+        finally:
+            with self._lock:
+                session.users -= 1
+                is_last = session.users == 0
+                if is_last:
+                    del self._sessions[loop]
+            if is_last:
+                await session.client.close()
+
+    async def answer(
+        self, task: JudgeTask[Item, Any], item: Item, rejected: int, session: Session, retries: Retries
+    ) -> str:
+        """Return the text of an answer, in the strictest response format that the server accepts.
+
+        Args:
+            task: The task.
+            item: The item.
+            rejected: Number of rejected answers to this item.
+            session: Session of the running event loop.
+            retries: Retries of the evaluation.
+
+        Raises:
+            CallError: If the server does not answer.
+            AnswerError: If its reply contains no answer.
+        """
+        response_format = self._formats[0]
+        while True:
+            body = request_body(self.settings, task, item, response_format, rejected)
+            try:
+                reply = await retries.run(partial(self._send, session, body), lambda: self.usage.add(retries=1))
+                break
+            except _FormatError:
+                # Another call may have found the accepted format in the meantime.
+                stricter = RESPONSE_FORMATS[: RESPONSE_FORMATS.index(response_format) + 1]
+                looser = [one for one in self._formats if one not in stricter]
+                if not looser:
+                    raise
+                response_format = looser[0]
+        # An answer in free text does not show which formats the server accepts.
+        if ("response_format" in body or response_format == "text") and len(self._formats) > 1:
+            self._formats[:] = [response_format]
+        tokens = reply_tokens(reply)
+        self.usage.add(prompt_tokens=tokens.prompt, completion_tokens=tokens.completion)
+        if tokens.cached is not None:
+            self.usage.add(cached_prompt_tokens=tokens.cached)
+        return reply_text(reply)
+
+    async def _send(self, session: Session, body: Mapping[str, Any]) -> object:
+        """Return the server's reply as JSON, or ``None`` if it is not JSON.
+
+        Raises:
+            CallError: If there is no reply.
+        """
+        openai = require("openai", extra="judge")
+        self.rate.check()
+        async with session.slot():
+            admission = await self.rate.admit(expected_tokens(body))
+            self.usage.add(calls=1)
+            try:
+                # `chat.completions.create` also validates request and reply, which takes as long as the rest of the
+                # call (1.3 against 0.9 ms).
+                post = session.client.post("/chat/completions", cast_to=object, body=body)
+                reply: object = await within(self.settings.timeout, post)
+                # The expected number of tokens stays if the reply contains no counts.
+                admission.tokens = reply_tokens(reply).total or admission.tokens
+                return reply
+            except asyncio.TimeoutError:
+                raise CallError("deadline", f"no answer within {self.settings.timeout:g} s") from None
+            except openai.APIStatusError as error:
+                admission.tokens = 0
+                raise _status_error(error, self.settings) from None
+            except (ReplyRefusedError, openai.APIConnectionError) as error:
+                cause = error.__cause__ or error
+                if isinstance(cause, ReplyRefusedError):
+                    raise CallError("status", str(cause), passing=False) from None
+                reason = f"the connection to {self.settings.address.url} failed ({type(cause).__name__})"
+                raise CallError("connection", reason) from None
+            except (ValueError, RecursionError):
+                return None
+
+    def _open(self, before_request: Hook) -> Any:
+        openai = require("openai", extra="judge")
+        settings = self.settings
+        http_client = make_http_client(
+            openai.DefaultAsyncHttpxClient,
+            type(openai.DEFAULT_CONNECTION_LIMITS),
+            connections=settings.concurrency,
+            before_request=before_request,
+            most_bytes=_MOST_BYTES,
+            trust_env=not settings.address.is_loopback,
+            # Plain HTTP has no certificate to verify, and loading the system's certificates takes 35 ms per client.
+            verify=settings.address.is_encrypted,
+        )
+        return openai.AsyncOpenAI(
+            # The client requires a key, even if the server needs none.
+            api_key=settings.key() or "none",
+            base_url=settings.base_url,
+            timeout=None,
+            max_retries=0,
+            http_client=http_client,
+        )
+
+
+def _status_error(error: Any, settings: ServerSettings) -> CallError:
+    """Describe a reply with an HTTP status other than 200."""
+    status, code = error.status_code, error.code
+    # Do not quote the server's message, which may repeat the request.
+    named = f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
+    if 300 <= status < 400:
+        named = " (a redirect, which is not followed)"
+    reason = f"the server answered HTTP {status}{named}"
+    if status == 401 and not settings.key():
+        reason += f"; {settings.api_key_variable} is not set"
+    if is_format_refusal(status, error.body):
+        return _FormatError("status", reason, passing=False)
+    passing = status in _PASSING_STATUSES or status >= 500
+    retry_after = retry_after_seconds(error.response.headers.get("retry-after"), datetime.now(timezone.utc))
+    return CallError("status", reason, passing=passing, retry_after=retry_after)
 
 
 class _Evaluation(Generic[Item, Result]):
@@ -167,7 +417,7 @@ class _Evaluation(Generic[Item, Result]):
     """
 
     def __init__(
-        self, task: JudgeTask[Item, Result], items: Sequence[Item], client: ChatClient, cache: AnswerCache | None
+        self, task: JudgeTask[Item, Result], items: Sequence[Item], client: _Client, cache: AnswerCache | None
     ) -> None:
         self._outcomes: dict[Item, Result | JudgeFailure] = {}
         self._task = task
@@ -182,21 +432,20 @@ class _Evaluation(Generic[Item, Result]):
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         sent = (item for item in dict.fromkeys(self._items) if not self._is_refused(item))
         unique = in_request_order(self._task, sent)
-        with _progress_bar("judging", len(unique), self._settings.progress) as done:
-            try:
-                unknown = await self._recall(unique, deadline, done)
-                if unknown:
-                    async with self._client.sessions.session() as session:
-                        await self._call_server(unknown, session, deadline, done)
-            finally:
-                if self._cache is not None:
-                    self._cache.close()
+        try:
+            unknown = await self._recall(unique, deadline)
+            if unknown:
+                async with self._client.session() as session:
+                    await self._call_server(unknown, session, deadline)
+        finally:
+            if self._cache is not None:
+                self._cache.close()
         for item in unique:
             if item not in self._outcomes:
                 self._fail(item, JudgeFailure("deadline", f"the batch was not done within {seconds:g} s"))
         return [self._outcomes[item] for item in self._items]
 
-    async def _recall(self, items: Sequence[Item], deadline: float | None, done: Callable[[], None]) -> list[Item]:
+    async def _recall(self, items: Sequence[Item], deadline: float | None) -> list[Item]:
         """Read results from the cache until the deadline, and return the items that it does not contain."""
         clock = asyncio.get_running_loop().time
         if self._cache is None:
@@ -205,26 +454,19 @@ class _Evaluation(Generic[Item, Result]):
         for number, item in enumerate(items):
             if deadline is not None and clock() > deadline:
                 return []
-            if self._is_cached(item, self._key(item)):
-                done()
-            else:
+            if not self._is_cached(item, self._key(item)):
                 unknown.append(item)
             if number % _LOOK_UPS == 0:
                 await asyncio.sleep(0)
         return unknown
 
-    async def _call_server(
-        self, items: Sequence[Item], session: Session, deadline: float | None, done: Callable[[], None]
-    ) -> None:
-        health = ServerHealth(self._settings.concurrency, asyncio.get_running_loop().time)
+    async def _call_server(self, items: Sequence[Item], session: Session, deadline: float | None) -> None:
+        given, clock = self._settings, asyncio.get_running_loop().time
+        retries = Retries(given.max_retries, given.first_pause, given.timeout, given.concurrency, clock)
+        evaluate = partial(self._evaluate, session=session, retries=retries)
+        await for_each(items, evaluate, workers=given.concurrency, deadline=deadline)
 
-        async def evaluate(item: Item) -> None:
-            await self._evaluate(item, session, health)
-            done()
-
-        await for_each(items, evaluate, workers=self._settings.concurrency, deadline=deadline)
-
-    async def _evaluate(self, item: Item, session: Session, health: ServerHealth) -> None:
+    async def _evaluate(self, item: Item, session: Session, retries: Retries) -> None:
         """Get an item's answer from another evaluation that is requesting it, or from the server."""
         key = self._key(item)
         text = await session.pending_answer(key)
@@ -234,21 +476,21 @@ class _Evaluation(Generic[Item, Result]):
             # Another evaluation or process may have stored the answer since this one began.
             if self._is_cached(item, key):
                 return
-            text = await self._accepted_answer(item, session, health)
+            text = await self._accepted_answer(item, session, retries)
             if text is None:
                 return
             if self._cache is not None:
                 self._cache.put(key, text)
             publish(text)
 
-    async def _accepted_answer(self, item: Item, session: Session, health: ServerHealth) -> str | None:
+    async def _accepted_answer(self, item: Item, session: Session, retries: Retries) -> str | None:
         """Request answers until the task accepts one. Record the result or the last failure."""
         failure = JudgeFailure("malformed", "no answer was requested")
         for rejected in range(self._settings.max_reasks + 1):
             if rejected:
                 self._client.usage.add(retries=1)
             try:
-                text = await self._client.answer(self._task, item, rejected, session, health)
+                text = await self._client.answer(self._task, item, rejected, session, retries)
                 self._outcomes[item] = self._task.parse(item, text)
                 return text
             except AnswerError as error:
@@ -291,23 +533,3 @@ class _Evaluation(Generic[Item, Result]):
     def _fail(self, item: Item, failure: JudgeFailure) -> None:
         self._outcomes[item] = failure
         self._client.usage.fail(failure.kind)
-
-
-@contextmanager
-def _progress_bar(description: str, total: int, show: bool) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on standard error if ``show`` is set and standard error is a terminal.
-
-    Yields:
-        A function to call after each item.
-    """
-    if not show:
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda: bar.advance(task)

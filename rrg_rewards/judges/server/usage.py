@@ -1,13 +1,20 @@
 """Counts of the calls, tokens and failures of judges, and their cost."""
 
+import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from operator import add, sub
 from typing import Any
 
 from rrg_rewards.judges.base import FailureKind, Judge
+
+# For English reports and instructions in the vocabularies of current models.
+CHARACTERS_PER_TOKEN = 4
+# Tokens that a chat format adds to a message.
+_TOKENS_PER_MESSAGE = 4
+_TOKEN_COUNTS = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens")
 
 
 @dataclass(frozen=True)
@@ -43,21 +50,15 @@ class Usage:
         return self._joined(other, sub)
 
     def _joined(self, other: "Usage", join: Callable[[Any, Any], Any]) -> "Usage":
-        failures = {
-            kind: count
-            for kind in dict.fromkeys((*self.failures, *other.failures))
-            if (count := join(self.failures.get(kind, 0), other.failures.get(kind, 0)))
-        }
-        return Usage(
-            join(self.calls, other.calls),
-            join(self.cached, other.cached),
-            join(self.retries, other.retries),
-            failures,
-            join(self.prompt_tokens, other.prompt_tokens),
-            _joined_known(self.cached_prompt_tokens, other.cached_prompt_tokens, join),
-            join(self.completion_tokens, other.completion_tokens),
-            _joined_known(self.cost, other.cost, join),
-        )
+        kinds = dict.fromkeys((*self.failures, *other.failures))
+        failures = {kind: join(self.failures.get(kind, 0), other.failures.get(kind, 0)) for kind in kinds}
+        counts: dict[str, Any] = {}
+        for name in (one.name for one in fields(self) if one.name != "failures"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            # Only what both do not know stays unknown.
+            if ours is not None or theirs is not None:
+                counts[name] = join(ours or 0, theirs or 0)
+        return Usage(**counts, failures={kind: count for kind, count in failures.items() if count})
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers of calls, retries and tokens, and the cost, by name; without those that are unknown.
@@ -86,11 +87,6 @@ class Usage:
         )
 
 
-def _joined_known(ours: Any, theirs: Any, join: Callable[[Any, Any], Any]) -> Any:
-    """Return the sum or the difference of two numbers, of which an unknown one counts as 0; ``None`` if both are."""
-    return None if ours is None and theirs is None else join(ours or 0, theirs or 0)
-
-
 def money(amount: float) -> str:
     """Return an amount of money as text.
 
@@ -99,6 +95,16 @@ def money(amount: float) -> str:
         ('1,234.50', '0.0123')
     """
     return f"{amount:,.2f}" if amount >= 1 else f"{amount:.4f}"
+
+
+def estimated_tokens(texts: Iterable[str]) -> int:
+    """Estimate the number of tokens of messages: one for four characters, and four for each message.
+
+    Example:
+        >>> estimated_tokens(["No pleural effusion or pneumothorax."])
+        13
+    """
+    return sum(_TOKENS_PER_MESSAGE + math.ceil(len(text) / CHARACTERS_PER_TOKEN) for text in texts)
 
 
 def token_cost(
@@ -156,16 +162,11 @@ class UsageCounter:
     def usage(self) -> Usage:
         """Return the current counts."""
         with self._lock:
-            counts, failures = dict(self._counts), dict(self._failures)
+            counts, failures = self._counts.copy(), dict(self._failures)
         cost = None
         if self._price is not None:
-            cost = token_cost(
-                counts.get("prompt_tokens", 0),
-                counts.get("completion_tokens", 0),
-                counts.get("cached_prompt_tokens", 0),
-                self._price,
-                self._price_cached,
-            )
+            prompt, completion, cached = map(counts.__getitem__, _TOKEN_COUNTS)
+            cost = token_cost(prompt, completion, cached, self._price, self._price_cached)
         return Usage(**counts, failures=failures, cost=cost)
 
 
@@ -199,13 +200,7 @@ class UsageMeter:
 
     def __init__(self, judges: Mapping[str, Judge]) -> None:
         self._judges = dict(judges)
-        roles: dict[int, list[str]] = {}
-        for role, judge in judges.items():
-            if judge_usage(judge) is not None:
-                roles.setdefault(id(judge), []).append(role)
-        self._counted = {" and ".join(names): judges[names[0]] for names in roles.values()}
-        self._before = self._now()
-        self._taken = self._before
+        self._before = self._taken = self._now()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The counters of an unpickled judge begin at 0.
@@ -222,5 +217,8 @@ class UsageMeter:
         return {role: usage - before[role] for role, usage in now.items()}
 
     def _now(self) -> dict[str, Usage]:
-        found = {role: judge_usage(judge) for role, judge in self._counted.items()}
-        return {role: usage for role, usage in found.items() if usage is not None}
+        roles: dict[int, list[str]] = {}
+        for role, judge in self._judges.items():
+            roles.setdefault(id(judge), []).append(role)
+        usages = {" and ".join(names): judge_usage(self._judges[names[0]]) for names in roles.values()}
+        return {role: usage for role, usage in usages.items() if usage is not None}

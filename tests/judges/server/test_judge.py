@@ -483,7 +483,7 @@ def test_openai_judge_without_items():
 
 def test_openai_judge_prints_and_logs_no_report(capfd, caplog):
     with FaultServer({"a": [status(500)]}) as server, caplog.at_level("DEBUG"):
-        evaluate(make_judge(server, progress=True), ["a", "report text"])
+        evaluate(make_judge(server), ["a", "report text"])
     assert capfd.readouterr() == ("", "")
     assert "report text" not in caplog.text
     assert asked_item(server.requests[0].body["messages"]) in ("a", "report text")

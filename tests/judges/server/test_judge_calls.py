@@ -16,8 +16,8 @@ from fault_server import (
 )
 
 from rrg_rewards.judges.base import STOPPED
-from rrg_rewards.judges.server.client import Session
-from rrg_rewards.judges.server.rate_limit import RateLimiter
+from rrg_rewards.judges.server.calls import RateLimiter
+from rrg_rewards.judges.server.judge import Session
 
 
 def test_session_starts_a_call_when_the_request_of_the_call_before_is_ready():
