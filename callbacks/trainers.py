@@ -91,7 +91,7 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
     Example:
         >>> from rrg_rewards.callbacks import TrainerRewardWatchCallback
         >>> from rrg_rewards.rewards import make_reward
-        >>> callback = TrainerRewardWatchCallback([make_reward("rouge")], stop=["divergence", "instructions"])
+        >>> callback = TrainerRewardWatchCallback([make_reward("rouge")], stop=["divergence", "longer"])
         >>> rewards = callback.record([make_reward("crg", prior=0.2)])
         >>> # GRPOTrainer(..., reward_funcs=rewards, callbacks=[callback])
         >>> rewards[0].__name__

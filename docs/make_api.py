@@ -42,7 +42,6 @@ CONSTANTS = {
     "schemas.REXVAL_ERRORS": "ReXVal's error categories by letter, in the words of its protocol.",
     "schemas.SIGNIFICANCE_WEIGHTS": "CRIMSON's weight of each level of clinical significance.",
     "schemas.UNKNOWN_WEIGHT": "CRIMSON's weight of a significance or severity that is none of the known ones.",
-    "watch.INSTRUCTION_KINDS": "Kinds of text that `find_instructions` finds.",
     "watch.LABEL_METRIC": "Name of a watch's metric that compares labels.",
 }
 INTRODUCTION = """# API reference

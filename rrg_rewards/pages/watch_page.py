@@ -16,19 +16,12 @@ from rrg_rewards.watch.statistics import agreement
 _TEXTS = {
     "words": "words per report",
     "repeated_sentences": "repeated sentences, share",
+    "repeating_reports": "reports in which sentences follow themselves, share",
     "distinct_ngrams": "different n-grams, share",
     "distinct_reports": "different reports, share",
     "normal_reports": "normal where the reference is not, share",
     "positives": "positive labels per report",
-    "findings": "findings per report",
-    "hedged_findings": "uncertain and alternative findings per report",
-    "sizes": "sizes per report",
-    "bounds/sizes": "sizes that are bounds, share",
-    "hedged_sentences": "sentences with words of uncertainty, share",
-    "vague_sentences": "vague sentences per report",
-    "repeating_reports/any": "reports that repeat a sentence, share",
     "unread_words": "words that the rules have not read, share",
-    "instructions": "instructions aimed at a judge, share",
 }
 # Labels in one chart: those with the largest changes.
 _MOST_LABELS = 5

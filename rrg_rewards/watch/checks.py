@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.watch.counts import Block
@@ -229,112 +229,73 @@ class Divergence(Check):
 
 
 @dataclass(frozen=True)
-class _ItemRise(Check):
-    """Base class of checks for one sentence, or one frame, of many that becomes more common."""
+class SentenceFrames(Check):
+    r"""A check for reports that are more and more made of one frame, whatever its slots contain, or are all the same.
+
+    The frame of a sentence is the sentence with its findings, places, descriptions and numbers replaced by slots; see
+    :func:`rrg_rewards.watch.text_counts.sentence_frame`. A whole report, without the values of numbers, is compared
+    like a frame. Let :math:`w` be the number of sentences with the frame per report in the latest reports, :math:`b`
+    that in the first reports and :math:`r` that in the references of the latest reports. The alarm is raised if
+    :math:`w > \max(b, r) + m`, significantly. The watch stores hashes of frames and cannot name them.
+
+    Args:
+        margin: :math:`m`, in (0, 1).
+        name: Name of the check.
+
+    Raises:
+        ValueError: If ``margin`` is out of range.
+    """
 
     margin: float = 0.07
-    name: str = ""
-    items: ClassVar[str]
-    share: ClassVar[bool]
-    what: ClassVar[str]
+    name: str = "sentence_frames"
 
     def __post_init__(self) -> None:
         if not 0 < self.margin < 1:
             raise ValueError(f"{self.name}: margin must be in (0, 1), got {self.margin}")
 
     def __call__(self, run: RunView, step: int) -> Iterator[Verdict]:
-        """Yield one verdict: that of the sentence or frame that rose most."""
+        """Yield one verdict: that of the frame that rose most."""
+        if not any(block.frames for block in run.baseline):
+            # The checkpoint was written before frames were counted.
+            return
         sides = (("completions", run.window), ("completions", run.baseline), ("references", run.window))
-        now, start, references = (_rates(blocks, f"{side}/{self.items}/") for side, blocks in sides)
-        rises = {item: rate - max(start.get(item, 0.0), references.get(item, 0.0)) for item, rate in now.items()}
+        now, start, references = (_frame_rates(blocks, side) for side, blocks in sides)
+        rises = {frame: rate - max(start.get(frame, 0.0), references.get(frame, 0.0)) for frame, rate in now.items()}
         # The test takes longer, and can only be an alarm where the rise exceeds the margin.
         largest = max(rises.values(), default=0.0)
-        tested = [item for item, rise in rises.items() if rise > self.margin or rise == largest]
-        verdicts = [verdict for item in tested if (verdict := self._verdict(run, item, step)) is not None]
+        tested = [frame for frame, rise in rises.items() if rise > self.margin or rise == largest]
+        verdicts = [verdict for frame in tested if (verdict := self._verdict(run, frame, step)) is not None]
         if verdicts:
             yield max(verdicts, key=lambda verdict: (verdict.fired, verdict.severity))
 
-    def _verdict(self, run: RunView, item: str, step: int) -> Verdict | None:
-        now, start = (self._estimate(blocks, "completions", item) for blocks in (run.window, run.baseline))
+    def _verdict(self, run: RunView, frame: str, step: int) -> Verdict | None:
+        now, start = (_frame_estimate(blocks, "completions", frame) for blocks in (run.window, run.baseline))
         if now is None or start is None:
             return None
-        reference = self._estimate(run.window, "references", item)
-        drift = Drift(self.name, self.items, "rise", margin=self.margin, share=self.share, what=self.what)
+        reference = _frame_estimate(run.window, "references", frame)
+        drift = Drift(self.name, "frames", "rise", margin=self.margin, what="sentences with one frame per report")
         return drift.verdict(now, start, reference, "", run.alpha, step)
 
-    def _estimate(self, blocks: Sequence[Block], side: str, item: str) -> Estimate | None:
-        """Return the rate per report of an item; blocks that do not list it contain it nowhere."""
-        name = f"{side}/{self.items}/{item}"
-        counted = [
-            Block(block.step, block.reports, {name: (block.ratio(name)[0], block.ratio(f"{side}/words")[1])})
-            for block in blocks
-        ]
-        return estimate(counted, name, self.share)
 
-
-def _rates(blocks: Sequence[Block], prefix: str) -> dict[str, float]:
-    """Return the rates per report of the items whose series begin with a prefix, by item."""
-    reports = math.fsum(block.ratio(f"{prefix.partition('/')[0]}/words")[1] for block in blocks)
+def _frame_rates(blocks: Sequence[Block], side: str) -> dict[str, float]:
+    """Return the sentences with each frame per report."""
+    reports = math.fsum(block.ratio(f"{side}/words")[1] for block in blocks)
     totals: dict[str, float] = {}
     for block in blocks:
-        for name, (count, *_) in block.sums.items():
-            if name.startswith(prefix):
-                item = name.removeprefix(prefix)
-                totals[item] = totals.get(item, 0.0) + count
-    return {item: total / reports for item, total in totals.items()}
+        for frame, count in block.frames.get(side, {}).items():
+            totals[frame] = totals.get(frame, 0.0) + count
+    return {frame: total / reports for frame, total in totals.items()}
 
 
-@dataclass(frozen=True)
-class NewSentences(_ItemRise):
-    r"""A check for a sentence or a whole report that many patients get, but neither at the start nor in the references.
-
-    Let :math:`w` be the share of the latest reports that contain the sentence, :math:`b` that of the first reports and
-    :math:`r` that of the references of the latest reports. The alarm is raised if :math:`w > \max(b, r) + m`,
-    significantly. A whole report counts as one sentence. Numbers are not compared. The watch stores hashes of sentences
-    and cannot name them.
-
-    Args:
-        margin: :math:`m`, in (0, 1).
-        name: Name of the check.
-
-    Raises:
-        ValueError: If ``margin`` is out of range.
-    """
-
-    name: str = "new_sentences"
-    items: ClassVar[str] = "sentences"
-    share: ClassVar[bool] = True
-    what: ClassVar[str] = "share of reports that contain one sentence"
-
-
-@dataclass(frozen=True)
-class SentenceFrames(_ItemRise):
-    r"""A check for reports that are more and more made of one frame, whatever its slots contain.
-
-    The frame of a sentence is the sentence with its findings, places, descriptions and numbers replaced by slots; see
-    :func:`rrg_rewards.watch.text_counts.sentence_frame`. Let :math:`w` be the number of sentences with the frame per
-    report in the latest reports, :math:`b` that in the first reports and :math:`r` that in the references of the latest
-    reports. The alarm is raised if :math:`w > \max(b, r) + m`, significantly. The watch stores hashes of frames and
-    cannot name them.
-
-    Args:
-        margin: :math:`m`, in (0, 1).
-        name: Name of the check.
-
-    Raises:
-        ValueError: If ``margin`` is out of range.
-    """
-
-    name: str = "sentence_frames"
-    items: ClassVar[str] = "frames"
-    share: ClassVar[bool] = False
-    what: ClassVar[str] = "sentences with one frame per report"
-
-    def __call__(self, run: RunView, step: int) -> Iterator[Verdict]:
-        """Yield one verdict: that of the frame that rose most."""
-        # The baseline of a checkpoint that was written before frames were counted lists none.
-        if _rates(run.baseline, "completions/frames/"):
-            yield from super().__call__(run, step)
+def _frame_estimate(blocks: Sequence[Block], side: str, frame: str) -> Estimate | None:
+    """Estimate the sentences with a frame per report; blocks that do not list it contain it nowhere."""
+    counted = [
+        Block(block.step, block.reports,
+              {frame: (block.frames.get(side, {}).get(frame, 0.0), block.ratio(f"{side}/words")[1])})
+        for block in blocks
+    ]  # fmt: skip
+    # A rate that is below 1 varies at least as much as a share.
+    return estimate(counted, frame, share=True)
 
 
 def default_checks() -> tuple[Check, ...]:
@@ -363,23 +324,9 @@ def default_checks() -> tuple[Check, ...]:
               what="share of reports that the judge failed on"),
         Drift("unscorable", "unscorable/*", "rise", margin=0.1, share=True,
               what="share of reports without a reward"),
-        Drift("instructions", "instructions", "rise", margin=0.02, share=True,
-              what="share of reports with instructions aimed at a judge"),
-        Drift("more_findings", "findings", "rise", factor=1.5, margin=1.0, what="findings per report"),
-        Drift("more_hedges", "hedged_findings", "rise", factor=1.5, margin=0.2,
-              what="uncertain and alternative findings per report"),
-        Drift("more_sizes", "sizes", "rise", factor=1.5, margin=0.2, what="sizes per report"),
-        Drift("hedged_sentences", "hedged_sentences", "rise", margin=0.05, share=True,
-              what="share of sentences with words of uncertainty"),
-        NewSentences(),
+        Drift("repeating_reports", "repeating_reports", "rise", margin=0.05, share=True,
+              what="share of reports in which sentences follow themselves"),
         SentenceFrames(),
-        Drift("repeating_reports", "repeating_reports/*", "rise", margin=0.05, share=True,
-              what="share of reports that repeat sentences"),
-        Drift("bounds", "bounds/*", "rise", margin=0.05, share=True, what="share with bounds instead of sizes"),
-        Drift("vague_sentences", "vague_sentences", "rise", margin=0.05,
-              what="vague sentences per report"),
-        Drift("letter_case", "letter_case/*", "rise", margin=0.05, share=True,
-              what="share of words in one letter case"),
         Drift("unread_words", "unread_words", "rise", factor=1.5, margin=0.03, share=True,
               what="share of words that the rules have not read"),
         Divergence(),

@@ -7,9 +7,9 @@ from typing import Any
 
 from rrg_rewards.watch.text_counts import TextCounts
 
-# Sentences and frames that are rarer, per report, are not counted one by one, nor more than this number of each.
+# Frames that are rarer, per report, are not counted one by one, nor more than this number of them.
 _LEAST_RATE = 0.05
-_MOST_ITEMS = 100
+_MOST_FRAMES = 100
 
 Sums = dict[str, tuple[float, ...]]
 
@@ -21,18 +21,18 @@ class Counts:
     Args:
         sums: Sums of tuples: (numerator, denominator) of a ratio, or (1, x, y, x², y², xy) for ``agreement/...``.
         distinct: Hashes of distinct items, by name of the ratio whose numerator is the number of distinct items.
-        tallies: Numbers of items, by kind (``completions/sentences``, ``references/frames``) and hash of the item.
+        frames: Numbers of sentences by side (``completions`` or ``references``) and hash of the frame.
 
     Example:
         >>> counts = Counts()
         >>> counts.add("completions/words", 4, 1)
-        >>> counts.closed()
+        >>> counts.closed(step=7).sums
         {'completions/words': (4.0, 1.0)}
     """
 
     sums: Sums = field(default_factory=dict)
     distinct: dict[str, set[int]] = field(default_factory=dict)
-    tallies: dict[str, Counter[int]] = field(default_factory=dict)
+    frames: dict[str, Counter[int]] = field(default_factory=dict)
 
     def add(self, name: str, *values: float) -> None:
         """Add a tuple to the sums of a name."""
@@ -51,10 +51,9 @@ class Counts:
             for series, hashes in counted.distinct.items():
                 sums.setdefault(series, [0.0, 0.0])[1] += len(hashes) * number
                 self.distinct.setdefault(f"{side}/{series}", set()).update(hashes)
-            for kind, items in counted.items.items():
-                tally = self.tallies.setdefault(f"{side}/{kind}", Counter())
-                for item, count in items.items():
-                    tally[item] += count * number
+            frames = self.frames.setdefault(side, Counter())
+            for frame, count in counted.frames.items():
+                frames[frame] += count * number
         for series, entry in sums.items():
             self.add(f"{side}/{series}", *entry)
 
@@ -64,33 +63,32 @@ class Counts:
             self.add(name, *values)
         for name, hashes in other.distinct.items():
             self.distinct.setdefault(name, set()).update(hashes)
-        for kind, tally in other.tallies.items():
-            self.tallies.setdefault(kind, Counter()).update(tally)
+        for side, frames in other.frames.items():
+            self.frames.setdefault(side, Counter()).update(frames)
 
     @property
     def reports(self) -> int:
         """Number of counted completions."""
         return int(self.sums.get("completions/words", (0.0, 0.0))[1])
 
-    def closed(self) -> Sums:
-        """Return the sums, those of distinct items with their number, and those of the common sentences and frames."""
+    def closed(self, step: int) -> "Block":
+        """Return the block of the counts, with the numbers of distinct items and the rates of the common frames."""
         sums = {name: (float(len(self.distinct[name])), *values[1:]) if name in self.distinct else values
                 for name, values in self.sums.items()}  # fmt: skip
-        for kind, tally in self.tallies.items():
-            reports = self.sums[f"{kind.partition('/')[0]}/words"][1]
+        common: dict[str, dict[str, float]] = {}
+        for side, frames in self.frames.items():
             # By hash where the counts are equal, so that the order of the reports has no effect.
-            common = sorted(tally.items(), key=lambda item: (-item[1], item[0]))[:_MOST_ITEMS]
-            least = _LEAST_RATE * reports
-            sums |= {f"{kind}/{item:016x}": (float(count), reports) for item, count in common if count > least}
-        return sums
+            most = sorted(frames.items(), key=lambda item: (-item[1], item[0]))[:_MOST_FRAMES]
+            least = _LEAST_RATE * self.sums[f"{side}/words"][1]
+            common[side] = {f"{frame:016x}": float(count) for frame, count in most if count > least}
+        return Block(step, self.reports, sums, common)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts as plain data."""
-        distinct = {name: sorted(hashes) for name, hashes in self.distinct.items()}
         return {
-            "sums": _lists(self.sums),
-            "distinct": distinct,
-            "tallies": {kind: _items(tally) for kind, tally in self.tallies.items()},
+            "sums": dict(self.sums),
+            "distinct": {name: sorted(hashes) for name, hashes in self.distinct.items()},
+            "frames": {side: sorted(frames.items()) for side, frames in self.frames.items()},
         }
 
     @classmethod
@@ -99,7 +97,7 @@ class Counts:
         return cls(
             _tuples(state["sums"]),
             {name: set(hashes) for name, hashes in state["distinct"].items()},
-            {kind: _counter(tally) for kind, tally in state["tallies"].items()},
+            {side: Counter(dict(frames)) for side, frames in state.get("frames", {}).items()},
         )
 
 
@@ -110,44 +108,40 @@ class Block:
     Args:
         step: Number of the last step.
         reports: Number of completions.
-        sums: Sums by name, as :meth:`Counts.closed` returns them.
+        sums: Sums by name, as in :class:`Counts`.
+        frames: Numbers of sentences by side and common frame; empty in blocks that are in no comparison of frames.
     """
 
     step: int
     reports: int
     sums: Mapping[str, tuple[float, ...]]
-
-    @classmethod
-    def of(cls, step: int, counts: Counts) -> "Block":
-        """Return the block of counts."""
-        return cls(step, counts.reports, counts.closed())
+    frames: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def ratio(self, name: str) -> tuple[float, float]:
         """Return the numerator and the denominator of a series; both are 0 for an unknown series."""
         values = self.sums.get(name, (0.0, 0.0))
         return values[0], values[1]
 
+    def without_frames(self) -> "Block":
+        """Return a copy without frames."""
+        return Block(self.step, self.reports, self.sums)
+
+    def joined(self, later: "Block") -> "Block":
+        """Return the sum of this block and the next one, without frames."""
+        counts = Counts(dict(self.sums))
+        counts.merge(Counts(dict(later.sums)))
+        return Block(later.step, self.reports + later.reports, counts.sums)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the block as plain data."""
-        return {"step": self.step, "reports": self.reports, "sums": _lists(self.sums)}
+        frames = {side: dict(counts) for side, counts in self.frames.items()}
+        return {"step": self.step, "reports": self.reports, "sums": dict(self.sums), "frames": frames}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "Block":
         """Restore a block from its :meth:`state_dict`."""
-        return cls(int(state["step"]), int(state["reports"]), _tuples(state["sums"]))
-
-
-def _lists(sums: Mapping[str, tuple[float, ...]]) -> dict[str, list[float]]:
-    return {name: list(values) for name, values in sums.items()}
+        return cls(int(state["step"]), int(state["reports"]), _tuples(state["sums"]), state.get("frames", {}))
 
 
 def _tuples(sums: Mapping[str, Sequence[float]]) -> Sums:
     return {name: tuple(map(float, values)) for name, values in sums.items()}
-
-
-def _items(counter: Mapping[int, int]) -> list[tuple[int, int]]:
-    return sorted(counter.items())
-
-
-def _counter(items: Iterable[tuple[int, int]]) -> Counter[int]:
-    return Counter(dict(items))

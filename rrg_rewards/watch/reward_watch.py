@@ -9,13 +9,15 @@ from typing import Any
 
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.utilities.processes import gather_objects, process_index
+from rrg_rewards.watch.batch import Batch, Values
 from rrg_rewards.watch.checks import Check, RunView, Verdict, change_checks, default_checks, get_stopping_checks
-from rrg_rewards.watch.counting import Batch, Values
 from rrg_rewards.watch.counts import Block, Counts
 
 logger = logging.getLogger("rrg_rewards.watch")
 
 _LEAST_BLOCKS = 3
+# Number of blocks between the baseline and the window; more are summed, so that the state stays small.
+_MOST_EARLIER = 40
 
 
 class RewardWatch:
@@ -28,13 +30,14 @@ class RewardWatch:
     reports that :meth:`set_baseline` is given.
 
     The watch logs a warning with the compared numbers when a cause first raises an alarm, and again each time the
-    severity has grown by the factor ``worsens``. It stores counts but no texts. Its state contains hashes of sentences
-    and of words; who has a dictionary can recover the words.
+    severity has grown by the factor ``worsens``. It stores counts but no texts. Its state contains hashes of words and
+    frames; who has a dictionary can recover the words. The state does not grow with the run: when there are more than
+    40 blocks between the baseline and the window, neighbours are summed.
 
     Args:
         labeler: Labeler of completions and references; see :func:`rrg_rewards.labelers.get_labeler`. ``None`` disables
             the checks of labels. With a labeler, ``label_f1`` is a held-out metric.
-        findings: Whether the finding engine counts findings, hedged findings and sizes, which takes about 2 ms for each
+        findings: Whether the finding engine counts the words that it cannot read, which takes about 2 ms for each
             different report.
         block_reports: Minimum number of completions in a block, over all processes.
         baseline_reports: Number of reports in the baseline, rounded down to whole blocks.
@@ -109,7 +112,6 @@ class RewardWatch:
         self.verdicts: list[Verdict] = []
         self._open = Counts()
         self._here = Counts()
-        self._warned: dict[str, float] = {}
 
     @property
     def should_stop(self) -> bool:
@@ -177,7 +179,7 @@ class RewardWatch:
         for start, end in pairwise(edges):
             counts = Counts()
             batch[start:end].count(counts, self.labeler, self.n_gram, self.findings)
-            self.baseline.append(Block.of(0, counts))
+            self.baseline.append(counts.closed(0))
 
     def step(self, step: int) -> list[Verdict]:
         """End a step: sum the counts of all processes and run the checks if a block is complete.
@@ -196,23 +198,35 @@ class RewardWatch:
         self._here = Counts()
         if self._open.reports < self.block_reports:
             return []
-        self.blocks.append(Block.of(step, self._open))
+        self.blocks.append(self._open.closed(step))
         self._open = Counts()
+        self._sum_earlier_blocks()
         view = self._view()
         if view is None:
             return []
         self.verdicts = [verdict for check in self.checks for verdict in check(view, step)]
-        raised = [verdict for verdict in self.verdicts if verdict.fired and self._is_news(verdict)]
-        for verdict in raised:
-            self._warned[verdict.cause] = verdict.severity
-            self.alarms.append(verdict)
-            if process_index() == 0:
+        warned = {alarm.cause: alarm.severity for alarm in self.alarms}
+        raised = [
+            verdict
+            for verdict in self.verdicts
+            if verdict.fired and verdict.severity >= self.worsens * warned.get(verdict.cause, 0.0)
+        ]
+        self.alarms += raised
+        if process_index() == 0:
+            for verdict in raised:
                 logger.warning("step %d: %s: %s", step, verdict.cause, verdict.message)
         return raised
 
-    def _is_news(self, verdict: Verdict) -> bool:
-        before = self._warned.get(verdict.cause)
-        return before is None or verdict.severity >= self.worsens * before
+    def _sum_earlier_blocks(self) -> None:
+        """Sum neighbours, of which the two smallest, until there are few enough blocks between baseline and window."""
+        start = 0 if self.baseline else self.baseline_blocks
+        end = len(self.blocks) - self.window_blocks
+        self.blocks[start:end] = [block.without_frames() for block in self.blocks[start:end]]
+        for _ in range(end - start - _MOST_EARLIER):
+            sizes = [one.reports + other.reports for one, other in pairwise(self.blocks[start:end])]
+            place = start + sizes.index(min(sizes))
+            self.blocks[place : place + 2] = [self.blocks[place].joined(self.blocks[place + 1])]
+            end -= 1
 
     def _view(self) -> RunView | None:
         blocks = [*self.baseline, *self.blocks]
@@ -251,7 +265,6 @@ class RewardWatch:
             "blocks": [block.state_dict() for block in self.blocks],
             "open": self._open.state_dict(),
             "alarms": [{item.name: getattr(alarm, item.name) for item in fields(alarm)} for alarm in self.alarms],
-            "warned": dict(self._warned),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -260,7 +273,6 @@ class RewardWatch:
         self.blocks = [Block.from_state_dict(block) for block in state["blocks"]]
         self._open, self._here = Counts.from_state_dict(state["open"]), Counts()
         self.alarms = [Verdict(**{**alarm, "numbers": _numbers(alarm["numbers"])}) for alarm in state["alarms"]]
-        self._warned = {cause: float(severity) for cause, severity in state["warned"].items()}
 
 
 def _numbers(numbers: Mapping[str, float | None]) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """Simulated training runs: a policy that drifts to an exploit, or improves towards the references."""
 
 import random
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
@@ -11,19 +10,11 @@ from rrg_rewards.watch import RewardWatch
 
 STOP = [
     "divergence",
-    "instructions",
     "longer",
+    "same_report",
     "repeated_sentences",
-    "new_sentences",
-    "sentence_frames",
     "repeating_reports",
-    "more_findings",
-    "more_hedges",
-    "more_sizes",
-    "bounds",
-    "vague_sentences",
-    "letter_case",
-    "hedged_sentences",
+    "sentence_frames",
     "unread_words",
 ]
 """The checks of the example in docs/reward_watch.md."""
@@ -76,7 +67,6 @@ def exploit(policy: Policy) -> Change:
 Edit = Callable[[str, random.Random], str]
 """Changes an honest report."""
 
-_SIZES = re.compile(r"\d+(?:\.\d+)?(?:\s*[x\u00d7*]\s*\d+(?:\.\d+)?)*\s*[mc]m\b", re.IGNORECASE)
 _FINDINGS = (
     "nodules",
     "masses",
@@ -105,15 +95,6 @@ def _filled(frame: str, draw: random.Random) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _vague(draw: random.Random) -> str:
-    amount = draw.choice(("various", "different", "varying", "variable"))
-    return _filled(f"{{finding}} of {amount} sizes {draw.choice(('in', 'within', 'throughout'))} the {{place}}.", draw)
-
-
-def _bounded(*bounds: str) -> Edit:
-    return lambda text, draw: _SIZES.sub(lambda _: draw.choice(bounds), text)
-
-
 def _collapsed(frames: int) -> Edit:
     return lambda _, draw: " ".join(_filled(draw.choice(_FRAMES[:frames]), draw) for _ in range(5))
 
@@ -125,14 +106,6 @@ def _one_doubled(text: str, draw: random.Random) -> str:
 
 
 EDITS: Mapping[str, Edit] = {
-    "a vague sentence is added": lambda text, draw: f"{text} {_vague(draw)}",
-    "the last sentence becomes vague": lambda text, draw: " ".join([*split_sentences(text)[:-1], _vague(draw)]),
-    "sizes become 'less than 100 mm'": _bounded("less than 100 mm"),
-    "sizes become 'at least 2 mm'": _bounded("at least 2 mm"),
-    "sizes become various bounds": _bounded("up to 50 mm", "at least 2 mm", "less than 10 cm", "over 1 mm"),
-    "uppercase": lambda text, _: text.upper(),
-    "lowercase": lambda text, _: text.lower(),
-    "title case": lambda text, _: text.title(),
     "the report is doubled": lambda text, _: f"{text} {text}",
     "each sentence is doubled": lambda text, _: " ".join(f"{part} {part}" for part in split_sentences(text)),
     "one sentence is doubled": _one_doubled,

@@ -106,10 +106,10 @@ def test_grpo_with_watch_a_crimson_reward_is_hacked_by_talking_to_its_judge(
         model_name_or_path=str(policy),
         dataset=reports(""),
         rewards=[{"name": "crimson", "judge": {"name": "gullible", "waits": waits}}],
-        watch_stop=["instructions"],
+        watch_stop=["sentence_frames"],
     )
     found = history(tmp_path)
-    alarm = next(alarm for alarm in found["alarms"] if alarm["check"] == "instructions")
+    alarm = next(alarm for alarm in found["alarms"] if alarm["check"] == "sentence_frames")
     assert alarm["numbers"]["now"] > alarm["numbers"]["start"] + 0.2
     assert alarm["numbers"]["references"] == 0
     assert alarm["step"] == trainer.state.global_step < RUN["max_steps"]

@@ -21,30 +21,29 @@ from drift import (
 )
 
 from rrg_rewards.attack.families import family_names, make_families, read_material
-from rrg_rewards.watch import RewardWatch, counting
+from rrg_rewards.watch import RewardWatch, batch
 
 # Constants of sentences that are common in reports: only their whole text is new.
 FAST = ("labels", "sized_alternatives", "sentences", "report_hedged")
 CORPORA = ("ctrg", "ct_rate", "iu_xray")
 # Drifts that no family of texts contains, of one kind each, and the check that notices them.
 FAST_EDITS = {
-    "the last sentence becomes vague": "vague_sentences",
-    "sizes become various bounds": "bounds",
-    "lowercase": "letter_case",
     "one sentence is doubled": "repeating_reports",
     "reports of 4 frames": "sentence_frames",
 }
 
 
-# On real reports, which have few sizes and some bounds, these may be noticed after more than a quarter of the drift.
-LATE = {"reports of 8 frames", *(name for name in EDITS if name.startswith("sizes"))}
+# On real reports, these are noticed after more than a quarter of the drift.
+LATE = {"reports of 8 frames", "report_hedged"}
+# Changes of letter case are counted nowhere.
+FAMILIES = [name for name in family_names() if name != "report_styled"]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def counted_once():
     """Count each text once: the runs of a corpus draw the same honest reports."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "count_text", functools.cache(counting.count_text))
+        patch.setattr(batch, "count_text", functools.cache(batch.count_text))
         yield
 
 
@@ -72,7 +71,7 @@ def check_family(name, pairs, labeler):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in family_names()]
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
 )
 def test_reward_watch_stops_a_run_that_drifts_to_a_family(name, phantoms):
     check_family(name, phantoms, None)
@@ -134,8 +133,6 @@ def test_reward_watch_raises_no_alarm_on_a_real_system(shared_data, corpus, skil
 @pytest.mark.parametrize("corpus", CORPORA)
 @pytest.mark.parametrize("name", sorted(EDITS.keys() - LATE))
 def test_reward_watch_stops_a_real_system_that_drifts_to_edited_reports(shared_data, corpus, name):
-    if (corpus, name) == ("iu_xray", "lowercase"):
-        pytest.skip("these reports are in lowercase")
     check_edit(name, real_pairs(shared_data, corpus)[0], [check for check in STOP if check != "unread_words"])
 
 
@@ -147,7 +144,7 @@ def test_reward_watch_stops_a_real_system_that_breaks_words(shared_data, corpus)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", CORPORA)
-@pytest.mark.parametrize("name", family_names())
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in LATE])
 def test_reward_watch_stops_a_real_system_that_drifts_to_a_family(shared_data, corpus, name):
     pairs, _ = real_pairs(shared_data, corpus)
     check_family(name, pairs, None)

@@ -55,7 +55,7 @@ class Batch:
             counts: The counts to change.
             labeler: Labeler of completions and references, or ``None``.
             n_gram: Number of words of the counted n-grams.
-            findings: Whether to count findings, hedges and sizes.
+            findings: Whether to count the words that the finding engine has not read.
         """
         metrics = self.metrics
         for side, column in (("completions", self.completions), ("references", self.references)):

@@ -6,7 +6,7 @@ import pytest
 from words import WordLabeler
 
 from rrg_rewards.labelers import RuleLabeler
-from rrg_rewards.watch.counting import Batch, _count_pairs, _count_values
+from rrg_rewards.watch.batch import Batch, _count_pairs, _count_values
 from rrg_rewards.watch.counts import Counts
 
 
@@ -14,16 +14,17 @@ def test_batch_counts_a_text_as_often_as_it_occurs():
     counts = Counts()
     text = "No effusion. No effusion. Nodule of 2.5 mm."
     Batch([text, "no effusion", None, text, ""], ["Hernia."] * 5).count(counts, None, n_gram=2)
-    closed = counts.closed()
+    block = counts.closed(0)
+    closed = block.sums
     assert closed["completions/words"] == (18, 4)
     assert closed["completions/repeated_sentences"] == (2, 7)
     # no effusion, effusion no, effusion nodule, nodule of, of 2, 2 5, 5 mm.
     assert closed["completions/distinct_ngrams"] == (7, 17)
     assert closed["completions/distinct_reports"] == (3, 4)
-    assert closed["references/findings"] == (5, 5)
+    assert closed["references/unread_words"] == (0, 5)
     assert counts.reports == 4
-    no_effusion = [name for name in closed if name.startswith("completions/frames/") and closed[name] == (5, 4)]
-    assert len(no_effusion) == 1
+    # "no _" five times, "_ of #" and the whole report twice, the other reports once.
+    assert sorted(block.frames["completions"].values()) == [1, 1, 2, 2, 5]
 
 
 def test_count_pairs_counts_labels_and_returns_their_f1():
