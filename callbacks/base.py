@@ -8,7 +8,7 @@ from typing import Any
 
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.pages.watch_page import write_watch_page
-from rrg_rewards.rewards.base import Completion, Reward, completion_texts
+from rrg_rewards.rewards.base import Completion, Reward, as_completions, completion_texts
 from rrg_rewards.utilities.imports import install_command, require
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch.reward_watch import RewardWatch
@@ -142,9 +142,8 @@ class WatchSession:
         trained, held_out = _split(dict(rewards or {}), weights or {})
         held_out |= metrics or {}
         if step % self.metric_every == 0:
-            held_out |= {
-                metric.__name__: metric.rewards(metric.score(completions, **columns)) for metric in self.metrics
-            }
+            given = as_completions(texts)
+            held_out |= {metric.__name__: metric.rewards(metric.score(given, **columns)) for metric in self.metrics}
         self.watch.observe(
             texts,
             columns.get(self.reference_column),

@@ -75,6 +75,16 @@ def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
     return [completion_text(completion) for completion in completions]
 
 
+def as_completions(texts: Sequence[str | None]) -> list[Completion]:
+    """Return the texts of completions as completions, to hand them down; one without a reply is ``[]``.
+
+    Example:
+        >>> as_completions(completion_texts(["No effusion.", [{"role": "assistant", "content": "Edema."}], []]))
+        ['No effusion.', 'Edema.', []]
+    """
+    return [[] if text is None else text for text in texts]
+
+
 # Arguments that trainers pass in addition to the columns of the data set.
 _TRAINER_ARGUMENTS = frozenset({"prompts", "completion_ids", "trainer_state", "environments"})
 

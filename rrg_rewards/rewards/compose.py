@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, Reward, is_asynchronous, score_tensor
+from rrg_rewards.rewards.base import Completion, Reward, as_completions, completion_texts, is_asynchronous, score_tensor
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.names import unknown_name_message
@@ -345,11 +345,13 @@ class ComposedReward(Reward):
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Return the sums and the contributions of the parts, without updating running statistics."""
-        return self._compose_scores([part.reward.score(completions, **columns) for part in self.parts])
+        texts = as_completions(completion_texts(completions))
+        return self._compose_scores([part.reward.score(texts, **columns) for part in self.parts])
 
     async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Do the same as :meth:`score`; the judges of all parts answer concurrently."""
-        scored = await asyncio.gather(*(part.reward.score_async(completions, **columns) for part in self.parts))
+        texts = as_completions(completion_texts(completions))
+        scored = await asyncio.gather(*(part.reward.score_async(texts, **columns) for part in self.parts))
         return self._compose_scores(scored)
 
     @property
@@ -396,7 +398,8 @@ class ComposedReward(Reward):
 
     def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
         """Reward completions; see :meth:`Reward.__call__`."""
-        return self._finish_parts([part.reward(completions, **columns) for part in self.parts], columns)
+        texts = as_completions(completion_texts(completions))
+        return self._finish_parts([part.reward(texts, **columns) for part in self.parts], columns)
 
     def _compose_scores(self, scored: Sequence[Scores]) -> ComposedScores:
         rewards = [part.reward.rewards(own) for part, own in zip(self.parts, scored, strict=True)]
@@ -448,9 +451,10 @@ class AsyncComposedReward(ComposedReward):
         self, completions: Sequence[Completion], **columns: Any
     ) -> list[float | None]:
         """Reward completions as :meth:`ComposedReward.__call__` does."""
+        texts = as_completions(completion_texts(completions))
 
         async def call(reward: Any) -> list[float | None]:
-            called = reward(completions, **columns)
+            called = reward(texts, **columns)
             rewarded: list[float | None] = await called if inspect.isawaitable(called) else called
             return rewarded
 

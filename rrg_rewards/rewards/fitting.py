@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rrg_rewards.rewards.base import as_completions
 from rrg_rewards.rewards.compose import SHAPING_OPTIONS, RunningMoments
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 
@@ -80,9 +81,7 @@ def _moments(reward: Any, completions: Sequence[str | None], columns: Mapping[st
     for start in range(0, len(completions), _BATCH):
         rows = slice(start, start + _BATCH)
         given = {name: column[rows] for name, column in columns.items()}
-        # A conversation without a reply has no reward.
-        batch = [[] if completion is None else completion for completion in completions[rows]]
-        rewards = reward.rewards(reward.score(batch, **given))
+        rewards = reward.rewards(reward.score(as_completions(completions[rows]), **given))
         moments.add(value for value in rewards if value is not None)
     if moments.count < 2:
         raise ValueError(f"normalize of {reward.__name__!r} needs two scored completions, got {moments.count}")

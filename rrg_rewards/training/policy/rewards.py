@@ -109,7 +109,6 @@ class RewardSet:
         arguments = {
             **_columns_of(batch),
             "prompts": list(batch.get("prompt", [None] * len(texts))),
-            "completions": _as_completions(batch, texts),
             "completion_ids": completions.token_lists(),
             "trainer_state": state,
         }
@@ -124,7 +123,17 @@ class RewardSet:
         def log_extra(name: str, values: Sequence[Any]) -> None:
             extras[name] = list(values)
 
-        given = [function(**arguments, log_metric=log_metric, log_extra=log_extra) for function in self.functions]
+        messages = _as_completions(batch, texts)
+        given = [
+            # Rewards of this package take texts, which they need not extract from conversations.
+            function(
+                completions=list(texts) if isinstance(function, Reward) else messages,
+                log_metric=log_metric,
+                log_extra=log_extra,
+                **arguments,
+            )
+            for function in self.functions
+        ]
         given = run_coroutine(_all_of(given)) if any(map(inspect.isawaitable, given)) else given
         values = torch.stack(
             [_as_tensor(rewards, name, len(texts)) for rewards, name in zip(given, self.names, strict=True)], dim=1
