@@ -10,8 +10,8 @@ from typing import Any
 
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.pages import Column, Page, Pane, Rows, write_page
-from rrg_rewards.pages.charts import Curves, Histogram, cards
-from rrg_rewards.pages.markup import Markup, shown_number, table
+from rrg_rewards.utilities.charts import Curves, Histogram, cards
+from rrg_rewards.utilities.markup import Markup, shown_number, table
 from rrg_rewards.utilities.texts import encodable_text
 
 

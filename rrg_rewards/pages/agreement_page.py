@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rrg_rewards.analysis.agreement import RatedRows
-from rrg_rewards.pages.charts import Interval, Intervals, Matrix, Scatter, cards
-from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, sample_note
-from rrg_rewards.pages.plots import draw_png
 from rrg_rewards.pages.text_tables import HEADING, distinct_tables
+from rrg_rewards.utilities.charts import Interval, Intervals, Matrix, Scatter, cards, draw_png
+from rrg_rewards.utilities.markup import Markup, element, shown_interval, shown_number, shown_p, table
 
 # Points of a plot; more cannot be told apart.
 _MOST_POINTS = 1000
@@ -149,6 +148,5 @@ def _points(columns: Mapping[str, Sequence[float]], human: Sequence[str]) -> lis
             shown = known[:: step or 1]
             part = f"every {step}th of {len(known)} rows" if step > 1 else f"{len(known)} rows"
             if shown:
-                across, up = zip(*shown, strict=True)
-                plots.append(Scatter(f"{judgement} and {name}, {part}", (name, across), (judgement, up)))
+                plots.append(Scatter(f"{judgement} and {name}, {part}", name, judgement, {name: shown}))
     return cards(plots)

@@ -3,10 +3,9 @@
 import math
 
 from rrg_rewards.attack.results import AttackResult
-from rrg_rewards.pages.charts import Interval, Intervals
-from rrg_rewards.pages.markup import Markup, element, shown_number, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
-from rrg_rewards.pages.plots import draw_png
+from rrg_rewards.utilities.charts import Interval, Intervals, draw_png
+from rrg_rewards.utilities.markup import Markup, element, shown_number, table
 
 
 def attack_page(result: AttackResult, with_text: bool = False) -> Page:

@@ -8,12 +8,12 @@ from rrg_rewards.analysis.comparison import GroupComparison, MetricComparison, S
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.analysis.system_tables import TableComparison
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.pages.highlights import scored_findings
-from rrg_rewards.pages.markup import Markup, shown_interval, shown_number, shown_p, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.score_page import one_text
 from rrg_rewards.pages.text_tables import HEADING, constant_tables, distinct_tables
+from rrg_rewards.utilities.charts import Histogram, Interval, Intervals, cards
+from rrg_rewards.utilities.markup import Markup, shown_interval, shown_number, shown_p, table
 
 
 def compare_page(

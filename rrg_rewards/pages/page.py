@@ -14,7 +14,7 @@ from string import Template
 from typing import Any
 
 from rrg_rewards.data.tables.writers import open_output
-from rrg_rewards.pages.markup import Markup, element, joined
+from rrg_rewards.utilities.markup import Markup, element, joined
 from rrg_rewards.utilities.texts import encodable_text
 from rrg_rewards.version import __version__
 

@@ -9,12 +9,11 @@ from rrg_rewards.attack.results import AttackResult
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.pages.attack_page import attack_sections
-from rrg_rewards.pages.charts import Curves, Interval, Intervals, cards
-from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
-from rrg_rewards.pages.plots import draw_png
 from rrg_rewards.pages.watch_page import alarm_table, watch_charts
+from rrg_rewards.utilities.charts import Curves, Interval, Intervals, cards, draw_png
 from rrg_rewards.utilities.checks import is_finite
+from rrg_rewards.utilities.markup import Markup, element, shown_interval, shown_number, table
 
 # Logged values besides the means of the rewards, with their captions.
 _LOGGED = {

@@ -11,11 +11,11 @@ from rrg_rewards.analysis.outcomes import by_kind
 from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.pages.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.pages.highlights import scored_findings
-from rrg_rewards.pages.markup import Markup, element, shown_interval, shown_number, table
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, row_step, sample_note
 from rrg_rewards.pages.text_tables import HEADING, constant_tables, distinct_tables
+from rrg_rewards.utilities.charts import Histogram, Interval, Intervals, cards
+from rrg_rewards.utilities.markup import Markup, element, shown_interval, shown_number, table
 
 # Explanations that contain names and reasons, but no text of a report.
 _WITHOUT_TEXT = frozenset(("failure", "judge"))

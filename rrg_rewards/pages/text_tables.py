@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rrg_rewards.pages.markup import Markup, element, shown_number, table
+from rrg_rewards.utilities.markup import Markup, element, shown_number, table
 
 HEADING = "Distinct texts"
 """Heading of the section with the tables."""

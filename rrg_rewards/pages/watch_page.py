@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data.tables.writers import open_output, write_json
-from rrg_rewards.pages.charts import Curves, cards
-from rrg_rewards.pages.markup import Markup, element, table
 from rrg_rewards.pages.page import Page, write_page
-from rrg_rewards.pages.plots import draw_png
+from rrg_rewards.utilities.charts import Curves, cards, draw_png
+from rrg_rewards.utilities.markup import Markup, element, table
 from rrg_rewards.watch.counts import Block
 from rrg_rewards.watch.statistics import agreement
 

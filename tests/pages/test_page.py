@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import pytest
 
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.pages.markup import table
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, render_page, write_page
+from rrg_rewards.utilities.markup import table
 
 EVIL = '</script><script>alert("1")</script><!-- & \' \u2028 \U0001f600 \ud800'
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,92 +23,62 @@ from rrg_rewards.training.metrics.heldout_statistics import (
     tau_interval,
     with_preference_intervals,
 )
-from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.charts import Curves, DrawnChart, Interval, Intervals, Scatter, draw_png
 
 
-def _write_plots(folder: Path, plots: Mapping[str, Callable[[Any], None]]) -> list[str]:
-    """Write plots as PNG files, if matplotlib is installed.
-
-    Args:
-        folder: Folder of the files.
-        plots: Functions that draw on given matplotlib axes, by file name.
-
-    Returns:
-        Names of the files; empty if matplotlib is not installed.
-    """
-    try:
-        figures = require("matplotlib.figure", extra="plot")
-    except ModuleNotFoundError:
-        return []
-    for name, draw in plots.items():
-        figure = figures.Figure(figsize=(6, 4), layout="constrained")
-        axes = figure.subplots()
-        draw(axes)
-        if axes.get_legend_handles_labels()[1]:
-            axes.legend(frameon=False)
-        with open_output(folder / name, overwrite=True) as file:
-            figure.savefig(file, format="png", dpi=150)
-    return list(plots)
+def _curve(history: Sequence[Mapping[str, float | None]], names: Sequence[str]) -> Curves:
+    """Return logged values over epochs."""
+    lines = {
+        name: [(row["epoch"] or 0.0, value) for row in history if (value := row.get(name)) is not None]
+        for name in names
+    }
+    return Curves("learning curve", lines, across="epoch")
 
 
-def _draw_curve(axes: Any, history: Sequence[Mapping[str, float | None]], names: Sequence[str]) -> None:
-    """Draw logged values over epochs."""
-    epochs = [row["epoch"] for row in history]
-    for name in names:
-        axes.plot(epochs, [row.get(name) for row in history], marker=".", label=name)
-    axes.set(xlabel="epoch", title="learning curve")
-
-
-def _draw_counts(axes: Any, counts: Mapping[str, tuple[Tensor, Tensor]]) -> None:
-    """Draw predicted over true total error counts, by source."""
+def _counts(counts: Mapping[str, tuple[Tensor, Tensor]]) -> Scatter:
+    """Return predicted and true total error counts, by source."""
     noise = torch.Generator().manual_seed(0)
-    highest = 1.0
+    points = {}
     for name, (preds, target) in counts.items():
         annotated = ~target.isnan().any(1)
-        if bool(annotated.any()):
-            true, predicted = target[annotated].sum(1), preds[annotated].sum(1)
-            # Add jitter, because true counts are integers and points would overlap.
-            jitter = (torch.rand(len(true), generator=noise) - 0.5) * 0.5
-            axes.scatter((true + jitter).tolist(), predicted.tolist(), s=8, alpha=0.4, label=name)
-            highest = max(highest, float(true.max()), float(predicted.max()))
-    axes.plot([0, highest], [0, highest], color="black", linewidth=0.8)
-    axes.set(xlabel="true errors", ylabel="predicted errors", title="held-out pairs")
+        true, predicted = target[annotated].sum(1), preds[annotated].sum(1)
+        # True counts are integers, and their points would overlap.
+        jitter = (torch.rand(len(true), generator=noise) - 0.5) * 0.5
+        points[name] = list(zip((true + jitter).tolist(), predicted.tolist(), strict=True))
+    return Scatter("held-out pairs", "true errors", "predicted errors", points, diagonal=True)
 
 
-def _draw_mae(axes: Any, categories: Mapping[str, Mapping[str, float | None]]) -> None:
-    """Draw mean absolute errors by category, and those of always predicting the mean."""
-    names = [name for name, row in categories.items() if row["mae"] is not None]
-    positions = range(len(names))
-    for offset, (key, label) in zip((-0.2, 0.2), (("mae", "model"), ("mae_of_mean", "always the mean")), strict=True):
-        axes.bar([x + offset for x in positions], [categories[name][key] for name in names], 0.4, label=label)
-    axes.set_xticks(list(positions), [name.replace("_", "\n") for name in names], fontsize=8)
-    axes.set(ylabel="mean absolute error", title="held-out pairs, by category")
+def _errors(categories: Mapping[str, Mapping[str, Any]]) -> Intervals:
+    """Return mean absolute errors by category, and those of always predicting the mean."""
+    rows = [
+        Interval(label.replace("_", " "), row[key], kind=kind)
+        for name, row in categories.items()
+        for key, label, kind in (
+            ("mae", name.replace("_", " "), "value"),
+            ("mae_of_mean", "always the mean", "unclear"),
+        )
+        if row[key] is not None
+    ]
+    return Intervals("held-out pairs: mean absolute error by category", rows)
 
 
-def _draw_accuracy(axes: Any, test: Mapping[str, Any]) -> None:
-    """Draw the pairwise accuracy of the total and of each criterion."""
-    bars = {"total": test, **test["criteria"]}
-    known = {name: row for name, row in bars.items() if row["accuracy"] is not None}
-    positions = range(len(known))
-    axes.bar(positions, [row["accuracy"] for row in known.values()])
-    axes.axhline(0.5, color="black", linewidth=0.8, linestyle=":")
-    labels = [f"{name.replace('_', chr(10))}\n({row['pairs']})" for name, row in known.items()]
-    axes.set_xticks(list(positions), labels, fontsize=7)
-    axes.set(ylim=(0, 1), ylabel="ordered correctly", title="held-out pairs (number that differ)")
+def _accuracies(test: Mapping[str, Any]) -> Intervals:
+    """Return the pairwise accuracy of the total and of each criterion."""
+    rows = [
+        Interval(f"{name.replace('_', ' ')} ({row['pairs']})", row["accuracy"])
+        for name, row in {"total": test, **test["criteria"]}.items()
+        if row["accuracy"] is not None
+    ]
+    return Intervals("held-out pairs (number that differ): share ordered correctly", rows, {"reference": 0.5})
 
 
-def _draw_totals(axes: Any, rewards: Mapping[str, GradedRewards], base: float) -> None:
-    """Draw predicted over true totals, by source."""
-    ends: list[Tensor] = []
+def _totals(rewards: Mapping[str, GradedRewards], base: float) -> Scatter:
+    """Return predicted and true totals, by source."""
+    points = {}
     for name, graded in rewards.items():
         predicted, true = annotated_totals(graded.rewards, graded.contributions)
-        if len(true):
-            axes.scatter((base + true).tolist(), (base + predicted).tolist(), s=8, alpha=0.4, label=name)
-            ends += [base + true, base + predicted]
-    if ends:
-        low, high = float(torch.cat(ends).min()), float(torch.cat(ends).max())
-        axes.plot([low, high], [low, high], color="black", linewidth=0.8)
-    axes.set(xlabel="true total", ylabel="predicted total", title="held-out reports")
+        points[name] = list(zip((base + true).tolist(), (base + predicted).tolist(), strict=True))
+    return Scatter("held-out reports", "true total", "predicted total", points, diagonal=True)
 
 
 History = Sequence[Mapping[str, float | None]]
@@ -161,10 +132,10 @@ def crepe_report(
         **_end(history),
     }
     report["test"]["tau_interval"] = tau_interval(counts)
-    plots = {
-        "counts.png": lambda axes: _draw_counts(axes, counts),
-        "mae.png": lambda axes: _draw_mae(axes, report["test"]["categories"]),
-        "curve.png": lambda axes: _draw_curve(axes, history, ("train/loss", "val/loss", "val/tau")),
+    plots: dict[str, DrawnChart] = {
+        "counts.png": _counts(counts),
+        "mae.png": _errors(report["test"]["categories"]),
+        "curve.png": _curve(history, ("train/loss", "val/loss", "val/tau")),
     }
     return _write(folder, report, plots, _crepe_page)
 
@@ -186,10 +157,10 @@ def er2score_report(
     }
     pooled = GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
     report["test"] = with_preference_intervals(report["test"], pooled, system)
-    plots = {
-        "accuracy.png": lambda axes: _draw_accuracy(axes, report["test"]),
-        "totals.png": lambda axes: _draw_totals(axes, rewards, system.base),
-        "curve.png": lambda axes: _draw_curve(axes, history, curves),
+    plots: dict[str, DrawnChart] = {
+        "accuracy.png": _accuracies(report["test"]),
+        "totals.png": _totals(rewards, system.base),
+        "curve.png": _curve(history, curves),
     }
     return _write(folder, report, plots, _er2score_page)
 
@@ -297,12 +268,16 @@ def _end(history: History) -> dict[str, Any]:
 def _write(
     folder: Path,
     report: dict[str, Any],
-    plots: Mapping[str, Callable[[Any], None]],
+    plots: Mapping[str, DrawnChart],
     page: Callable[[Report], list[str]],
 ) -> dict[str, Any]:
     write_json(report, folder / "report.json", overwrite=True)
-    images = [f"![{name}]({name})" for name in _write_plots(folder, plots)]
-    lines = [f"# {report['task']}: training report", "", *page(report), "", *images]
+    lines = [f"# {report['task']}: training report", "", *page(report), ""]
+    if find_spec("matplotlib") is not None:
+        for name, chart in plots.items():
+            with open_output(folder / name, overwrite=True) as file:
+                file.write(draw_png([chart], (6, 4)))
+        lines += [f"![{name}]({name})" for name in plots]
     with open_output(folder / "report.md", overwrite=True) as file:
         file.write(("\n".join(lines).rstrip() + "\n").encode("utf-8"))
     return report

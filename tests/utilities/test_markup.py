@@ -1,6 +1,6 @@
 """HTML elements."""
 
-from rrg_rewards.pages.markup import element
+from rrg_rewards.utilities.markup import element
 
 
 def test_element_escapes_texts_and_attributes():

@@ -1,18 +1,24 @@
-"""Small charts: what each shows, and its drawing as inline SVG in the colours of the page.
+"""Small charts: what each shows, and its drawings, as inline SVG in the colours of a page and as PNG by matplotlib."""
 
-:mod:`rrg_rewards.pages.plots` draws the same charts as PNG.
-"""
-
+import io
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rrg_rewards.pages.markup import Markup, element
+from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.markup import Markup, element
 
 _WIDTH, _LEFT, _RIGHT, _ROW = 480.0, 150.0, 20.0, 24.0
 _LETTERS = 21
 _BINS = 24
+# Of the marks in a PNG; those of a page are in its style sheet.
+_COLORS = {"value": "tab:blue", "exploit": "tab:red", "unclear": "tab:orange", "none": "tab:green"}
+_MARKS = {
+    "zero": {"color": "black"},
+    "threshold": {"color": "black", "linestyle": "--"},
+    "reference": {"color": "gray", "linestyle": ":"},
+}
 
 
 class Interval(NamedTuple):
@@ -122,6 +128,18 @@ class Intervals:
             parts.append(element("circle", cx=scale(row.value), cy=y, r=4.5, class_=row.kind))
         return _svg(self.title, bottom + 24, parts)
 
+    def draw(self, axes: Any) -> None:
+        """Draw the chart on axes of matplotlib."""
+        for number, row in enumerate(self.rows):
+            color = _COLORS[row.kind]
+            axes.plot(row.value, number, "o", color=color)
+            if row.low is not None and row.high is not None:
+                axes.plot([row.low, row.high], [number, number], color=color)
+        for kind, value in self.marks.items():
+            axes.axvline(value, linewidth=0.8, **_MARKS[kind])
+        axes.set_yticks(range(len(self.rows)), [row.name for row in self.rows])
+        axes.invert_yaxis()
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -153,23 +171,42 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Points; each axis is its name and one value of each point. There is at least one point."""
+    """Points (across, up) by the name of their series. There is at least one point for a drawing as SVG.
+
+    Args:
+        title: Caption.
+        across: Name of the horizontal axis.
+        up: Name of the vertical axis.
+        points: Points of each series.
+        diagonal: Whether the PNG has a line of equal values.
+    """
 
     title: str
-    across: tuple[str, Sequence[float]]
-    up: tuple[str, Sequence[float]]
+    across: str
+    up: str
+    points: Mapping[str, Sequence[tuple[float, float]]]
+    diagonal: bool = False
 
     def svg(self) -> Markup:
         """Return the chart as a figure."""
         size = 320.0
-        x_scale, y_scale = _scale(self.across[1], 46, size - 10), _scale(self.up[1], size - 44, 10)
+        points = [point for series in self.points.values() for point in series]
+        x_scale = _scale([x for x, _ in points], 46, size - 10)
+        y_scale = _scale([y for _, y in points], size - 44, 10)
         parts: list[str] = [*_x_axis(x_scale, 10, size - 44), *_y_axis(y_scale, 46, size - 10)]
-        parts += [
-            element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_="point")
-            for x, y in zip(self.across[1], self.up[1], strict=True)
-        ]
-        parts += [_text(self.across[0], (46 + size) / 2, size - 8, "middle"), _text(self.up[0], 4, 10)]
+        parts += [element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_="point") for x, y in points]
+        parts += [_text(self.across, (46 + size) / 2, size - 8, "middle"), _text(self.up, 4, 10)]
         return _svg(self.title, size, parts, size)
+
+    def draw(self, axes: Any) -> None:
+        """Draw the chart on axes of matplotlib."""
+        for name, points in self.points.items():
+            axes.scatter([x for x, _ in points], [y for _, y in points], s=8, alpha=0.4, label=name)
+        values = [value for points in self.points.values() for point in points for value in point]
+        if self.diagonal and values:
+            axes.plot([min(values), max(values)], [min(values), max(values)], color="black", linewidth=0.8)
+        axes.set_ylabel(self.up, fontsize=8)
+        _label(axes, self.across, self.points)
 
 
 @dataclass(frozen=True)
@@ -181,12 +218,14 @@ class Curves:
         lines: Points of each line; at least one.
         marks: Steps with a vertical line.
         dashed: Names of the dashed lines.
+        across: Name of the horizontal axis of the PNG.
     """
 
     title: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
     marks: Sequence[float] = ()
     dashed: Collection[str] = ()
+    across: str = "step"
 
     def svg(self) -> Markup:
         """Return the chart as a figure."""
@@ -207,6 +246,21 @@ class Curves:
             if len(self.lines) > 1:
                 parts += [_line(x, height - 10, x + 18, height - 10, kind), _text(name, x + 24, height - 6)]
         return _svg(self.title, height, parts)
+
+    def draw(self, axes: Any) -> None:
+        """Draw the chart on axes of matplotlib."""
+        for name, points in self.lines.items():
+            style = {"linestyle": "--", "color": "gray"} if name in self.dashed else {"marker": "."}
+            axes.plot([step for step, _ in points], [value for _, value in points], label=name, **style)
+        for step in self.marks:
+            axes.axvline(step, color="red", linewidth=0.7, alpha=0.5)
+        _label(axes, self.across, self.lines)
+
+
+def _label(axes: Any, across: str, names: Collection[str]) -> None:
+    axes.set_xlabel(across, fontsize=8)
+    if len(names) > 1:
+        axes.legend(fontsize=7, frameon=False)
 
 
 @dataclass(frozen=True)
@@ -236,8 +290,25 @@ class Matrix:
                 ]
         return _svg(self.title, 36 + cell * len(self.names), parts, width)
 
+    def draw(self, axes: Any) -> None:
+        """Draw the chart on axes of matplotlib, with a colour bar."""
+        cells = [[float("nan") if value is None else value for value in row] for row in self.values]
+        image = axes.imshow(cells, vmin=-1, vmax=1, cmap="RdBu_r")
+        axes.set_xticks(range(len(self.names)), self.names, rotation=45, ha="right")
+        axes.set_yticks(range(len(self.names)), self.names)
+        for row, values in enumerate(self.values):
+            for column, value in enumerate(values):
+                text = "-" if value is None else f"{value:.2f}"
+                color = "white" if value is not None and abs(value) > 0.6 else "black"
+                axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
+        axes.figure.colorbar(image, ax=axes, shrink=0.8)
 
-def cards(charts: Iterable[Curves | Histogram | Scatter], wide: bool = False) -> list[Markup]:
+
+DrawnChart = Curves | Intervals | Matrix | Scatter
+"""Charts that can be drawn as PNG."""
+
+
+def cards(charts: Iterable[DrawnChart | Histogram], wide: bool = False) -> list[Markup]:
     """Return charts side by side as one element, or nothing if there are none.
 
     Example:
@@ -246,3 +317,34 @@ def cards(charts: Iterable[Curves | Histogram | Scatter], wide: bool = False) ->
     """
     drawings = [chart.svg() for chart in charts]
     return [element("div", *drawings, class_="cards wide" if wide else "cards")] if drawings else []
+
+
+def draw_png(
+    charts: Sequence[DrawnChart],
+    size: tuple[float, float],
+    columns: int = 1,
+    widths: Sequence[float] | None = None,
+) -> bytes:
+    """Draw charts in one figure, row by row, and return it as PNG.
+
+    Args:
+        charts: The charts.
+        size: Width and height of the figure in inches.
+        columns: Number of charts in a row.
+        widths: Width of each column in relation to the others. Default: equal widths.
+
+    Raises:
+        ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.
+    """
+    figure = require("matplotlib.figure", extra="plot").Figure(figsize=size, layout="constrained")
+    rows = -(-len(charts) // columns) or 1
+    grid = figure.subplots(rows, columns, squeeze=False, width_ratios=widths)
+    for axes in grid.flat[len(charts) :]:
+        axes.axis("off")
+    for axes, chart in zip(grid.flat, charts, strict=False):
+        axes.set_title(chart.title, fontsize=9)
+        axes.tick_params(labelsize=8)
+        chart.draw(axes)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150)
+    return buffer.getvalue()
