@@ -20,7 +20,6 @@ from rrg_rewards.findings.reading.phrases import (
     Phrase,
     PhraseCompiler,
     PhraseTable,
-    RareWordTable,
     WordBits,
     WordTable,
     union,
@@ -83,7 +82,6 @@ class Rule(Phrase[int]):
         wide: Whether ``needs`` and ``bars`` apply to the sentence instead of the clause.
         absent: Whether the phrase itself denies the finding.
         conditional_on: Bits that decide whether the conditions are checked: they are if the sentence contains one.
-        rank: Index among all rules of the lexicon.
         is_plain: Whether its bits are those of all words, because it has several words and no condition.
     """
 
@@ -97,7 +95,6 @@ class Rule(Phrase[int]):
     wide: bool = False
     absent: bool = False
     conditional_on: int = 0
-    rank: int = 0
     is_plain: bool = False
 
 
@@ -114,8 +111,7 @@ class Lexicon:
         vocabulary: Codes of words, with the bits of all phrases.
         words: Codes of words without the bits that only plain phrases need. They are several times as short.
         compounds: Phrases that are replaced by one word.
-        rules: Phrases that name concepts under conditions, and single words that name one.
-        plain: The other phrases that name concepts.
+        rules: Phrases that name concepts, in the order of their ranks.
         firsts: Bits of the first words of all of these.
         names: Bits of the single words that name a concept.
         heads: Bits of the words of which a sentence must have one to name a concept: the first words of the rules, and
@@ -135,7 +131,6 @@ class Lexicon:
     words: WordTable[int]
     compounds: CompoundTable
     rules: PhraseTable[Rule]
-    plain: RareWordTable[Rule]
     firsts: int
     names: int
     heads: int
@@ -160,7 +155,7 @@ def _is_plain(entry: str | dict[str, Any]) -> bool:
 
 
 def _compile_rule(
-    compiler: PhraseCompiler, sites: Mapping[str, str], rank: int, concept: int, entry: str | dict[str, Any]
+    compiler: PhraseCompiler, sites: Mapping[str, str], concept: int, entry: str | dict[str, Any]
 ) -> Rule:
     fields: dict[str, Any] = {"phrase": entry} if isinstance(entry, str) else entry
     phrase = compiler.phrase(fields["phrase"], concept)
@@ -183,7 +178,6 @@ def _compile_rule(
         wide=fields.get("scope") == "sentence",
         absent=absent,
         conditional_on=conditional_on,
-        rank=rank,
         is_plain=_is_plain(entry),
     )
 
@@ -262,18 +256,17 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
     prefixes = load_knowledge("spellings")["prefixes"]
     prefixed = compiler.bit("|".join(prefixes))
     entries = [(index, entry) for index, concept in enumerate(concepts) for entry in content["concepts"][concept]]
-    rules = [_compile_rule(compiler, sites, i, *entry) for i, entry in enumerate(entries) if not _is_plain(entry[1])]
-    plain = [(i, *entry) for i, entry in enumerate(entries) if _is_plain(entry[1])]
-    of_plain = "|".join({entry.split()[0]: None for _, _, entry in plain})
-    firsts = union(rule.first for rule in rules) | (compiler.bit(of_plain) if plain else 0)
+    plain = {i: entry for i, (_, entry) in enumerate(entries) if _is_plain(entry)}
+    rules = {i: _compile_rule(compiler, sites, *entry) for i, entry in enumerate(entries) if i not in plain}
+    of_plain = "|".join({entry.split()[0]: None for entry in plain.values()})
+    firsts = union(rule.first for rule in rules.values()) | (compiler.bit(of_plain) if plain else 0)
     # The bits of plain phrases are the last ones, without which most codes are made.
     short = (1 << len(compiler.bits)) - 1
-    plain_rules = [_compile_rule(compiler, sites, *entry) for entry in plain]
-    vocabulary, commonness = compiler.words, compiler.commonness()
+    rules |= {i: _compile_rule(compiler, sites, *entries[i]) for i in plain}
+    vocabulary = compiler.words
     naming_compounds = (compound.first for compound in compounds if vocabulary[compound.meaning] & firsts)
     # Longest first, because "no significant change" must be matched before "no".
     compounds.sort(key=lambda compound: -len(compound.rest))
-    replaced = CompoundTable(compounds, vocabulary, commonness, prefixes, prefixed)
     return Lexicon(
         name=name,
         digest=digest,
@@ -282,11 +275,10 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         labels={label: tuple(members) for label, members in content.get("labels", {}).items()},
         vocabulary=vocabulary,
         words=WordTable(lambda word: vocabulary[word] & short),
-        compounds=replaced,
-        rules=PhraseTable(rules, vocabulary),
-        plain=RareWordTable(plain_rules, vocabulary, commonness),
+        compounds=CompoundTable(compounds, compiler, prefixes, prefixed),
+        rules=PhraseTable([rules[i] for i in range(len(entries))], compiler),
         firsts=firsts,
-        names=union(rule.first for rule in rules if not rule.rest),
+        names=union(rule.first for rule in rules.values() if not rule.rest),
         heads=firsts | prefixed | union(naming_compounds),
         sites=union(organs.values()),
         organs=organs,

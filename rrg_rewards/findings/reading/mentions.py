@@ -1,6 +1,6 @@
 """Find mentions of a lexicon's concepts in a sentence."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ _PLACE_REACH, _SIZE_REACH = 4, 3
 _LARGEST = 6
 # Cues between two findings.
 _JOINING = JOINT | OTHER | WITH
-_rank = attrgetter("rank")
+_start_and_rank = itemgetter(0, 1)
 
 
 def find_mentions(
@@ -42,28 +42,30 @@ def find_mentions(
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     misplaced: list[Mention] = []
-    all_codes, plain = _plain_rules(lexicon, words, colon)
-    for i, rules in _possible_rules(lexicon, words, codes, sentence, plain):
-        for rule in rules:
-            # A concept is named once: "pleural effusion" is not also the "effusion" in it.
-            if named.get(rule.meaning, 0) > i:
-                continue
-            matched = all_codes if rule.is_plain else codes
-            end = match_end(matched, i, rule.rest) if rule.rest else i + 1
-            if not end or (rule.above and not _exceeds(words, i, end, rule.above)):
-                continue
-            if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, matched, i, end):
-                continue
-            scope = scope or NegationScope(codes, cues, lexicon, label)
-            is_conditional = rule.conditional_on & sentence
-            if is_conditional and not _fits(rule, i, end, scope):
-                continue
-            if not is_conditional or _is_placed(rule, i, end, scope):
-                named[rule.meaning] = end
-                presence = _presence(rule, i, end, scope) if with_presence else PRESENT
-                mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
-            elif rule.not_at and not (rule.at or rule.wide):
-                misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, matched))
+    all_codes = list(map(lexicon.vocabulary.__getitem__, words))
+    if colon >= 0:
+        # The colon of a label does not count.
+        all_codes[colon] = 0
+    for i, _, end, rule in sorted(lexicon.rules.matches(words, all_codes, union(all_codes)), key=_start_and_rank):
+        if label and rule.rest and not rule.is_plain:
+            # Without the words of a label that name no organ.
+            end = match_end(codes, i, rule.rest)
+        # A concept is named once: "pleural effusion" is not also the "effusion" in it.
+        if not end or named.get(rule.meaning, 0) > i or (rule.above and not _exceeds(words, i, end, rule.above)):
+            continue
+        matched = all_codes if rule.is_plain else codes
+        if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, matched, i, end):
+            continue
+        scope = scope or NegationScope(codes, cues, lexicon, label)
+        is_conditional = rule.conditional_on & sentence
+        if is_conditional and not _fits(rule, i, end, scope):
+            continue
+        if not is_conditional or _is_placed(rule, i, end, scope):
+            named[rule.meaning] = end
+            presence = _presence(rule, i, end, scope) if with_presence else PRESENT
+            mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
+        elif rule.not_at and not (rule.at or rule.wide):
+            misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, matched))
     if scope is None:
         return mentions, scope
     if misplaced and cues & _JOINING:
@@ -131,22 +133,6 @@ def _coded(lexicon: Lexicon, tokens: Sequence[str]) -> _Coded | None:
     return _Coded(words, codes, sentence, union(codes), label, colon)
 
 
-def _possible_rules(
-    lexicon: Lexicon, words: Sequence[str], codes: Sequence[int], sentence: int, plain: Mapping[int, list[Rule]]
-) -> Iterator[tuple[int, Iterable[Rule]]]:
-    """Yield each index of a word with which a phrase in the sentence can begin, and the rules of these, by rank."""
-    size = len(codes)
-    for i, candidates in enumerate(map(lexicon.rules.__getitem__, words)):
-        # The second word often decides.
-        if candidates is not None and (
-            not candidates.following or (i + 1 < size and codes[i + 1] & candidates.following)
-        ):
-            rules: Iterable[Rule] = candidates[sentence & candidates.bits]
-            yield i, sorted((*rules, *plain[i]), key=_rank) if i in plain else rules
-        elif i in plain:
-            yield i, plain[i]
-
-
 def _is_of_two(lexicon: Lexicon, rule: Rule, words: Sequence[str], codes: Sequence[int], start: int, end: int) -> bool:
     """Whether the words that match a phrase are in two findings.
 
@@ -167,8 +153,7 @@ def _is_of_two(lexicon: Lexicon, rule: Rule, words: Sequence[str], codes: Sequen
     organ = start + 2 + bool(following & (NORMAL | ARTICLE))
     if not (joint & JOINT or (joint & WITH and following & NORMAL)) or codes[start] & lexicon.sites:
         return False
-    candidates = lexicon.rules[words[start]]
-    return candidates is not None and candidates.has_word and bool(union(codes[organ : organ + 1]) & lexicon.sites)
+    return bool(lexicon.words[words[start]] & lexicon.names and union(codes[organ : organ + 1]) & lexicon.sites)
 
 
 def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, end: int) -> bool:
@@ -210,24 +195,6 @@ def _has_place(codes: Sequence[int], end: int, sites: int) -> bool:
     while i < len(codes) and codes[i] & (ARTICLE | PLACE):
         i += 1
     return bool(union(codes[end : end + 1]) & (INSIDE | PURPOSE) and union(codes[i : i + 1]) & sites)
-
-
-def _plain_rules(lexicon: Lexicon, words: Sequence[str], colon: int) -> tuple[list[int], dict[int, list[Rule]]]:
-    """Return the codes of words with all bits, and the plain rules of a sentence, by rank, at their first words.
-
-    Args:
-        lexicon: A compiled lexicon.
-        words: Words of the sentence.
-        colon: Index of a colon that does not count; -1 for none.
-    """
-    codes = list(map(lexicon.vocabulary.__getitem__, words))
-    if colon >= 0:
-        codes[colon] = 0
-    plain: dict[int, list[Rule]] = {}
-    matches = lexicon.plain.matches(words, codes, union(codes))
-    for i, _, _, rule in sorted(matches, key=itemgetter(1)) if len(matches) > 1 else matches:
-        plain.setdefault(i, []).append(rule)
-    return codes, plain
 
 
 def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> tuple[int, int]:

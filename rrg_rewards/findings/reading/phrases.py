@@ -207,69 +207,6 @@ def match_end(codes: Sequence[int], start: int, rest: tuple[Step, ...]) -> int:
     return position
 
 
-class Candidates(Memo[int, tuple[AnyPhrase, ...]]):
-    """The phrases that can start at a word; of these, as a dictionary, those that a sentence can contain.
-
-    ``candidates[sentence & candidates.bits]`` are the phrases of which all words are in a sentence with this union of
-    codes. They are few, and the same for most sentences with the word.
-
-    Args:
-        phrases: Phrases that can start at the word.
-
-    Attributes:
-        bits: Bits of the words that decide which of the phrases a sentence can contain.
-        following: Bits of the second word, if no phrase allows another word before it; else 0.
-        only: The first phrase if it is a single word; it is then found wherever the word is.
-        has_word: Whether one of the phrases is a single word.
-    """
-
-    def __init__(self, phrases: Sequence[AnyPhrase]) -> None:
-        super().__init__(self._within, _MAX_SENTENCES)
-        # By the last word, because a sentence contains few of those of all phrases.
-        self._by_last: dict[int, list[tuple[int, AnyPhrase]]] = {}
-        self.bits = self.following = 0
-        for rank, phrase in enumerate(phrases):
-            self._by_last.setdefault(phrase.rest[-1][0] if phrase.rest else phrase.first, []).append((rank, phrase))
-            self.bits |= phrase.words | phrase.at
-        if all(phrase.rest and phrase.rest[0][1] == 1 for phrase in phrases):
-            self.following = union(phrase.rest[0][0] for phrase in phrases)
-        self.only = None if phrases[0].rest else phrases[0]
-        self.has_word = any(not phrase.rest for phrase in phrases)
-
-    def _within(self, bits: int) -> tuple[AnyPhrase, ...]:
-        """Return the phrases that a sentence with these bits can contain, in order."""
-        found = (
-            ranked
-            for bit in single_bits(bits & self.bits)
-            for ranked in self._by_last.get(bit, ())
-            if ranked[1].words & bits == ranked[1].words and (not ranked[1].at or ranked[1].at & bits)
-        )
-        return tuple([phrase for _, phrase in sorted(found, key=itemgetter(0))])
-
-
-class PhraseTable(WordTable[Candidates[AnyPhrase] | None]):
-    """Maps a word to the phrases that can start there, computed when the word is first looked up; ``None`` for none.
-
-    Args:
-        phrases: The phrases.
-        words: Codes of words.
-    """
-
-    def __init__(self, phrases: Iterable[AnyPhrase], words: WordBits) -> None:
-        self.phrases: tuple[AnyPhrase, ...] = tuple(phrases)
-        self._by_first: dict[int, list[int]] = {}
-        for i, phrase in enumerate(self.phrases):
-            self._by_first.setdefault(phrase.first, []).append(i)
-        heads, starting = union(self._by_first), cache(self._starting)
-        super().__init__(lambda word: starting(words[word] & heads))
-
-    def _starting(self, bits: int) -> Candidates[AnyPhrase] | None:
-        """Return the phrases that start with one of the bits, in the order in which they were given."""
-        # The first word of a phrase has one bit.
-        places = sorted(chain.from_iterable(self._by_first[bit] for bit in single_bits(bits)))
-        return Candidates([self.phrases[i] for i in places]) if places else None
-
-
 @cache
 def cue_bits(section: str, *lists: str) -> WordBits:
     """Return codes of words in which each of some lists in a section of ``cues.yaml`` has one bit, in their order."""
@@ -285,13 +222,12 @@ class RareWord(Memo[int, tuple[Anchored[AnyPhrase], ...]]):
 
     Args:
         tables: The phrases by the bit of their second rarest word, in one table or more.
-        seconds: Union of these bits.
     """
 
-    def __init__(self, tables: Sequence[Mapping[int, Sequence[Anchored[AnyPhrase]]]], seconds: int) -> None:
+    def __init__(self, tables: Sequence[Mapping[int, Sequence[Anchored[AnyPhrase]]]]) -> None:
         super().__init__(self._with, _MAX_SENTENCES)
         self._tables = tables
-        self.seconds = seconds
+        self.seconds = union(chain.from_iterable(tables))
 
     def _with(self, seconds: int) -> tuple[Anchored[AnyPhrase], ...]:
         return tuple(
@@ -299,7 +235,7 @@ class RareWord(Memo[int, tuple[Anchored[AnyPhrase], ...]]):
         )
 
 
-class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
+class PhraseTable(WordTable[RareWord[AnyPhrase] | None]):
     """Finds phrases by their rarest words, because many begin with a word such as "in" that most sentences contain.
 
     The fewer phrases contain the words of a choice, the rarer it is. The table maps a word to the phrases of which it
@@ -307,33 +243,27 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
 
     Args:
         phrases: The phrases.
-        words: Codes of words.
-        commonness: How common the words of each bit are; see :meth:`PhraseCompiler.commonness`.
+        compiler: The compiler of the phrases.
 
     Attributes:
         bits: Bits of the rarest words. A sentence without one of them contains no phrase.
     """
 
-    def __init__(self, phrases: Iterable[AnyPhrase], words: WordBits, commonness: Sequence[int]) -> None:
-        self.phrases: tuple[AnyPhrase, ...] = tuple(phrases)
-        self._words = words
+    def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
+        words, commonness = compiler.words, compiler.commonness()
         self._by_rarest: dict[int, dict[int, list[Anchored[AnyPhrase]]]] = {}
-        for rank, phrase in enumerate(self.phrases):
+        for rank, phrase in enumerate(phrases):
             bits = [phrase.first, *[step[0] for step in phrase.rest]]
             places = sorted(range(len(bits)), key=[commonness[bit.bit_length() - 1] for bit in bits].__getitem__)
             place, rarest, second = places[0], bits[places[0]], bits[places[min(1, len(phrase.rest))]]
             most = sum(reach for _, reach, _ in phrase.rest[:place])
             self._by_rarest.setdefault(rarest, {}).setdefault(second, []).append((phrase, rank, place, most))
-        self._seconds = {bit: union(phrases) for bit, phrases in self._by_rarest.items()}
         self.bits = rarest = union(self._by_rarest)
         of_bits = cache(self._of_bits)
         super().__init__(lambda word: of_bits(words[word] & rarest))
 
     def _of_bits(self, bits: int) -> RareWord[AnyPhrase] | None:
-        rarest = list(single_bits(bits))
-        if not rarest:
-            return None
-        return RareWord([self._by_rarest[bit] for bit in rarest], union(self._seconds[bit] for bit in rarest))
+        return RareWord([self._by_rarest[bit] for bit in single_bits(bits)]) if bits else None
 
     def matches(
         self, tokens: Sequence[str], codes: Sequence[int], sentence: int
@@ -350,21 +280,23 @@ class RareWordTable(WordTable[RareWord[AnyPhrase] | None]):
             if rare_word is None or not (seconds := rare_word.seconds & sentence):
                 continue
             for phrase, rank, least, most in rare_word[seconds]:
-                if phrase.words & sentence != phrase.words:
+                if phrase.words & sentence != phrase.words or (phrase.at and not phrase.at & sentence):
                     continue
-                for start in range(max(0, i - most), i - least + 1):
+                if not phrase.rest:
+                    found.append((i, rank, i + 1, phrase))
+                    continue
+                for start in range(max(0, i - most), i - least + 1) if most else (i,):
                     if codes[start] & phrase.first and (end := match_end(codes, start, phrase.rest)):
                         found.append((start, rank, end, phrase))
         return found
 
 
-class CompoundTable(RareWordTable[Phrase[str]]):
+class CompoundTable(PhraseTable[Phrase[str]]):
     """Finds the phrases that are replaced by one word, and words that are written in two parts.
 
     Args:
         phrases: The phrases. Of those that start at one token, the first one given is found.
-        words: Codes of words.
-        commonness: How common the words of each bit are.
+        compiler: The compiler of the phrases.
         prefixes: Beginnings of words that may be written apart: a prefix and the rest of a word that has a code are
             found as a phrase with the meaning of the word.
         prefixed: Bits of the prefixes.
@@ -373,13 +305,12 @@ class CompoundTable(RareWordTable[Phrase[str]]):
     def __init__(
         self,
         phrases: Iterable[Phrase[str]],
-        words: WordBits,
-        commonness: Sequence[int],
+        compiler: "PhraseCompiler",
         prefixes: Collection[str] = (),
         prefixed: int = 0,
     ) -> None:
-        super().__init__(phrases, words, commonness)
-        self._prefixes, self.prefixed = frozenset(prefixes), prefixed
+        super().__init__(phrases, compiler)
+        self._words, self._prefixes, self.prefixed = compiler.words, frozenset(prefixes), prefixed
         self.bits |= self.prefixed
         self._written_apart: WordTable[Phrase[str] | None] = WordTable(self._phrase_of_parts)
 
@@ -455,6 +386,12 @@ class PhraseCompiler:
             is_group = part.startswith("{")
             yield from self._members(self.groups[part[1:-1]].replace(" ", "|")) if is_group else (part,)
 
+    def condition_bit(self, condition: Callable[[str], bool]) -> int:
+        """Return a bit of the words that fulfil a condition."""
+        self.bits[frozenset()] = bit = 1 << len(self.bits)
+        self.words.conditions.append((condition, bit))
+        return bit
+
     def any_of(self, choices: Iterable[str]) -> int:
         """Return the union of the bits of some choices."""
         return union(map(self.bit, choices))
@@ -509,31 +446,19 @@ class PhraseBook(Generic[Meaning]):
         compiled = [compiler.phrase(text, meaning) for text, meaning in phrases]
         compiled.sort(key=lambda phrase: -len(phrase.rest))
         if others is not None:
-            bit = 1 << len(compiler.bits)
-            compiler.words.conditions.append((others[0], bit))
-            compiled.append(Phrase(bit, (), bit, others[1]))
+            compiled.append(Phrase(bit := compiler.condition_bit(others[0]), (), bit, others[1]))
         self._words = compiler.words
-        self._table = PhraseTable(compiled, compiler.words)
+        self._table = PhraseTable(compiled, compiler)
 
     def matches(self, tokens: Sequence[str]) -> dict[int, tuple[int, Meaning]]:
         """Return the end and the meaning of the phrase that starts at each token, by the ascending indices of these."""
-        codes: list[int] = []
-        sentence, size = 0, len(tokens)
-        found: dict[int, tuple[int, Meaning]] = {}
-        for i, candidates in enumerate(map(self._table.__getitem__, tokens)):
-            if candidates is None:
-                continue
-            if candidates.only is not None:
-                found[i] = i + 1, candidates.only.meaning
-                continue
-            # The second word often decides, and the codes of the others are then not needed.
-            if candidates.following and not (i + 1 < size and self._words[tokens[i + 1]] & candidates.following):
-                continue
-            if not codes:
-                codes = list(map(self._words.__getitem__, tokens))
-                sentence = union(codes)
-            for phrase in candidates[sentence & candidates.bits]:
-                if end := match_end(codes, i, phrase.rest):
-                    found[i] = end, phrase.meaning
-                    break
-        return found
+        codes = list(map(self._words.__getitem__, tokens))
+        found = self._table.matches(tokens, codes, union(codes))
+        if len(found) > 1:
+            # Of the phrases that start at a token, the one of the lowest rank is put last.
+            found.sort(key=_first_last)
+        return {start: (end, phrase.meaning) for start, _, end, phrase in found}
+
+
+def _first_last(match: tuple[int, int, int, Phrase[Any]]) -> tuple[int, int]:
+    return match[0], -match[1]

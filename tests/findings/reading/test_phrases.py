@@ -43,7 +43,7 @@ def test_compound_table_finds_the_first_of_overlapping_phrases(tokens):
         end, phrase = next(found, (0, None))
         expected += [(start, end, phrase)] if end else []
         start = end or start + 1
-    assert CompoundTable(phrases, compiler.words, compiler.commonness()).find(tokens, codes, union(codes)) == expected
+    assert CompoundTable(phrases, compiler).find(tokens, codes, union(codes)) == expected
 
 
 def test_stems_of_one_letter_and_of_many_are_found_in_words_that_begin_with_them():
