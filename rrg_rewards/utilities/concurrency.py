@@ -1,11 +1,10 @@
-"""Concurrent work in an event loop, with limits of tasks and time, and in threads that no exit waits for."""
+"""Concurrent work in an event loop, with limits of tasks and time, and in a thread that no exit waits for."""
 
 import asyncio
-import queue
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -78,74 +77,14 @@ async def _cancel(tasks: Sequence["asyncio.Task[Any]"]) -> None:
         await asyncio.gather(*unfinished, return_exceptions=True)
 
 
-class BackgroundThread:
-    """Makes calls one after the other in a thread that does not keep the process alive.
+class LoopThread:
+    """Runs coroutines in an event loop, in a thread that does not keep the process alive.
 
     The interpreter waits at its exit for the threads of ``ThreadPoolExecutor``, and so forever for a call that does not
     return.
 
     Args:
         name: Name of the thread.
-
-    Example:
-        >>> thread = BackgroundThread("sums")
-        >>> thread.submit(sum, [1, 2]).result()
-        3
-        >>> thread.close()
-    """
-
-    def __init__(self, name: str) -> None:
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._thread = threading.Thread(target=_make_calls, args=(self._calls,), name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, function: Callable[..., T], *args: Any) -> "Future[T]":
-        """Return a future of the result of a call.
-
-        Raises:
-            RuntimeError: After :meth:`close`.
-        """
-        future: Future[T] = Future()
-        with self._lock:
-            if self._is_closed:
-                raise RuntimeError(f"the thread {self._thread.name!r} is closed")
-            self._calls.put((future, lambda: function(*args)))
-        return future
-
-    def close(self) -> None:
-        """Cancel the calls that have not begun, and end the thread after the current one, without waiting for it."""
-        with self._lock:
-            self._is_closed = True
-        with suppress(queue.Empty):
-            while True:
-                call = self._calls.get_nowait()
-                if call is not None:
-                    call[0].cancel()
-        self._calls.put(None)
-
-
-def _make_calls(calls: "queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]") -> None:
-    while (call := calls.get()) is not None:
-        future, function = call
-        if future.set_running_or_notify_cancel():
-            try:
-                result = function()
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-        # The results and their arguments are not kept until the next call.
-        del call, future, function
-
-
-class LoopThread:
-    """Runs coroutines in an event loop, in a thread that does not keep the process alive.
-
-    Args:
-        name: Name of the thread.
-        context: Makes a context manager, such as ``torch.no_grad``, in which the loop runs.
         on_death: Called with the exception by which a task has ended the loop, such as ``SystemExit``.
 
     Example:
@@ -155,16 +94,10 @@ class LoopThread:
         >>> thread.close()
     """
 
-    def __init__(
-        self,
-        name: str,
-        context: Callable[[], AbstractContextManager[Any]] = nullcontext,
-        on_death: Callable[[BaseException], None] | None = None,
-    ) -> None:
+    def __init__(self, name: str, on_death: Callable[[BaseException], None] | None = None) -> None:
         self.is_alive = True
         """Whether the loop runs, and takes coroutines."""
         self._loop = asyncio.new_event_loop()
-        self._context = context
         self._on_death = on_death
         self._lock = threading.Lock()
         self._futures: set[Future[Any]] = set()
@@ -174,8 +107,7 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            with self._context():
-                self._loop.run_forever()
+            self._loop.run_forever()
         except BaseException as error:
             self._refuse()
             if self._on_death is not None:

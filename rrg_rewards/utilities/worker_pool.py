@@ -16,7 +16,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from multiprocessing import forkserver, get_context, parent_process
 from typing import Any, Generic, TypeVar
 
@@ -73,43 +72,6 @@ def prepare_workers(modules: Sequence[str] = _PRELOADED) -> None:
         forkserver.ensure_running()
 
 
-class PendingResult(Generic[Result]):
-    """The result of a task that a worker computes; a call waits for it.
-
-    Args:
-        pool: The pool of the worker.
-        future: What the worker sends.
-    """
-
-    def __init__(self, pool: "WorkerPool[Any, Result]", future: "Future[bytes]") -> None:
-        self._pool = pool
-        self.future = future
-
-    def __call__(self) -> Result:
-        """Return the result, or raise the exception of the function, and raise its warnings in this process.
-
-        Raises:
-            ChildProcessError: If a worker was killed.
-        """
-        try:
-            content = self.future.result()
-        except BrokenProcessPool as error:
-            # A system that ends a job sends the signal to all its processes; that of this one may come a moment later.
-            time.sleep(_SIGNAL_DELAY)
-            raise ChildProcessError(
-                "a worker process was killed, perhaps because memory was full, or could not start (a script starts "
-                'workers below if __name__ == "__main__":). Results are missing: run again, with fewer workers'
-            ) from error
-        # Pickled by the worker, because torch sends tensors between processes as open files.
-        result, failure, caught = pickle.loads(content)
-        self._pool.warn(caught)
-        if failure is not None:
-            raised, trace = failure
-            raise raised from RuntimeError(f"in a worker process:\n{trace}")
-        returned: Result = result
-        return returned
-
-
 class WorkerPool(Generic[Task, Result]):
     """Processes that call a function of tasks. They end with the ``with`` block.
 
@@ -121,7 +83,6 @@ class WorkerPool(Generic[Task, Result]):
         workers: Number of processes, or 0 for one for each available core.
         modules: Modules that the function needs, as for :func:`prepare_workers`.
         name: What the function is, for the error if it cannot be pickled.
-        threads: Threads with which torch computes in a worker; 0 for torch's own number.
 
     Raises:
         SettingError: If the function cannot be pickled, or several workers would have copies of a model or of a
@@ -138,18 +99,15 @@ class WorkerPool(Generic[Task, Result]):
         function: Callable[[Task], Result],
         workers: int,
         modules: Sequence[str] = _PRELOADED,
-        *,
         name: str = "a function",
-        threads: int = 1,
     ) -> None:
         self.workers = worker_count(workers)
-        content = pickled(function, name, is_copied=self.workers > 1)
+        content = _pickled(function, name, is_copied=self.workers > 1)
         prepare_workers(modules)
+        context = get_context(_start_method())
         # One for each process, so that a task can be given to one of them.
         self._executors = [
-            ProcessPoolExecutor(
-                1, mp_context=get_context(_start_method()), initializer=_start, initargs=(content, threads)
-            )
+            ProcessPoolExecutor(1, mp_context=context, initializer=_start, initargs=(content,))
             for _ in range(self.workers)
         ]
         self._unfinished: list[deque[Future[bytes]]] = [deque() for _ in self._executors]
@@ -162,28 +120,23 @@ class WorkerPool(Generic[Task, Result]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self, at_once: bool = False) -> None:
-        """End the processes, after the calls that have begun unless ``at_once`` is set."""
-        for executor in self._executors if at_once else ():
-            for process in [*executor._processes.values()]:
-                process.terminate()
         # All are cancelled before the first process is waited for.
-        for future in chain.from_iterable(self._unfinished):
-            future.cancel()
-        for executor in self._executors:
-            executor.shutdown(wait=True, cancel_futures=True)
+        for wait in (False, True):
+            for executor in self._executors:
+                executor.shutdown(wait=wait, cancel_futures=True)
 
-    def submit(self, task: Task, place: int | None = None) -> PendingResult[Result]:
-        """Start to compute a result.
+    def submit(self, task: Task, place: int | None = None) -> Callable[[], Result]:
+        """Start to compute a result, and return a function that waits for it.
+
+        The function returns the result, or raises the exception of the pool's function, and raises its warnings in this
+        process. It raises ``ChildProcessError`` if a worker was killed.
 
         Args:
             task: The task.
             place: A number. The tasks of one number are computed by the same process, which remembers what it has read;
                 ``None`` for the process with the fewest tasks.
         """
-        content = pickled(task, "a task of workers", is_copied=False)
+        content = _pickled(task, "a task of workers", is_copied=False)
         counts = list(map(self._count, range(self.workers)))
         number = counts.index(min(counts)) if place is None else place % self.workers
         try:
@@ -193,7 +146,29 @@ class WorkerPool(Generic[Task, Result]):
             future = Future()
             future.set_exception(error)
         self._unfinished[number].append(future)
-        return PendingResult(self, future)
+        return partial(self._result, future)
+
+    def _result(self, future: "Future[bytes]") -> Result:
+        try:
+            content = future.result()
+        except BrokenProcessPool as error:
+            # A system that ends a job sends the signal to all its processes; that of this one may come a moment later.
+            time.sleep(_SIGNAL_DELAY)
+            raise ChildProcessError(
+                "a worker process was killed, perhaps because memory was full, or could not start (a script starts "
+                'workers below if __name__ == "__main__":). Results are missing: run again, with fewer workers'
+            ) from error
+        # Pickled by the worker, because torch sends tensors between processes as open files.
+        result, failure, caught = pickle.loads(content)
+        for message, category, place in caught:
+            if (category, str(message)) not in self._warned:
+                self._warned.add((category, str(message)))
+                warnings.warn_explicit(message, category, *place)
+        if failure is not None:
+            raised, trace = failure
+            raise raised from RuntimeError(f"in a worker process:\n{trace}")
+        returned: Result = result
+        return returned
 
     def _count(self, number: int) -> int:
         """Return how many tasks a process has not finished, and forget the others; it computes them in turn."""
@@ -202,16 +177,9 @@ class WorkerPool(Generic[Task, Result]):
             futures.popleft()
         return len(futures)
 
-    def warn(self, caught: Sequence[tuple[Warning, type[Warning], tuple[str, int]]]) -> None:
-        """Raise warnings of a worker in this process, each different one once."""
-        for message, category, place in caught:
-            if (category, str(message)) not in self._warned:
-                self._warned.add((category, str(message)))
-                warnings.warn_explicit(message, category, *place)
-
     def map(
         self, tasks: Iterable[tuple[Key, Task]], place: Callable[[Key], int] | None = None
-    ) -> Iterator[tuple[Key, PendingResult[Result]]]:
+    ) -> Iterator[tuple[Key, Callable[[], Result]]]:
         """Yield the key of each task with a function that waits for its result, in order.
 
         Some tasks ahead of the yielded one are read and computed, but no more than memory should hold. The exceptions
@@ -221,7 +189,7 @@ class WorkerPool(Generic[Task, Result]):
             tasks: Keys and tasks.
             place: Returns the number of a key, as for :meth:`submit`.
         """
-        waiting: deque[tuple[Key, PendingResult[Result]]] = deque()
+        waiting: deque[tuple[Key, Callable[[], Result]]] = deque()
         failure: Exception | None = None
         remaining = iter(tasks)
         is_complete = False
@@ -256,7 +224,7 @@ def optional_pool(
     if worker_count(workers) == 1:
         yield None
     else:
-        with WorkerPool(function, workers, modules, name=name) as pool:
+        with WorkerPool(function, workers, modules, name) as pool:
             yield pool
 
 
@@ -294,17 +262,8 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def pickled(value: Any, name: str, is_copied: bool = False) -> bytes:
-    """Return an object in the form in which workers get it.
-
-    Args:
-        value: The object.
-        name: What it is, for the error.
-        is_copied: Whether several workers get a copy of it.
-
-    Raises:
-        SettingError: If it cannot be pickled, or several processes must not have a copy each.
-    """
+def _pickled(value: Any, name: str, is_copied: bool) -> bytes:
+    """Return an object as workers get it; it is refused if several would get a copy that they must not have."""
     content = io.BytesIO()
     try:
         (_Pickler if is_copied else pickle.Pickler)(content, pickle.HIGHEST_PROTOCOL).dump(value)
@@ -330,7 +289,7 @@ def _start_method() -> str:
 _functions: list[Callable[[Any], Any]] = []
 
 
-def _start(function: bytes, threads: int) -> None:
+def _start(function: bytes) -> None:
     # An interrupt from the keyboard reaches all processes. The main process ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # This process has reports in memory.
@@ -339,9 +298,8 @@ def _start(function: bytes, threads: int) -> None:
     gc.freeze()
     import torch
 
-    # The other cores have workers, or the policy.
-    if threads:
-        torch.set_num_threads(threads)
+    # The other cores have workers.
+    torch.set_num_threads(1)
     _functions.append(pickle.loads(function))
 
 

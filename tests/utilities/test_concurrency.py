@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from rrg_rewards.utilities.concurrency import BackgroundThread, LoopThread, for_each, within
+from rrg_rewards.utilities.concurrency import LoopThread, for_each, within
 
 GUARD = 120
 
@@ -116,69 +116,6 @@ def test_within_does_not_ignore_a_cancellation():
         assert went_on == []
 
     run(cancelled())
-
-
-def test_background_thread_returns_results_and_errors_in_order():
-    thread = BackgroundThread("calls")
-    results = [thread.submit(divmod, 7, number) for number in (2, 0, 3)]
-    assert results[0].result(GUARD) == (3, 1)
-    with pytest.raises(ZeroDivisionError):
-        results[1].result(GUARD)
-    assert results[2].result(GUARD) == (2, 1)
-    thread.close()
-
-
-def test_background_thread_close_cancels_what_waits_and_does_not_wait_for_a_call():
-    thread, begun, may_end = BackgroundThread("slow"), threading.Event(), threading.Event()
-
-    def slow():
-        begun.set()
-        return may_end.wait(GUARD)
-
-    running, waiting = thread.submit(slow), thread.submit(slow)
-    assert begun.wait(GUARD)
-    thread.close()
-    assert waiting.cancelled()
-    assert not running.done()
-    (slow_thread,) = [one for one in threading.enumerate() if one.name == "slow"]
-    assert slow_thread.daemon
-    may_end.set()
-    assert running.result(GUARD)
-    slow_thread.join(GUARD)
-    assert not slow_thread.is_alive()
-
-
-def test_background_thread_makes_no_call_after_close():
-    thread = BackgroundThread("closed")
-    thread.close()
-    thread.close()
-    with pytest.raises(RuntimeError, match="the thread 'closed' is closed"):
-        thread.submit(int)
-
-
-def test_background_thread_close_ends_while_the_thread_takes_the_last_call(monkeypatch):
-    thread = BackgroundThread("takes")
-    calls = thread._calls
-
-    class Emptied:
-        """A queue whose last call the thread takes after the answer that there is one."""
-
-        def empty(self):
-            return False
-
-        def get_nowait(self):
-            return calls.get_nowait()
-
-        def get(self):
-            pytest.fail("close waits for a call that the thread has taken")
-
-        def put(self, call):
-            calls.put(call)
-
-    monkeypatch.setattr(thread, "_calls", Emptied())
-    thread.close()
-    thread._thread.join(GUARD)
-    assert not thread._thread.is_alive()
 
 
 def test_loop_thread_close_cancels_what_waits():

@@ -63,6 +63,9 @@ def test_worker_pool_returns_results_in_order_and_warns_once() -> None:
 
 
 def _process(_: int) -> int:
+    import torch
+
+    assert torch.get_num_threads() == 1, "the other cores have workers"
     return os.getpid()
 
 
@@ -90,8 +93,8 @@ def test_worker_pool_gives_other_tasks_to_the_process_with_the_fewest(tmp_path: 
         try:
             # Each of them would wait for the first in its process.
             for _ in range(3):
-                pool.submit(None).future.result(120)
-            assert not long.future.done()
+                pool.submit(None)()
+            assert pool._count(0) == 1
         finally:
             (tmp_path / "go").touch()
         long()
@@ -130,28 +133,21 @@ def test_worker_pool_says_that_a_worker_was_killed() -> None:
 
 @pytest.mark.parametrize("held", [_Model(), OpenAIJudge("my-model", base_url="http://localhost:1/v1")])
 def test_worker_pool_refuses_models_and_language_models(held: Backend) -> None:
-    with pytest.raises(SettingError, match=r"workers: .* leave out --workers"):
+    with pytest.raises(SettingError) as raised:
         WorkerPool(_Holder([held]), workers=2)
+    assert (raised.value.setting, raised.value.problem) == ("workers", held.worker_refusal)
     assert RuleJudge().worker_refusal is None
     # One worker has the only copy.
-    WorkerPool(_Holder([held]), workers=1).close()
+    with WorkerPool(_Holder([held]), workers=1):
+        pass
 
 
 def test_worker_pool_names_what_cannot_be_pickled() -> None:
-    with pytest.raises(SettingError, match=r"the metrics cannot be pickled for worker processes: .*top level of a mod"):
+    with pytest.raises(SettingError, match="the metrics") as raised:
         WorkerPool(lambda task: task, workers=2, name="the metrics")
-    with WorkerPool(_square, workers=1) as pool, pytest.raises(SettingError, match="a task of workers cannot be pick"):
+    assert raised.value.setting == "workers"
+    with WorkerPool(_square, workers=1) as pool, pytest.raises(SettingError, match="a task"):
         pool.submit(lambda: 3)  # type: ignore[arg-type]
-
-
-def test_worker_pool_close_ends_calls_that_have_begun() -> None:
-    pool = WorkerPool(time.sleep, workers=1)
-    pending = pool.submit(600)
-    while not pending.future.running():
-        time.sleep(0.01)
-    pool.close(at_once=True)
-    with pytest.raises(ChildProcessError, match="was killed"):
-        pending()
 
 
 @pytest.mark.slow
@@ -183,19 +179,8 @@ if __name__ == "__main__":
             time.sleep(0.05)
 
 
-def _threads(_: None) -> int:
-    import torch
-
-    return torch.get_num_threads()
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_worker_pool_sets_the_threads_of_torch(threads: int) -> None:
-    with WorkerPool(_threads, workers=1, threads=threads) as pool:
-        assert pool.submit(None)() == threads
-
-
 @pytest.mark.parametrize("wrong", [-1, 1.5, True])
 def test_worker_count_refuses_other_values(wrong: int) -> None:
-    with pytest.raises(SettingError, match="must be 0 or a positive integer"):
+    with pytest.raises(SettingError) as raised:
         worker_count(wrong)
+    assert raised.value.setting == "workers"

@@ -18,8 +18,7 @@ from rrg_rewards.integrations.serve.requests import (
     scoring_error,
 )
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.rewards.base import Reward
-from rrg_rewards.utilities.concurrency import BackgroundThread, LoopThread
+from rrg_rewards.utilities.concurrency import LoopThread
 
 _log = logging.getLogger(__name__)
 
@@ -41,11 +40,7 @@ class Scorer:
         self._reward = options.reward
         self._timeout = options.timeout
         self._on_batch = on_batch
-        # An event loop in the thread would only delay a reward that blocks it anyway.
-        blocks = type(options.reward).score_async is Reward.score_async
-        self._thread: LoopThread | _BlockingThread = (
-            _BlockingThread() if blocks else LoopThread("rrg-rewards-scoring", on_death=_log_death)
-        )
+        self._thread = LoopThread("rrg-rewards-scoring", on_death=_log_death)
         self._queue: BatchQueue[Sample, ScoredSample] = BatchQueue(self._process, options.batch_limits)
         # Batches that have taken longer than the limit.
         self._overdue: set[object] = set()
@@ -150,28 +145,3 @@ def _or_none(values: Sequence[float]) -> list[float | None]:
 
 def _log_death(error: BaseException) -> None:
     _log.error("the thread that scores has ended: %s", error_place(error))
-
-
-class _BlockingThread:
-    """A thread for coroutines that never wait, one at a time."""
-
-    is_alive = True
-
-    def __init__(self) -> None:
-        self._thread = BackgroundThread("rrg-rewards-scoring")
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        return self._thread.submit(_result_at_once, coroutine)
-
-    def close(self) -> None:
-        self._thread.close()
-
-
-def _result_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    coroutine.close()
-    raise RuntimeError("scoring waits, although the reward has no asynchronous scoring of its own")
