@@ -33,7 +33,5 @@ def reward_fn(
         ValueError: If the settings are invalid, or a column is missing.
     """
     reward = get_trainer_reward()
-    name = reward.settings.reference_column
-    row = reward.read_row(columns[name], columns) if name in columns else columns
-    rewarded = reward.reward_one(completions, {**row, "completion_ids": list(completion_ids)})
+    rewarded = reward.reward_one(completions, {**reward.read_columns(columns), "completion_ids": list(completion_ids)})
     return rewarded.numbers()["score"]

@@ -29,10 +29,8 @@ async def reward(task: Any, trace: Any) -> float:
         ValueError: If the settings are invalid, or a column is missing.
     """
     trainer_reward = get_trainer_reward()
-    name = trainer_reward.settings.reference_column
     columns = {column: getattr(task, column) for column in trainer_reward.reward.columns if hasattr(task, column)}
-    row = trainer_reward.read_row(columns[name], columns) if name in columns else columns
-    return await _reward_last_reply(trainer_reward, trace, row)
+    return await _reward_last_reply(trainer_reward, trace, trainer_reward.read_columns(columns))
 
 
 async def reward_reply(trace: Any, columns: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> float:

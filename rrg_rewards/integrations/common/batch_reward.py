@@ -42,14 +42,14 @@ class BatchReward:
         """
         return [one.reward for one in self._reward.reward_batch(completions, self._rows(columns, len(completions)))]
 
-    def _rows(self, columns: Mapping[str, Any], length: int) -> list[dict[str, Any]]:
+    def _rows(self, columns: Mapping[str, Any], length: int) -> list[Mapping[str, Any]]:
         name = self._reward.settings.reference_column
         read = [one for one in (*self._reward.reward.columns, "completion_ids", name) if one in columns]
         for column in read:
             if len(columns[column]) != length:
                 raise ValueError(f"column {column!r} has {len(columns[column])} values for {length} completions")
         rows = [{column: columns[column][place] for column in read} for place in range(length)]
-        return [self._reward.read_row(row[name], row) if name in row else row for row in rows]
+        return [self._reward.read_columns(row) for row in rows]
 
 
 def make_batch_rewards(

@@ -4,9 +4,8 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock
+from itertools import islice
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,6 +45,13 @@ class BatchLimits:
             raise ValueError(f"max_pending must be at least max_batch {self.max_batch}, got {self.max_pending}")
 
 
+@dataclass(eq=False)
+class _Entry(Generic[Item, Result]):
+    item: Item
+    entered: float
+    outcome: "asyncio.Future[Result | Exception]"
+
+
 class BatchQueue(Generic[Item, Result]):
     """Processes the items of concurrent callers in batches.
 
@@ -53,7 +59,7 @@ class BatchQueue(Generic[Item, Result]):
     waited is not processed. If ``process`` raises an error for a batch, its halves are processed again, so that only
     the items that cause the error fail.
 
-    Calls from several event loops have separate batches and limits; ``process`` then runs in each loop.
+    All callers share one event loop. A queue whose loop has ended is empty in the next one.
 
     Args:
         process: Coroutine function that returns one result for each item of a batch, in order. It must not block the
@@ -77,13 +83,15 @@ class BatchQueue(Generic[Item, Result]):
     ) -> None:
         self.limits = BatchLimits() if limits is None else limits
         self._process = process
-        self._lock = Lock()
-        self._lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane[Item, Result]] = WeakKeyDictionary()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[_Entry[Item, Result], None] = {}
+        # The event loop only keeps weak references to tasks.
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def num_waiting(self) -> int:
-        """Number of items of the running event loop that wait for a batch."""
-        return len(self._lane().waiting)
+        """Number of items that wait for a batch."""
+        return len(self._waiting)
 
     async def submit(self, item: Item, timeout: float | None = None) -> Result:
         """Return the result of one item.
@@ -115,38 +123,6 @@ class BatchQueue(Generic[Item, Result]):
             QueueFullError: If the queue has no place for all items.
             asyncio.TimeoutError: If a result is missing in time; all results are then discarded.
         """
-        return await self._lane().submit(items, timeout)
-
-    def _lane(self) -> "_Lane[Item, Result]":
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            lane = self._lanes.get(loop)
-            if lane is None:
-                lane = self._lanes[loop] = _Lane(self._process, self.limits)
-            return lane
-
-
-@dataclass(eq=False)
-class _Entry(Generic[Item, Result]):
-    item: Item
-    entered: float
-    outcome: "asyncio.Future[Result | Exception]"
-
-
-class _Lane(Generic[Item, Result]):
-    """The items of one event loop."""
-
-    def __init__(self, process: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]], limits: BatchLimits) -> None:
-        self.waiting: dict[_Entry[Item, Result], None] = {}
-        self._process = process
-        self._limits = limits
-        self._is_full = asyncio.Event()
-        self._slots = asyncio.Semaphore(limits.max_concurrent)
-        self._collector: asyncio.Task[None] | None = None
-        # The event loop only keeps weak references to tasks.
-        self._batches: set[asyncio.Task[None]] = set()
-
-    async def submit(self, items: Sequence[Item], timeout: float | None) -> list[Result | Exception]:
         if not items:
             return []
         entries = self._enter(items)
@@ -159,52 +135,51 @@ class _Lane(Generic[Item, Result]):
         finally:
             for entry in entries:
                 entry.outcome.cancel()
-                self.waiting.pop(entry, None)
+                self._waiting.pop(entry, None)
 
     def _enter(self, items: Sequence[Item]) -> list[_Entry[Item, Result]]:
-        limit = self._limits.max_pending
-        if len(self.waiting) + len(items) > limit:
-            raise QueueFullError(
-                f"{len(self.waiting)} items are waiting, and there is no place for {len(items)} more: max_pending is "
-                f"{limit}"
-            )
         loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._is_collecting = loop, False
+            self._waiting.clear()
+            self._tasks.clear()
+            self._is_full, self._slots = asyncio.Event(), asyncio.Semaphore(self.limits.max_concurrent)
+        if self.num_waiting + len(items) > self.limits.max_pending:
+            raise QueueFullError(
+                f"{self.num_waiting} items are waiting, and there is no place for {len(items)} more: max_pending is "
+                f"{self.limits.max_pending}"
+            )
         entries = [_Entry[Item, Result](item, loop.time(), loop.create_future()) for item in items]
-        self.waiting.update(dict.fromkeys(entries))
-        if len(self.waiting) >= self._limits.max_batch:
+        self._waiting.update(dict.fromkeys(entries))
+        if self.num_waiting >= self.limits.max_batch:
             self._is_full.set()
-        if self._collector is None or self._collector.done():
-            self._collector = loop.create_task(self._collect())
+        if not self._is_collecting:
+            self._is_collecting = True
+            self._start(loop.create_task(self._collect()))
         return entries
 
+    def _start(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _collect(self) -> None:
-        while self.waiting:
+        """Start batches as long as items wait."""
+        while self._waiting:
             await self._slots.acquire()
             await self._until_full()
-            batch = [entry for entry, _ in zip(self.waiting, range(self._limits.max_batch), strict=False)]
+            batch = list(islice(self._waiting, self.limits.max_batch))
             for entry in batch:
-                del self.waiting[entry]
-            if self.waiting:
-                self._keep(asyncio.get_running_loop().create_task(self._run(batch)))
-                continue
-            # The last batch needs no task of its own. Items that arrive meanwhile get another collector.
-            assert self._collector is not None
-            self._keep(self._collector)
-            self._collector = None
-            await self._run(batch)
-            return
-
-    def _keep(self, task: "asyncio.Task[None]") -> None:
-        self._batches.add(task)
-        task.add_done_callback(self._batches.discard)
+                del self._waiting[entry]
+            self._start(asyncio.get_running_loop().create_task(self._run(batch)))
+        self._is_collecting = False
 
     async def _until_full(self) -> None:
         """Wait until there are enough items for a batch, or the first has waited long enough."""
         loop = asyncio.get_running_loop()
         # Callers that are ready in this iteration of the loop have not entered their items yet.
         await asyncio.sleep(0)
-        while self.waiting and len(self.waiting) < self._limits.max_batch:
-            rest = next(iter(self.waiting)).entered + self._limits.max_wait - loop.time()
+        while self._waiting and self.num_waiting < self.limits.max_batch:
+            rest = next(iter(self._waiting)).entered + self.limits.max_wait - loop.time()
             if rest <= 0:
                 return
             self._is_full.clear()

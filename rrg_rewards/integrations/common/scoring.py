@@ -3,7 +3,7 @@
 import asyncio
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +13,7 @@ from typing import Any
 from rrg_rewards.integrations.common.background import start_in_background, without_exits
 from rrg_rewards.integrations.common.batching import BatchLimits, BatchQueue
 from rrg_rewards.integrations.common.columns import gather_columns, read_row
-from rrg_rewards.integrations.common.missing import MissingRewards
-from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings, settings_key
+from rrg_rewards.integrations.common.settings import Missing, TrainerSettings, read_settings, settings_key
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, completion_texts, is_asynchronous
 from rrg_rewards.rewards.compose import ComposedReward
@@ -50,6 +49,59 @@ class RewardedCompletion:
         return {name: reward, "scorable": float(self.is_scorable), **self.details}
 
 
+class MissingRewards:
+    """Replaces missing rewards by a number or by the mean of other rewards.
+
+    The mean is that of the other completions of the same group in the call; without any, of the call; without any, of
+    all earlier calls.
+
+    Args:
+        missing: The number, or ``"mean"``; ``None`` to leave them out.
+
+    Example:
+        >>> replace = MissingRewards("mean")
+        >>> replace([1.0, 2.0, None, 6.0], groups=["a", "a", "a", "b"])
+        [1.0, 2.0, 1.5, 6.0]
+        >>> replace([None], groups=["a"])
+        [3.0]
+    """
+
+    def __init__(self, missing: Missing | None) -> None:
+        self.missing = missing
+        self._sum, self._count = 0.0, 0
+
+    def __call__(self, rewards: Sequence[float | None], groups: Sequence[Hashable]) -> list[float | None]:
+        """Return the rewards of a call with numbers in the place of ``None``.
+
+        Args:
+            rewards: ``N`` rewards.
+            groups: The group of each, equal for the completions of one study.
+
+        Raises:
+            ValueError: If the mean is asked for and this process has scored no completion yet.
+        """
+        known = [(group, reward) for group, reward in zip(groups, rewards, strict=True) if reward is not None]
+        self._sum += sum(reward for _, reward in known)
+        self._count += len(known)
+        return [
+            self._replacement(group, known) if reward is None else reward
+            for group, reward in zip(groups, rewards, strict=True)
+        ]
+
+    def _replacement(self, group: Hashable, known: Sequence[tuple[Hashable, float]]) -> float | None:
+        if self.missing != "mean":
+            return None if self.missing is None else float(self.missing)
+        others = [reward for own, reward in known if own == group] or [reward for _, reward in known]
+        if others:
+            return sum(others) / len(others)
+        if not self._count:
+            raise ValueError(
+                "missing is mean, but this process has scored no completion yet, and the first one is unscorable; "
+                "give a number, and check the judge and the references"
+            )
+        return self._sum / self._count
+
+
 Sample = tuple[Completion, Mapping[str, Any]]
 
 
@@ -77,9 +129,8 @@ class TrainerReward:
             raise ValueError(
                 f"a part is called {min(reserved)!r}, which is a key of its own; give it another name (as)"
             )
-        self._missing = {
-            name: None if settings.missing is None else MissingRewards(settings.missing) for name in ("", *self.parts)
-        }
+        # Of the reward, which has no name of its own here, and of its parts.
+        self._missing = {name: MissingRewards(settings.missing) for name in ("", *self.parts)}
         self._unrewarded = UnrewardedCalls(settings.max_unrewarded_calls)
         self._names: list[str] | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rrg-rewards-scoring")
@@ -101,6 +152,11 @@ class TrainerReward:
         """Return the columns of one completion; see :func:`rrg_rewards.integrations.common.columns.read_row`."""
         names = {*self.reward.columns, _TOKENS}
         return read_row(reference, self.settings.reference_column, beside, names)
+
+    def read_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the columns of one completion, of which that of the reference may contain others."""
+        name = self.settings.reference_column
+        return self.read_row(columns[name], columns) if name in columns else columns
 
     def reward_one(self, completion: Completion, row: Mapping[str, Any]) -> RewardedCompletion:
         """Reward one completion; concurrent calls of other threads are scored together with it."""
@@ -183,29 +239,15 @@ class TrainerReward:
     ) -> list[RewardedCompletion]:
         """Put numbers in the place of missing rewards."""
         groups = [repr([row[name] for name in self.reward.columns]) for row in rows]
-        rewards = [reward for reward, _ in scored]
-        parts = {name: [None if math.isnan(own[name]) else own[name] for _, own in scored] for name in self.parts}
-        filled = self._filled("", rewards, groups)
-        filled_parts = {name: self._filled(name, own, groups) for name, own in parts.items()}
-        return [
-            RewardedCompletion(
-                filled[place],
-                rewards[place] is not None,
-                {
-                    **own,
-                    **{
-                        name: math.nan if (value := values[place]) is None else value
-                        for name, values in filled_parts.items()
-                    },
-                    **{f"{name}_scorable": float(values[place] is not None) for name, values in parts.items()},
-                },
-            )
-            for place, (_, own) in enumerate(scored)
-        ]
-
-    def _filled(self, name: str, rewards: Sequence[float | None], groups: Sequence[str]) -> Sequence[float | None]:
-        replace = self._missing[name]
-        return rewards if replace is None else replace(rewards, groups)
+        known = {name: [None if math.isnan(own[name]) else own[name] for _, own in scored] for name in self.parts}
+        known[""] = [reward for reward, _ in scored]
+        filled = {name: replace(known[name], groups) for name, replace in self._missing.items()}
+        rewarded = []
+        for place, (reward, own) in enumerate(scored):
+            parts = {name: math.nan if (value := filled[name][place]) is None else value for name in self.parts}
+            scorable = {f"{name}_scorable": float(known[name][place] is not None) for name in self.parts}
+            rewarded.append(RewardedCompletion(filled[""][place], reward is not None, {**own, **parts, **scorable}))
+        return rewarded
 
 
 _REWARDS: dict[tuple[int, str], TrainerReward] = {}

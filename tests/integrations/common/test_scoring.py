@@ -6,7 +6,7 @@ import pytest
 from served import RAISED
 
 from rrg_rewards.integrations.common.background import ExitError
-from rrg_rewards.integrations.common.scoring import TrainerReward
+from rrg_rewards.integrations.common.scoring import MissingRewards, TrainerReward
 from rrg_rewards.integrations.common.settings import read_settings
 from rrg_rewards.rewards.unrewarded import NoRewardError
 
@@ -44,5 +44,22 @@ def test_trainer_reward_stops_a_run_without_rewards(missing):
 
 
 def test_trainer_settings_refuse_no_unrewarded_calls():
-    with pytest.raises(ValueError, match="max_unrewarded_calls must be a whole number of at least 1, or None, got 0"):
+    with pytest.raises(ValueError, match=r"max_unrewarded_calls .* got 0"):
         read_settings({"reward": "rouge", "max_unrewarded_calls": 0})
+
+
+def test_missing_rewards_are_the_mean_of_the_group_then_of_the_call_then_of_earlier_calls():
+    replace = MissingRewards("mean")
+    assert replace([1.0, None, 3.0, 10.0], ["a", "a", "a", "b"]) == [1.0, 2.0, 3.0, 10.0]
+    assert replace([1.0, None, 3.0], ["a", "b", "a"]) == [1.0, 2.0, 3.0]
+    assert replace([None, None], ["a", "b"]) == [(1 + 3 + 10 + 1 + 3) / 5] * 2
+
+
+def test_missing_rewards_raise_for_the_mean_of_nothing():
+    with pytest.raises(ValueError, match="has scored no completion yet"):
+        MissingRewards("mean")([None], ["a"])
+
+
+@pytest.mark.parametrize("missing", [-2.0, None])
+def test_missing_rewards_are_the_number_or_stay_missing(missing):
+    assert MissingRewards(missing)([None, 1.0], ["a", "a"]) == [missing, 1.0]
