@@ -325,8 +325,7 @@ def measure_agreement(
         raise ValueError("scores and human must have at least one row")
     check_names([*scores, *human], settings.lower_is_better, [*scores, *human])
     check_binary(settings)
-    with optional_pool(compare_scores, settings.workers) as pool:
-        return measure_rows(rows.turned(settings.lower_is_better), settings, log=log or RunLog(), pool=pool)
+    return measure_rows(rows.turned(settings.lower_is_better), settings, log=log or RunLog())
 
 
 def measure_rows(
@@ -336,7 +335,6 @@ def measure_rows(
     candidates: Sequence[str] | None = None,
     signatures: Mapping[str, str] | None = None,
     log: RunLog,
-    pool: WorkerPool[Any, Any] | None = None,
 ) -> AgreementResult:
     """Measure the agreement in rows, as :func:`measure_agreement`.
 
@@ -346,12 +344,11 @@ def measure_rows(
         candidates: Endings of the columns of two candidates, if the columns are differences between them.
         signatures: Signatures of the metrics among the scores.
         log: Receives warnings and progress.
-        pool: Processes that call :func:`compare_scores`; ``None`` for this process.
     """
     left_out = ("binary", "preference" if candidates is None else "accuracy")
     default = [name for name in get_args(AgreementStatistic) if name not in left_out]
     statistics = default if settings.statistics is None else cast("Sequence[AgreementStatistic]", settings.statistics)
-    with one_thread():
+    with one_thread(), optional_pool(compare_scores, settings.workers) as pool:
         groups = _Measuring(rows, settings, statistics, log, pool).groups()
     missing = {name: int(values.isnan().sum()) for name, values in rows.columns.items()}
     result = AgreementResult(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,13 @@ from torch import Tensor
 
 from rrg_rewards.analysis.agreement import (
     AgreementResult,
-    Comparison,
     RatedRows,
     check_binary,
     check_names,
-    compare_scores,
     measure_rows,
     numbered,
 )
-from rrg_rewards.analysis.batch_scoring import BatchScorer, Texts, scored_parts
+from rrg_rewards.analysis.batch_scoring import score_batches
 from rrg_rewards.analysis.distinct import DistinctTexts
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
@@ -35,12 +34,8 @@ from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import signature_with_references
-from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.worker_pool import WorkerPool, optional_pool
-
-# Some metrics compare all references, so that their reports are one batch.
-_ONE_BATCH = 2**31
 
 
 @dataclass(frozen=True)
@@ -111,8 +106,8 @@ def agreement_of_table(
     log = log or RunLog()
     made = metrics_by_name(metrics)
     _check_columns(columns, made, settings)
-    rows_at_once = _ONE_BATCH if made else batch_size
-    with BatchedTable(table, options.format, options.delimiter, rows_at_once) as batches:
+    # Some metrics compare all references, so that their reports are one batch.
+    with BatchedTable(table, options.format, options.delimiter, None if made else batch_size) as batches:
         reading = _Reading(str(table), batches, columns, pairs, options, log)
         return _measured(reading, made, settings, with_text)
 
@@ -205,31 +200,19 @@ def _measured(
     reading: "_Reading", made: Mapping[str, ReportMetric], settings: AgreementSettings, with_text: bool
 ) -> TableAgreement:
     """Return the agreement in the table that is read, scored by metrics."""
-    work = _Work(made, reading.pairs.best)
     texts: dict[str, DistinctTexts] = {}
     counts, usage = {name: PairCounts() for name in made}, RunUsage({name: one.judges() for name, one in made.items()})
-    with optional_pool(work, settings.workers, name="a metric") as pool:
-        rows = reading.rows(with_text).turned(settings.lower_is_better)
-        if made:
-            with usage.noted(reading.log):
-                rows = replace(rows, scores={**rows.scores, **reading.scores(made, work, pool, counts, texts)})
-            warn_of_failures(counts, reading.log)
-        if not len(rows):
-            raise ValueError(f"{reading.source}: has no rows")
-        signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
-        candidates = reading.columns.candidates
-        result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log, pool=pool)
+    rows = reading.rows(with_text).turned(settings.lower_is_better)
+    if made:
+        with usage.noted(reading.log):
+            rows = replace(rows, scores={**rows.scores, **reading.scores(made, settings.workers, counts, texts)})
+        warn_of_failures(counts, reading.log)
+    if not len(rows):
+        raise ValueError(f"{reading.source}: has no rows")
+    signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
+    candidates = reading.columns.candidates
+    result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log)
     return TableAgreement(result, rows, all_errors(counts), usage.by_user(), texts)
-
-
-class _Work:
-    """What workers do: first they score report pairs, then they compare scores with judgements."""
-
-    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
-        self._score = BatchScorer(metrics, best)
-
-    def __call__(self, task: Texts | Comparison) -> Any:
-        return compare_scores(task) if len(task) == 2 else self._score(task)
 
 
 @dataclass(frozen=True)
@@ -280,8 +263,7 @@ class _Reading:
     def scores(
         self,
         metrics: Mapping[str, ReportMetric],
-        scorer: "_Work",
-        pool: WorkerPool[Any, Any] | None,
+        workers: int,
         counts: Mapping[str, PairCounts],
         texts: dict[str, DistinctTexts],
     ) -> dict[str, Tensor]:
@@ -296,15 +278,18 @@ class _Reading:
             reader.check(self.log)
             texts[column] = reader.distinct
             readers.append(reader)
-        scores = {}
+        found: dict[str, list[Tensor]] = {name: [] for name in metrics}
         with self.log.progress("scoring") as progress:
-            progress(0, len(metrics) * len(readers))
-            each = [_scored(reader, metrics, progress, scorer, pool, counts) for reader in readers]
-            for name, metric in metrics.items():
-                sides = [values[name] for values in each]
-                values = sides[0] if len(sides) == 1 else sides[0] - sides[1]
-                scores[name] = values if metric.higher_is_better else -values
-        return scores
+            progress(0, len(metrics) * sum(reader.rows for reader in readers))
+            # Each reader has one batch.
+            for _, batch in score_batches(metrics, chain.from_iterable(readers), self.pairs.best, progress, workers):
+                for name, scores in batch.items():
+                    found[name].append(scores.value.double().cpu())
+                    counts[name].add(scores)
+        differences = {name: sides[0] if len(sides) == 1 else sides[0] - sides[1] for name, sides in found.items()}
+        return {
+            name: differences[name] if one.higher_is_better else -differences[name] for name, one in metrics.items()
+        }
 
     @property
     def _prediction_columns(self) -> list[str]:
@@ -332,21 +317,3 @@ def _keys(table: Table, name: str) -> Sequence[Any]:
         if is_missing(cell):
             raise TableError(f"{table.where(row)}, column {name!r}: is empty; each row needs a value")
     return cells
-
-
-def _scored(
-    reader: PairReader,
-    metrics: Mapping[str, ReportMetric],
-    progress: Progress,
-    scorer: _Work,
-    pool: WorkerPool[Any, Any] | None,
-    counts: Mapping[str, PairCounts],
-) -> dict[str, Tensor]:
-    """Return the scores of all pairs of a reader by metric, NaN if unscorable."""
-    found: dict[str, list[Tensor]] = {name: [] for name in metrics}
-    for part, scores in scored_parts(scorer, metrics, reader, pool):
-        metrics[part.name].note_scored(part.context, scores)
-        found[part.name].append(scores.value.double())
-        counts[part.name].add(scores)
-        progress(int(part.is_last), 0)
-    return {name: torch.cat(values).cpu() for name, values in found.items()}

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rrg_rewards.analysis.settings import batch_size_setting
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.engine import read_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.lexicon import load_lexicon
-from rrg_rewards.utilities.settings import SettingError, setting
+from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 
 # Vocabularies of the codes in knowledge/concepts.yaml.
 _CODES = ("oifm", "hpo", "snomed")
@@ -32,7 +33,10 @@ class FindingExportSettings:
     lexicon: str = setting(
         "chest", "lexicon: chest, chest_ct, chest_xray, abdomen or a YAML file (default: chest)", metavar="NAME"
     )
-    batch_size: int = setting(256, "maximum number of reports in a batch (default: 256)", metavar="N")
+    batch_size: int = batch_size_setting()
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 def findings_of_report(report: str, lexicon: str = "chest") -> dict[str, Any]:

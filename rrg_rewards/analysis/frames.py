@@ -2,18 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from rrg_rewards.analysis.batch_scoring import score_batches
-from rrg_rewards.analysis.input_tables import with_new_columns
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.pairs import PairReader
-from rrg_rewards.analysis.scoring import TableScoring, per_report_columns
+from rrg_rewards.analysis.scoring import Scoring
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.table import Table, check_header
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
@@ -65,17 +61,16 @@ def score_frame(
         raise SettingError("metrics", "at least one is needed")
     columns = PairColumns(prediction_column=prediction_column, reference_column=reference_column, context=context or {})
     table = _table(frame)
-    batches = [*table.batches(settings.batch_size)]
-    pairs = PairReader(columns, batches, made, table.source)
+    pairs = PairReader(columns, [*table.batches(settings.batch_size)], made, table.source)
     pairs.check(log)
-    kept: list[Mapping[str, Scores]] = []
-    scorer = partial(score_batches, workers=settings.workers)
-    scoring = TableScoring(pairs, settings, scorer=scorer, keep=lambda _, scores: kept.append(scores), log=log)
-    scoring.run()
-    cells = _columns(kept, scoring)
-    # For its warning of replaced columns.
-    with_new_columns(table, cells, settings.prefix, log)
-    scored = frame.assign(**{settings.prefix + name: values for name, values in cells.items()})
+    scoring = Scoring(pairs, settings, log=log)
+    cells: dict[str, list[Any]] = {}
+    for batch in scoring.tables():
+        # The input has no types.
+        for name, kind in batch.types.items():
+            new = batch.columns[name]
+            cells.setdefault(name, []).extend(math.nan if kind == "double" and cell is None else cell for cell in new)
+    scored = frame.assign(**cells)
     scored.attrs = {**frame.attrs, "summary": scoring.summary()}
     return scored
 
@@ -93,18 +88,3 @@ def _table(frame: Any) -> Table:
         cells = zip(frame[name].tolist(), frame[name].isna().tolist(), strict=True)
         columns[name] = [None if is_missing else cell for cell, is_missing in cells]
     return Table(columns, "frame")
-
-
-def _columns(kept: Sequence[Mapping[str, Scores]], scoring: TableScoring) -> dict[str, list[Any]]:
-    """Return the cells of the new columns by name, without prefix."""
-    rescaling = scoring.rescaling()
-    columns: dict[str, list[Any]] = {}
-    for batch in kept:
-        for name, own in batch.items():
-            scores = rescaling[name](own) if name in rescaling else own
-            # The score and its parts come first, then explanations.
-            for index, (column, cells) in enumerate(per_report_columns(name, scores).items()):
-                is_number = index <= len(scores.details)
-                new = [math.nan if cell is None else cell for cell in cells] if is_number else cells
-                columns.setdefault(column, []).extend(new)
-    return columns

@@ -1,12 +1,13 @@
-"""Tables of an analysis: how they are read, and how columns are added to them."""
+"""Tables of an analysis: how they are read, how columns are added to them, and how they are written meanwhile."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.tables.table import EMPTY_CELL, Table
+from rrg_rewards.data.tables.table import EMPTY_CELL, Table, table_format
+from rrg_rewards.data.tables.writers import open_table
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.texts import find_placeholders, placeholder_message
 
@@ -30,16 +31,76 @@ def note_delimiter(table: Table, source: str | Path, delimiter: str | None, log:
         log.note(f"{source} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")
 
 
-def with_new_columns(table: Table, columns: Mapping[str, Sequence[Any]], prefix: str, log: RunLog | None) -> Table:
-    """Return the table with columns added as ``prefix`` + name; tell a log if they replace input columns."""
+def with_new_columns(
+    table: Table, columns: Mapping[str, Sequence[Any]], types: Mapping[str, str], prefix: str, log: RunLog
+) -> Table:
+    """Return a batch with columns added as ``prefix`` + name, and their Arrow types.
+
+    A batch may have only missing cells, so that types are given. At the first batch, the log is told if they replace
+    input columns.
+    """
     named = {prefix + name: cells for name, cells in columns.items()}
     replaced = [name for name in named if name in table.columns]
-    if replaced and log is not None:
+    if replaced and not table.first:
         log.warn(
             f"the output replaces {len(replaced)} input column(s) of the same name: {', '.join(replaced)}; "
             "--prefix TEXT keeps both"
         )
-    return table.with_columns(named)
+    new = {prefix + name: kind for name, kind in types.items()}
+    wider = table.with_columns(named)
+    return replace(wider, types={**wider.types, **new})
+
+
+@dataclass(frozen=True)
+class TableSink:
+    """A table to write while its rows are computed.
+
+    Args:
+        path: Path of the table; ``-`` is standard output.
+        format: Format of the table, if its ending does not say it.
+        overwrite: Whether to replace a file that exists.
+        spreadsheet_safe: As for :func:`~rrg_rewards.data.write_table`.
+    """
+
+    path: str
+    format: str | None = None
+    overwrite: bool = False
+    spreadsheet_safe: bool = False
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the types of all columns must be known before the first row is written."""
+        return table_format(self.path, self.format) == "parquet"
+
+    def write(self, tables: Iterator[Table], types: Mapping[str, Any], content: str, rows: int, log: RunLog) -> None:
+        """Write tables while they are computed.
+
+        If they cannot be written, the others are computed nevertheless, and the error is raised at the end. If the
+        computation fails, the rows so far are kept.
+
+        Args:
+            tables: The tables.
+            types: Arrow types of the columns of Parquet.
+            content: What was computed, for the warning that some rows are kept.
+            rows: Number of all rows.
+            log: Receives the warning.
+        """
+
+        def report_partial(name: str, written: int) -> None:
+            log.warn(f"{name} contains the {content} of the first {written} of {rows} rows")
+
+        try:
+            with open_table(
+                self.path, self.format, self.overwrite, types, report_partial, self.spreadsheet_safe
+            ) as writer:
+                for table in tables:
+                    writer.write(table)
+        except BrokenPipeError:
+            raise
+        except Exception:
+            # Does nothing if it is the computation that failed.
+            deque(tables, maxlen=0)
+            raise
 
 
 class PlaceholderCounts:

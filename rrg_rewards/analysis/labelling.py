@@ -6,26 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain
 from typing import Any
 
 import torch
 
-from rrg_rewards.analysis.input_tables import PlaceholderCounts, note_delimiter, with_new_columns
+from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableSink, note_delimiter, with_new_columns
 from rrg_rewards.analysis.judge_choice import choose_labeler
 from rrg_rewards.analysis.outcomes import RunUsage, by_kind
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
-from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.data.tables.writers import arrow_types, open_table
-from rrg_rewards.judges.base import JudgeFailure
+from rrg_rewards.data.tables.table import Table
+from rrg_rewards.data.tables.writers import arrow_types
 from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports, labeler_judge
 from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.texts import PlaceholderWarning
-from rrg_rewards.utilities.worker_pool import LABELER_MODULES, calls, divided, optional_pool
+from rrg_rewards.utilities.worker_pool import LABELER_MODULES, calls, optional_pool
 from rrg_rewards.version import __version__
 
 
@@ -109,17 +108,10 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
     """
     labelling = TableLabelling([table], settings, table.source, log or RunLog())
     labelling.check()
-    (labelled,) = labelling.tables()
-    return LabelledTable(table=labelled, **vars(labelling.summary()))
-
-
-@dataclass
-class _Rows:
-    """Rows whose reports are being labelled: the label cells of each row, and the number of reports without them."""
-
-    table: Table
-    cells: list[Sequence[int | None]]
-    missing: int = 0
+    first, *others = labelling.tables()
+    columns = {name: list(chain.from_iterable(one.columns[name] for one in (first, *others))) for name in first.names}
+    lines = None if first.lines is None else tuple(chain.from_iterable(one.lines or () for one in (first, *others)))
+    return LabelledTable(table=replace(first, columns=columns, lines=lines), **vars(labelling.summary()))
 
 
 class TableLabelling:
@@ -128,7 +120,7 @@ class TableLabelling:
     Memory does not grow with the table, unless the settings choose scans of CT-RATE, which need all rows.
 
     Args:
-        batches: The input, which is read twice; one table if the settings choose scans of CT-RATE.
+        batches: The input, which is iterated twice; one table if the settings choose scans of CT-RATE.
         settings: The labeler and the column of the reports.
         source: Name of the table.
         log: Receives notes, warnings and progress.
@@ -151,7 +143,7 @@ class TableLabelling:
         self._settings, self._source, self._log, self._delimiter = settings, source, log, delimiter
         self._types: dict[str, Any] | None = {} if keep_types else None
         self._left_out: dict[str, int] = {}
-        self._batches = batches
+        self._tables = batches
         if settings.chooses_scans:
             (table,) = batches
             assert settings.key is not None
@@ -159,7 +151,7 @@ class TableLabelling:
             self._left_out["other_reconstructions"] = counts.other_reconstructions
             self._left_out["without_chest"] = counts.without_chest
             log.note(str(counts))
-            self._batches = [table]
+            self._tables = [table]
         self._labeler = choose_table_labeler(settings)
         judge = labeler_judge(self._labeler)
         self._usage = RunUsage({"labels": {} if judge is None else {"judge": judge}})
@@ -177,7 +169,7 @@ class TableLabelling:
             TableError: If the column does not exist, or a cell is not a text.
         """
         words = PlaceholderCounts()
-        for table in self._batches:
+        for table in self._batches():
             if not self._rows:
                 note_delimiter(table, self._source, self._delimiter, self._log)
             self._rows += len(table)
@@ -196,73 +188,36 @@ class TableLabelling:
         """Upper bound of the number of requests to a language model, after :meth:`check`; 0 for other labelers."""
         return self._reports if labeler_judge(self._labeler) is not None else 0
 
-    def run(
-        self,
-        output: str | None,
-        format: str | None,  # noqa: A002
-        overwrite: bool,
-        spreadsheet_safe: bool = False,
-    ) -> None:
+    def run(self, sink: TableSink | None = None) -> None:
         """Label all reports, and write the table. If it cannot be written, the error is raised at the end.
 
         Args:
-            output: Table to write; ``-`` is standard output.
-            format: Format of the table, if its ending does not say it.
-            overwrite: Whether to replace a file that exists.
-            spreadsheet_safe: As for :func:`~rrg_rewards.data.write_table`.
+            sink: The table to write.
         """
-        tables = self.tables()
-        try:
-            if output is not None:
-                types, report = self._types, self._report_partial
-                with open_table(output, format, overwrite, types, report, spreadsheet_safe) as writer:
-                    for table in tables:
-                        writer.write(table)
-        except BrokenPipeError:
-            raise
-        except Exception:
-            # Does nothing if it is the labelling that failed.
-            deque(tables, maxlen=0)
-            raise
-        deque(tables, maxlen=0)
-
-    def _report_partial(self, name: str, rows: int) -> None:
-        self._log.warn(f"{name} contains the labels of the first {rows} of {self._rows} rows")
+        if sink is None:
+            deque(self.tables(), maxlen=0)
+        else:
+            sink.write(self.tables(), self._types or {}, "labels", self._rows, self._log)
 
     def tables(self) -> Iterator[Table]:
         """Yield the rows with the columns of the labels, while others are labelled."""
-        waiting: deque[_Rows] = deque()
         label = partial(label_reports, self._labeler)
         with ExitStack() as stack:
             stack.enter_context(self._usage.noted(self._log))
             progress = stack.enter_context(self._log.progress("labelling"))
             pool = stack.enter_context(optional_pool(label, self._settings.workers, LABELER_MODULES, "the labeler"))
             progress(0, self._reports)
-            for places, result in calls(label, self._tasks(waiting), pool):
-                self._add(places, result())
-                progress(len(places), 0)
-                while waiting and not waiting[0].missing:
-                    yield self._with_labels(waiting.popleft())
-        yield from map(self._with_labels, waiting)
+            tasks = (((table, texts), [*texts.values()]) for table in self._batches() for texts in [self._texts(table)])
+            for (table, texts), result in calls(label, tasks, pool):
+                labelled = self._with_labels(table, texts, result())
+                progress(len(texts), 0)
+                yield labelled
         self.is_complete = True
 
-    def _tasks(self, waiting: deque[_Rows]) -> Iterator[tuple[list[tuple[_Rows, int]], list[str]]]:
-        """Yield the places and texts of as many reports as a batch has, and append the rows that are read."""
-        reports = self._read(waiting)
-        while chunk := list(islice(reports, self._settings.batch_size)):
-            yield [(rows, row) for rows, row, _ in chunk], [text for _, _, text in chunk]
-
-    def _read(self, waiting: deque[_Rows]) -> Iterator[tuple[_Rows, int, str]]:
-        count = 0
-        for table in self._batches:
-            count += len(table)
-            texts = self._texts(table)
-            rows = _Rows(table, [(None,) * len(self._labeler.labels)] * len(table), len(texts))
-            waiting.append(rows)
-            for row, text in texts.items():
-                yield rows, row, text
-        if count != self._rows:
-            raise TableError(f"{self._source}: changed while it was read; it had {self._rows} rows at first")
+    def _batches(self) -> Iterator[Table]:
+        """Yield the input in batches, also if it is one table."""
+        for table in self._tables:
+            yield from table.batches(self._settings.batch_size)
 
     def _texts(self, table: Table) -> dict[int, str]:
         """Return the reports of a table by row, without those that are missing or blank."""
@@ -272,25 +227,20 @@ class TableLabelling:
             texts = table.texts(self._settings.text_column)
         return {row: text for row, text in enumerate(texts) if text is not None and text.strip()}
 
-    def _add(self, places: Sequence[tuple[_Rows, int]], found: LabelledReports) -> None:
+    def _with_labels(self, table: Table, rows: Iterable[int], found: LabelledReports) -> Table:
+        """Return a batch with the labels of some of its rows, and count them."""
+        labels = self._labeler.labels
         self._positives += found.labels.sum(0)
-        failures = found.failures or (None,) * len(places)
-        for (rows, row), failure, cells in zip(places, failures, found.labels.int().tolist(), strict=True):
-            rows.missing -= 1
+        cells: list[Sequence[int | None]] = [(None,) * len(labels)] * len(table)
+        failures = found.failures or (None,) * len(found.labels)
+        for row, failure, own in zip(rows, failures, found.labels.int().tolist(), strict=True):
             if failure is None:
-                rows.cells[row] = cells
+                cells[row] = own
             else:
                 self._failed[failure.kind] += 1
                 self._first_failure = self._first_failure or f"{failure.kind}: {failure.reason}"
-
-    def _with_labels(self, rows: _Rows) -> Table:
-        labels = self._labeler.labels
-        prefix = self._settings.prefix
-        columns = {label: [cells[place] for cells in rows.cells] for place, label in enumerate(labels)}
-        # Replaced columns are warned of once.
-        wider = with_new_columns(rows.table, columns, prefix, None if rows.table.first else self._log)
-        # A batch may have only missing cells.
-        return replace(wider, types={**wider.types, **{prefix + label: "int64" for label in labels}})
+        columns = {label: [own[place] for own in cells] for place, label in enumerate(labels)}
+        return with_new_columns(table, columns, dict.fromkeys(labels, "int64"), self._settings.prefix, self._log)
 
     def summary(self) -> LabelSummary:
         """Return what was labelled, and warn of reports without labels."""
@@ -336,38 +286,3 @@ def choose_table_labeler(settings: LabelSettings) -> Labeler:
             None, f"--labeler {name} does not have the labels of --schema {schema}; omit one of the two options"
         )
     return labeler
-
-
-def label_in_batches(
-    labeler: Labeler, reports: Sequence[str], batch_size: int = 256, log: RunLog | None = None, workers: int = 1
-) -> LabelledReports:
-    """Label ``batch_size`` reports at a time, so that memory does not grow with their number.
-
-    Args:
-        labeler: The labeler.
-        reports: ``N`` report texts.
-        batch_size: Maximum number of reports in a batch.
-        log: Receives the progress.
-        workers: Number of processes; 0 for one for each core. With several, ``labeler`` must have no model.
-
-    Raises:
-        SettingError: If there are several workers and the labeler has a model or asks a language model.
-
-    Example:
-        >>> from rrg_rewards.labelers import RuleLabeler
-        >>> label_in_batches(RuleLabeler("ct_rate"), ["Hiatal hernia.", "Normal."]).failures
-        (None, None)
-    """
-    labels = torch.zeros(len(reports), len(labeler.labels), dtype=torch.bool)
-    failures: list[JudgeFailure | None] = []
-    with (log or RunLog()).progress("labelling") as progress:
-        progress(0, len(reports))
-        label = partial(label_reports, labeler)
-        with optional_pool(label, workers, LABELER_MODULES, "the labeler") as pool:
-            tasks = ((rows, reports[rows]) for rows in divided(len(reports), batch_size))
-            for rows, result in calls(label, tasks, pool):
-                found = result()
-                labels[rows] = found.labels
-                failures += found.failures or (None,) * len(found.labels)
-                progress(len(found.labels), 0)
-    return LabelledReports(labels, tuple(failures))

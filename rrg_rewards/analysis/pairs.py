@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from rrg_rewards.analysis.distinct import DistinctTexts, TextCounter
-from rrg_rewards.analysis.input_tables import PlaceholderCounts, note_delimiter
+from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableOptions, TableSink, note_delimiter
 from rrg_rewards.analysis.settings import PairColumns
-from rrg_rewards.data.tables.readers import read_table
+from rrg_rewards.data.tables.readers import BatchedTable, read_table
 from rrg_rewards.data.tables.table import JoinedTable, Table, TableError, is_missing
 from rrg_rewards.data.tables.writers import arrow_types
 from rrg_rewards.metrics.base import ReportMetric
@@ -34,11 +35,11 @@ class PairBatch:
 
 @dataclass
 class PairReader:
-    """Reads report pairs in batches, after a first pass that checks all of them.
+    """Report pairs in batches, and what a first pass over all of them has found.
 
     Args:
         columns: Where the table has predictions, references and context.
-        batches: The input, which is read twice.
+        batches: The input, which is iterated at least twice.
         metrics: The metrics by name.
         source: Name of the table in messages.
         delimiter: Delimiter of CSV input, if it is set; otherwise :meth:`check` names the detected one.
@@ -80,16 +81,9 @@ class PairReader:
         """Yield all pairs; there may be a batch without pairs.
 
         Raises:
-            TableError: If a column is missing, a cell is not of its kind, or the number of rows has changed.
+            TableError: If a column is missing, or a cell is not of its kind.
         """
-        rows = 0
-        for table in self.batches:
-            rows += len(table)
-            if self.rows and rows > self.rows:
-                break
-            yield self._read(table)
-        if self.rows and rows != self.rows:
-            raise TableError(f"{self.source}: changed while it was read; it had {self.rows} rows at first")
+        return map(self._read, self.batches)
 
     def check(self, log: RunLog) -> None:
         """Read all pairs once, so that every error in the data is raised before anything is scored.
@@ -249,6 +243,42 @@ def located(table: Table, start: int = 0) -> Iterator[None]:
         row = start + int(named[1]) if named else len(table)
         message = re.sub(r"\[\d+\]", f"[{row}]", str(error), count=1) if named and start else str(error)
         raise TableError(f"{table.where(row) if row < len(table) else table.where_all()}: {message}") from error
+
+
+@contextmanager
+def opened_pairs(
+    table: str | Path,
+    metrics: Mapping[str, ReportMetric],
+    columns: PairColumns,
+    rows: int,
+    *,
+    options: TableOptions = TableOptions(),  # noqa: B008 (frozen)
+    sink: TableSink | None = None,
+    log: RunLog,
+) -> Iterator[PairReader]:
+    """Read and check the report pairs of a table, which are kept in a temporary file inside the block.
+
+    Args:
+        table: Path of the table.
+        metrics: Metrics by name.
+        columns: Where the table has predictions, references and context.
+        rows: Number of rows in a batch.
+        options: How the table is read.
+        sink: Table to write, which may need the types of the columns.
+        log: Receives notes, warnings and progress.
+
+    Raises:
+        SettingError: As :class:`PairReader`, and if there are no metrics.
+        TableError: If the table is malformed or lacks a column.
+    """
+    if not metrics:
+        raise SettingError("metrics", "at least one is needed")
+    with BatchedTable(table, options.format, options.delimiter, rows) as batches:
+        columns, tables = join_references(columns, batches, options.delimiter)
+        keep_types = sink is not None and sink.is_parquet
+        pairs = PairReader(columns, tables, metrics, str(table), options.delimiter, keep_types)
+        pairs.check(log)
+        yield pairs
 
 
 def join_references(

@@ -3,9 +3,7 @@
 import math
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -13,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrg_rewards.analysis.batch_scoring import Scorer, score_batches
+from rrg_rewards.analysis.batch_scoring import score_batches
 from rrg_rewards.analysis.constant_text import (
     ConstantBatch,
     ConstantTotals,
@@ -24,14 +22,12 @@ from rrg_rewards.analysis.constant_text import (
     with_constant_texts,
 )
 from rrg_rewards.analysis.corpus_statistics import StatisticRows
-from rrg_rewards.analysis.input_tables import with_new_columns
+from rrg_rewards.analysis.input_tables import TableSink, with_new_columns
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
-from rrg_rewards.analysis.pairs import PairBatch, PairReader, join_references
+from rrg_rewards.analysis.pairs import PairBatch, PairReader, opened_pairs
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
-from rrg_rewards.data.tables.readers import BatchedTable
-from rrg_rewards.data.tables.table import Table, table_format
-from rrg_rewards.data.tables.writers import open_table
+from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.crg import crg_label_weights, label_table, macro_youden_j, prevalences
 from rrg_rewards.functional.label_counts import LabelCounts, label_statistics, macro_statistics
@@ -39,8 +35,7 @@ from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.crg import LabelScores
 from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.utilities.run_log import Progress, RunLog
-from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.worker_pool import one_thread
 from rrg_rewards.version import __version__
 
@@ -59,9 +54,9 @@ def score_table(
 ) -> dict[str, Any]:
     r"""Score the report pairs of a table, and return the corpus value of each metric with its bootstrap interval.
 
-    The table is read twice, in batches: first to check all rows, then to score them. Memory does not grow with the
-    table, except by the sufficient statistics of each pair, from which the interval is computed: 8 bytes for a score,
-    and by 16 bytes for the hashes of both texts, from which distinct texts are counted.
+    The table is read once, in batches: all rows are checked and kept in a temporary file, from which they are scored.
+    Memory does not grow with the table, except by the sufficient statistics of each pair, from which the interval is
+    computed: 8 bytes for a score, and by 16 bytes for the hashes of both texts, from which distinct texts are counted.
 
     Metrics by rules are also computed for texts that are the same for every study: the commonest text of the system if
     it occurs twice, and a normal chest report if the references are of chest CTs or radiographs.
@@ -103,29 +98,19 @@ def score_table(
         (2, 0.5)
     """
     log = log or RunLog()
-    made = metrics_by_name(metrics)
-    if not made:
-        raise SettingError("metrics", "at least one is needed")
-    path = None if output is None else str(output)
-    with BatchedTable(table, rows=settings.batch_size) as batches:
-        columns, tables = join_references(columns, batches)
-        keep_types = path is not None and table_format(path, None) == "parquet"
-        pairs = PairReader(columns, tables, made, str(table), keep_types=keep_types)
-        pairs.check(log)
-        scoring = TableScoring(pairs, settings, scorer=partial(score_batches, workers=settings.workers), log=log)
-        scoring.run(path, overwrite=overwrite)
+    sink = None if output is None else TableSink(str(output), overwrite=overwrite)
+    with opened_pairs(table, metrics_by_name(metrics), columns, settings.batch_size, sink=sink, log=log) as pairs:
+        scoring = Scoring(pairs, settings, log=log)
+        scoring.run(sink)
     return scoring.summary()
 
 
-class TableScoring:
-    """Scores report pairs once, batch by batch, and writes their table.
-
-    :func:`score_table` runs it for a file. The command line adds other places to score in, and a page.
+class Scoring:
+    """A run that scores report pairs once, batch by batch: of a file, a data frame, or a block of a Ray cluster.
 
     Args:
-        pairs: The report pairs, after their check.
-        settings: Bootstrap, seed and prefix of new columns.
-        scorer: Scores batches.
+        pairs: The report pairs.
+        settings: Bootstrap, seed, workers and prefix of new columns.
         keep: Receives each batch with its scores.
         log: Receives notes, warnings and progress.
     """
@@ -135,13 +120,11 @@ class TableScoring:
         pairs: PairReader,
         settings: ScoreSettings,
         *,
-        scorer: Scorer = score_batches,
         keep: Callable[[PairBatch, Mapping[str, Scores]], None] | None = None,
         log: RunLog | None = None,
     ) -> None:
         self._pairs = pairs
         self._settings = settings
-        self._scorer = scorer
         self._keep = keep
         self._log = log or RunLog()
         self._totals = {name: MetricTotals(metric) for name, metric in pairs.metrics.items()}
@@ -151,51 +134,52 @@ class TableScoring:
         self.is_complete = False
         """Whether all pairs are scored."""
 
-    def run(
-        self,
-        output: str | None = None,
-        format: str | None = None,  # noqa: A002
-        overwrite: bool = False,
-        spreadsheet_safe: bool = False,
-    ) -> None:
+    def run(self, sink: TableSink | None = None) -> None:
         """Score all pairs, and write their table.
 
         If the table cannot be written, the other pairs are scored nevertheless, and the error is raised at the end. If
         scoring fails, the rows scored so far are kept.
 
         Args:
-            output: Table to write; ``-`` is standard output.
-            format: Format of the table, if its ending does not say it.
-            overwrite: Whether to replace a file that exists.
-            spreadsheet_safe: As for :func:`~rrg_rewards.data.write_table`.
+            sink: The table to write.
         """
-        with self._usage.noted(self._log):
-            self._run(output, format, overwrite, spreadsheet_safe)
+        if sink is None:
+            deque(self._scored(), maxlen=0)
+            return
+        if self._relative:
+            self._log.note(
+                f"{sink.path} is written after the last row, because scores of {', '.join(self._relative)} depend "
+                "on all references; a prior, as in --set crg.prior=0.2, makes them independent"
+            )
+        sink.write(self.tables(), self._pairs.types, "scores", self._pairs.rows, self._log)
 
-    def _batches(self, progress: Progress) -> Iterable[PairBatch]:
-        """Return all pairs, with the texts that are the same for every study after the reports of each batch."""
-        metrics, choice = self._pairs.metrics, self._settings.constant_text
-        texts = [] if choice == "none" else constant_texts(self._pairs.distinct, self._pairs)
-        if texts:
-            note_left_out(metrics, choice, self._log)
-        chosen = chosen_metrics(metrics, choice)
-        progress(0, self._pairs.rows * (len(metrics) + len(chosen) * len(texts)))
-        return with_constant_texts(self._pairs, texts, chosen)
+    def tables(self) -> Iterator[Table]:
+        """Score all pairs, and yield the rows of the table with the columns of scores.
 
-    def _run(self, output: str | None, format_: str | None, overwrite: bool, spreadsheet_safe: bool) -> None:
-        with self._log.progress("scoring") as progress:
-            if output is None:
-                deque(self._scored(progress), maxlen=0)
-                return
-            tables = self._tables_at_end(output, progress) if self._relative else self._tables(progress)
+        If scores depend on all pairs, they are yielded at the end, also if scoring failed after some rows.
+        """
+        if not self._relative:
+            for table, scores in self._scored():
+                yield self._with_columns(table, scores)
+            return
+        failure: BaseException | None = None
+        batches = 0
+        with TemporaryFile() as kept:
             try:
-                self._write(tables, output, format_, overwrite, spreadsheet_safe)
-            except BrokenPipeError:
-                raise
-            except Exception:
-                # Does nothing if it is the scoring that failed.
-                deque(tables, maxlen=0)
-                raise
+                for _, scores in self._scored():
+                    pickle.dump(scores, kept)
+                    batches += 1
+            except (Exception, KeyboardInterrupt) as error:
+                failure = error
+            kept.seek(0)
+            # The input has more batches if scoring failed.
+            rescaling = self.rescaling()
+            for _, table in zip(range(batches), self._pairs.batches, strict=False):
+                relative: dict[str, Scores] = pickle.load(kept)
+                final = {name: rescaling[name](own) if name in rescaling else own for name, own in relative.items()}
+                yield self._with_columns(table, final)
+        if failure is not None:
+            raise failure
 
     def summary(self) -> dict[str, Any]:
         """Return the summary that :func:`score_table` describes; warn of failures of judges."""
@@ -234,50 +218,27 @@ class TableScoring:
         """Metrics whose scores depend on all pairs of the corpus."""
         return [name for name, metric in self._pairs.metrics.items() if not metric.compares_across_batches]
 
-    def _scored(self, progress: Progress) -> Iterator[tuple[Table, dict[str, Scores]]]:
-        """Score the batches, and add the scores to the totals."""
-        batches = self._batches(progress)
-        for batch, scores in self._scorer(self._pairs.metrics, batches, progress, self._pairs.columns.best):
-            if isinstance(batch, ConstantBatch):
-                self._constants.add(batch.text, scores)
-                continue
-            for name, totals in self._totals.items():
-                totals.add(scores[name])
-                self._pairs.metrics[name].note_scored(batch.context[name], scores[name])
-            if self._keep is not None:
-                self._keep(batch, scores)
-            yield batch.table, scores
+    def _scored(self) -> Iterator[tuple[Table, dict[str, Scores]]]:
+        """Score the batches, and after each the texts that are the same for every study; add them to the totals."""
+        pairs, choice = self._pairs, self._settings.constant_text
+        with self._usage.noted(self._log), self._log.progress("scoring") as progress:
+            texts = [] if choice == "none" else constant_texts(pairs.distinct, pairs)
+            if texts:
+                note_left_out(pairs.metrics, choice, self._log)
+            chosen = chosen_metrics(pairs.metrics, choice)
+            progress(0, pairs.rows * (len(pairs.metrics) + len(chosen) * len(texts)))
+            batches = with_constant_texts(pairs, texts, chosen)
+            scored = score_batches(pairs.metrics, batches, pairs.columns.best, progress, self._settings.workers)
+            for batch, scores in scored:
+                if isinstance(batch, ConstantBatch):
+                    self._constants.add(batch.text, scores)
+                    continue
+                for name, totals in self._totals.items():
+                    totals.add(scores[name])
+                if self._keep is not None:
+                    self._keep(batch, scores)
+                yield batch.table, scores
         self.is_complete = True
-
-    def _tables(self, progress: Progress) -> Iterator[Table]:
-        """Yield the rows of the output while pairs are scored."""
-        for table, scores in self._scored(progress):
-            yield self._with_columns(table, scores)
-
-    def _tables_at_end(self, output: str, progress: Progress) -> Iterator[Table]:
-        """Score all pairs; then yield the rows of the output, also if scoring failed after some rows."""
-        self._log.note(
-            f"{output} is written after the last row, because scores of {', '.join(self._relative)} depend "
-            "on all references; a prior, as in --set crg.prior=0.2, makes them independent"
-        )
-        failure: BaseException | None = None
-        batches = 0
-        with TemporaryFile() as kept:
-            try:
-                for _, scores in self._scored(progress):
-                    pickle.dump(scores, kept)
-                    batches += 1
-            except (Exception, KeyboardInterrupt) as error:
-                failure = error
-            kept.seek(0)
-            # The input has more batches if scoring failed.
-            rescaling = self.rescaling()
-            for _, table in zip(range(batches), self._pairs.batches, strict=False):
-                relative: dict[str, Scores] = pickle.load(kept)
-                final = {name: rescaling[name](own) if name in rescaling else own for name, own in relative.items()}
-                yield self._with_columns(table, final)
-        if failure is not None:
-            raise failure
 
     def _with_columns(self, table: Table, scores: Mapping[str, Scores]) -> Table:
         columns: dict[str, list[Any]] = {}
@@ -287,20 +248,8 @@ class TableScoring:
             columns.update(cells)
             # The score and its parts come first, then explanations. A batch may have only missing cells.
             for index, column in enumerate(cells):
-                types[self._settings.prefix + column] = "double" if index <= len(own.details) else "string"
-        # Replaced columns are warned of once.
-        wider = with_new_columns(table, columns, self._settings.prefix, None if table.first else self._log)
-        return replace(wider, types={**wider.types, **types})
-
-    def _write(
-        self, tables: Iterator[Table], output: str, format_: str | None, overwrite: bool, spreadsheet_safe: bool
-    ) -> None:
-        def report_partial(name: str, rows: int) -> None:
-            self._log.warn(f"{name} contains the scores of the first {rows} of {self._pairs.rows} rows")
-
-        with open_table(output, format_, overwrite, self._pairs.types, report_partial, spreadsheet_safe) as writer:
-            for table in tables:
-                writer.write(table)
+                types[column] = "double" if index <= len(own.details) else "string"
+        return with_new_columns(table, columns, types, self._settings.prefix, self._log)
 
 
 def per_report_columns(name: str, scores: Scores) -> dict[str, list[Any]]:

@@ -4,32 +4,35 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from rrg_rewards.analysis.batch_scoring import score_batches
 from rrg_rewards.analysis.comparison import MetricRuns, SystemComparison, compare_runs
 from rrg_rewards.analysis.constant_text import (
+    ConstantBatch,
     ConstantText,
+    ConstantTotals,
     ConstantValue,
     chosen_metrics,
     constant_texts,
     note_left_out,
-    score_constant,
 )
 from rrg_rewards.analysis.distinct import DistinctTexts
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
-from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, failures_counted, warn_of_failures
-from rrg_rewards.analysis.pairs import PairReader, located
+from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
+from rrg_rewards.analysis.pairs import PairReader
 from rrg_rewards.analysis.settings import CompareSettings, PairColumns
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, is_missing, matching_rows
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.references import score_batch, signature_with_references
+from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.utilities.run_log import Progress, RunLog
+from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
 _PLACEHOLDER = "{column}"
@@ -153,7 +156,7 @@ def compare_tables(
     with usage.noted(log):
         given = _given_scores(runs, settings, made)
         readers = _readers(studies, runs, made, columns, log)
-        scored = [*_scored_runs(readers, runs, made, columns, counts, log), *given]
+        scored = [*_scored_runs(readers, runs, made, columns.best, counts, log), *given]
         warn_of_failures(counts, log)
         result = _compared(scored, by, settings, log)
         constants = _constants(readers, made, result, settings, log)
@@ -233,61 +236,51 @@ def _constants(
 ) -> dict[str, dict[str, ConstantValue]]:
     """Return the value of each metric by text that is the same for every study, on the compared studies."""
     chosen = chosen_metrics(metrics, settings.constant_text)
-    texts: dict[str, ConstantText] = {}
+    texts: dict[str, str] = {}
     for name, reader in readers.items() if settings.constant_text != "none" else ():
         for text in constant_texts(reader.distinct, reader):
-            texts.setdefault(text.name if text.name == "normal_report" else f"{text.name} of {name}", text)
+            texts.setdefault(text.name if text.name == "normal_report" else f"{text.name} of {name}", text.text)
     if not texts:
         return {}
     note_left_out(metrics, settings.constant_text, log)
-    (batch,) = next(iter(readers.values()))
-    best = next(iter(readers.values())).columns.best
+    reader = next(iter(readers.values()))
+    (batch,) = reader
+    context = {name: batch.context[name] for name in chosen}
+    batches = [
+        ConstantBatch(batch.table, [text] * len(batch.table), batch.references, context, ConstantText(name, text))
+        for name, text in texts.items()
+    ]
     rows = {one.metric: one.rows for one in result.all_reports.metrics}
-    found: dict[str, dict[str, ConstantValue]] = {}
+    totals = ConstantTotals()
     with log.progress("scoring constant texts") as progress:
-        progress(0, len(texts) * len(chosen))
-        for text_name, text in texts.items():
-            for name, metric in chosen.items():
-                value = score_constant(
-                    metric,
-                    text.text,
-                    batch.references,
-                    best_reference=best,
-                    context=batch.context[name],
-                    rows=rows[name],
-                )
-                found.setdefault(text_name, {})[name] = value
-                progress(1, 0)
-    return found
+        progress(0, len(texts) * len(chosen) * reader.rows)
+        for constant, scores in score_batches(metrics, batches, reader.columns.best, progress):
+            assert isinstance(constant, ConstantBatch)
+            totals.add(constant.text, {name: one.take(rows[name]) for name, one in scores.items()})
+    return totals.values()
 
 
 def _scored_runs(
     readers: Mapping[str, PairReader],
     runs: Sequence[SystemRun],
     metrics: Mapping[str, ReportMetric],
-    columns: PairColumns,
+    best: bool | None,
     counts: dict[str, PairCounts],
     log: RunLog,
 ) -> list[MetricRuns]:
     """Return the scores of all runs by each metric; add the outcomes to ``counts``."""
-    scored = []
     with log.progress("scoring") as progress:
-        progress(0, len(metrics) * len(readers))
-        for name, metric in metrics.items():
-            scores = [_scored(reader, name, metric, columns.best, progress) for reader in readers.values()]
-            for run, own in zip(runs, scores, strict=True):
-                counts.setdefault(f"{name} of {run.system}", PairCounts()).add(own)
-            signature = signature_with_references(metric, columns.best)
-            scored.append(MetricRuns(name, _by_system(runs, scores), metric.higher_is_better, signature, metric))
-    return scored
-
-
-def _scored(reader: PairReader, name: str, metric: ReportMetric, best: bool | None, progress: Progress) -> Scores:
-    (batch,) = reader
-    with located(batch.table), failures_counted():
-        scores = score_batch(metric, batch.predictions, batch.references, best, batch.context[name])
-    progress(1, 0)
-    return scores
+        progress(0, len(metrics) * sum(reader.rows for reader in readers.values()))
+        # Each reader has one batch.
+        scored = [one for _, one in score_batches(metrics, chain.from_iterable(readers.values()), best, progress)]
+    compared = []
+    for name, metric in metrics.items():
+        scores = [one[name] for one in scored]
+        for run, own in zip(runs, scores, strict=True):
+            counts.setdefault(f"{name} of {run.system}", PairCounts()).add(own)
+        signature = signature_with_references(metric, best)
+        compared.append(MetricRuns(name, _by_system(runs, scores), metric.higher_is_better, signature, metric))
+    return compared
 
 
 def _by_system(runs: Sequence[SystemRun], scores: Sequence[Scores]) -> dict[str, list[Scores]]:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.analysis.judge_choice import choose_labeler
-from rrg_rewards.analysis.labelling import label_in_batches
-from rrg_rewards.analysis.settings import VLM3DSettings
+from rrg_rewards.analysis.labelling import label_table
+from rrg_rewards.analysis.settings import LabelSettings, VLM3DSettings
 from rrg_rewards.data.tables.json_documents import IMAGE_COLUMN, read_report_lists
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, study_name
@@ -262,14 +262,18 @@ def _predicted_labels(
     texts = reports.required_texts(_REPORT)
     if blank := sum(not text.strip() for text in texts):
         log.warn(f"{blank} of {len(texts)} predictions are blank: they have no positive label")
-    found = label_in_batches(labeler, texts, settings.batch_size, log)
-    if failed := sum(failure is not None for failure in found.failures or ()):
+    rows = [row for row, text in enumerate(texts) if text.strip()]
+    further = LabelSettings(text_column=_REPORT, labeler=labeler, batch_size=settings.batch_size)
+    found = label_table(Table({_REPORT: [texts[row] for row in rows]}, reports.source), further, log)
+    if failed := sum(found.failed.values()):
         raise TableError(
             f"{reports.source}: the labeler failed on {failed} of {len(texts)} reports; label them with rrg-rewards "
             f"label, and pass the complete table, with a column {_STUDY}, as --prediction-label-table"
         )
-    labels = dict(zip(CT_RATE.labels, found.labels.int().T.tolist(), strict=True))
-    return _Labels(Table({_STUDY: names, **labels}, reports.source), names, found.labels), labeler.signature
+    values = torch.zeros(len(texts), len(CT_RATE.labels), dtype=torch.bool)
+    values[rows] = torch.tensor([found.table.columns[name] for name in CT_RATE.labels], dtype=torch.bool).T
+    labels = dict(zip(CT_RATE.labels, values.int().T.tolist(), strict=True))
+    return _Labels(Table({_STUDY: names, **labels}, reports.source), names, values), labeler.signature
 
 
 def _rows(names: Sequence[str], table: Table, removed: Sequence[str]) -> dict[str, int]:

@@ -19,9 +19,9 @@ Label the abnormalities in a table of reports. The output has the input columns 
 
 The label cells of a missing or blank report are empty, not 0. So are those of a report on which a judge fails, if a
 language model labels the reports (--labeler judge:SCHEMA). The file name ending determines the format: CSV, JSON
-lines or Parquet. The table is read twice, in batches: first to check all rows, then to label them. Rows are written
-while others are labelled, so that memory does not grow with the table. The output file appears only if the run
-succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
+lines or Parquet. The table is read once, in batches: all rows are checked and kept in a temporary file, from which they
+are labelled. Rows are written while others are labelled, so that memory does not grow with the table. The output file
+appears only if the run succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
 
 The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
 written, so that the counts of --json are those of scans. Such a table is held in memory.
@@ -66,12 +66,11 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         prepare_workers(LABELER_MODULES)
     from rrg_rewards.analysis.labelling import TableLabelling
     from rrg_rewards.data.tables.readers import BatchedTable
-    from rrg_rewards.data.tables.table import table_format
 
-    is_parquet = outputs.output is not None and table_format(outputs.output, outputs.format) == "parquet"
     rows = None if settings.chooses_scans else settings.batch_size
+    keep_types = outputs.sink is not None and outputs.sink.is_parquet
     with BatchedTable(args.table, args.format, args.delimiter, rows) as batches:
-        labelling = TableLabelling(batches, settings, args.table, terminal, args.delimiter, is_parquet)
+        labelling = TableLabelling(batches, settings, args.table, terminal, args.delimiter, keep_types)
         labelling.check()
         if args.dry_run:
             outputs.write_summary({"labels": {"most_requests": labelling.most_requests}})
@@ -80,7 +79,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note("nothing was labelled or sent")
             return 0
         try:
-            labelling.run(outputs.output, outputs.format, outputs.overwrite, outputs.spreadsheet_safe)
+            labelling.run(outputs.sink)
         finally:
             # A full disk must not lose the result of a long run.
             if labelling.is_complete:

@@ -17,6 +17,7 @@ from rrg_rewards.utilities.texts import printable
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.answers import AnswerRun, Estimate
+    from rrg_rewards.analysis.input_tables import TableSink
     from rrg_rewards.analysis.judge_settings import JudgeLimits
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.judges.base import Judge
@@ -430,6 +431,15 @@ class Outputs:
         "write an apostrophe before texts in CSV that a spreadsheet would compute, those that begin with = + - @",
     )
     is_appended: bool = False
+
+    @property
+    def sink(self) -> "TableSink | None":
+        """The table that is written while its rows are computed."""
+        from rrg_rewards.analysis.input_tables import TableSink
+
+        if self.output is None:
+            return None
+        return TableSink(self.output, self.format, self.overwrite, self.spreadsheet_safe)
 
     @property
     def hides_results(self) -> bool:

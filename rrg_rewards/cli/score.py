@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +25,7 @@ from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
     from rrg_rewards.analysis.pairs import PairBatch, PairReader
-    from rrg_rewards.analysis.scoring import TableScoring
+    from rrg_rewards.analysis.scoring import Scoring
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
     from rrg_rewards.pages.score_page import ScoreRows
@@ -50,11 +49,11 @@ then score every study again.
 A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is counted
 and left out of the corpus value. An empty CSV cell is missing; see --missing-prediction.
 
-The table is read twice, in batches: first to check all rows, then to score them. Memory does not grow with the table,
-except by 8 bytes for each row and metric, from which the interval is computed, and 16 bytes for each row, from which
-distinct texts are counted. --output is written while rows are scored; for crg without a prior it is written at the end,
-because contributions depend on all references. If the run fails, the rows scored so far are kept in NAME.partial.csv.
-- reads standard input and writes standard output.
+The table is read once, in batches: all rows are checked and kept in a temporary file, from which they are scored.
+Memory does not grow with the table, except by 8 bytes for each row and metric, from which the interval is computed,
+and 16 bytes for each row, from which distinct texts are counted. --output is written while rows are scored; for crg
+without a prior it is written at the end, because contributions depend on all references. If the run fails, the rows
+scored so far are kept in NAME.partial.csv. - reads standard input and writes standard output.
 
 --layout vlm3d evaluates the predictions.json of the VLM3D challenge as its official scripts do, without --metrics:
 --references is ground_truth.json, --label-table ground_truth.csv, and --labeler radbert:CHECKPOINT labels the
@@ -204,30 +203,26 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             raise SettingError(option, "requires --engine ray")
     if args.workers != 1:
         prepare_workers()
-    from rrg_rewards.analysis.batch_scoring import score_batches
+    from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
-    from rrg_rewards.analysis.pairs import PairReader, join_references
-    from rrg_rewards.analysis.scoring import TableScoring
-    from rrg_rewards.data.tables.readers import BatchedTable
-    from rrg_rewards.data.tables.table import table_format
+    from rrg_rewards.analysis.pairs import opened_pairs
+    from rrg_rewards.analysis.scoring import Scoring
 
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
     outputs.check(html=page.html)
     metrics = make_metrics(settings_from(args, MetricChoice))
     columns, settings = settings_from(args, PairColumns), settings_from(args, ScoreSettings)
-    is_parquet = outputs.output is not None and table_format(outputs.output, outputs.format) == "parquet"
-    with BatchedTable(args.table, args.format, args.delimiter, settings.batch_size) as batches:
-        columns, tables = join_references(columns, batches, args.delimiter)
-        pairs = PairReader(columns, tables, metrics, args.table, args.delimiter, is_parquet)
-        pairs.check(terminal)
+    options = settings_from(args, TableOptions)
+    with opened_pairs(
+        args.table, metrics, columns, settings.batch_size, options=options, sink=outputs.sink, log=terminal
+    ) as pairs:
         if args.dry_run:
             return _show_estimates(pairs, metrics, outputs, terminal)
         rows = None if page.html is None else _page_rows(page.with_text, pairs.rows)
         keep = None if rows is None else _keeper(rows, columns.id_column)
-        scorer = partial(score_batches, workers=settings.workers)
-        scoring = TableScoring(pairs, settings, scorer=scorer, keep=keep, log=terminal)
+        scoring = Scoring(pairs, settings, keep=keep, log=terminal)
         try:
-            scoring.run(outputs.output, outputs.format, outputs.overwrite, outputs.spreadsheet_safe)
+            scoring.run(outputs.sink)
         finally:
             # A full disk must not lose the result of a long run.
             if scoring.is_complete:
@@ -236,7 +231,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _show_results(
-    scoring: "TableScoring", rows: "ScoreRows | None", outputs: Outputs, page: PageOptions, terminal: Terminal
+    scoring: "Scoring", rows: "ScoreRows | None", outputs: Outputs, page: PageOptions, terminal: Terminal
 ) -> None:
     """Print the summary of all pairs, and write it and the page to the files of the options."""
     from rrg_rewards.analysis.tables import score_grids

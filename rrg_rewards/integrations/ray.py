@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from rrg_rewards.analysis.input_tables import TableSink
 from rrg_rewards.analysis.pairs import PairBatch, PairReader
-from rrg_rewards.analysis.scoring import TableScoring
+from rrg_rewards.analysis.scoring import Scoring
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import FORMATS, Table, TableError
@@ -363,9 +364,8 @@ class _Worker:
             for metric_name, own in scores.items():
                 metrics[metric_name].add_scores(own)
 
-        TableScoring(pairs, self._settings, keep=add).run(
-            str(self._folder / "rows" / f"{name}.parquet"), overwrite=True
-        )
+        sink = TableSink(str(self._folder / "rows" / f"{name}.parquet"), overwrite=True)
+        Scoring(pairs, self._settings, keep=add).run(sink)
         # Last, because it says that the block is finished.
         with whole_file(self._folder / "sums" / f"{name}.pt") as file:
             torch.save({"rows": len(table), "states": {key: one.metric_state for key, one in metrics.items()}}, file)

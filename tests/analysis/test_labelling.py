@@ -4,7 +4,8 @@ import pytest
 from label_judge import LabelJudge
 
 from rrg_rewards.analysis import LabelSettings, label_table
-from rrg_rewards.analysis.labelling import TableLabelling, label_in_batches
+from rrg_rewards.analysis.input_tables import TableSink
+from rrg_rewards.analysis.labelling import TableLabelling
 from rrg_rewards.data import Table
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.labelers import JudgeLabeler, RuleLabeler
@@ -76,27 +77,26 @@ def test_label_table_names_the_setting(settings, message):
         label_table(Table({"report": ["Normal."]}), LabelSettings(text_column="report", **settings))
 
 
-def test_label_in_batches_is_the_labeler():
+def test_label_table_is_the_labeler_in_batches_of_any_size():
     labeler, reports = RuleLabeler("ct_rate"), ["Cardiomegaly.", "Normal.", "Hiatal hernia.", "Emphysema.", "Edema."]
     for batch_size in (1, 2, 256):
-        found = label_in_batches(labeler, reports, batch_size)
-        assert found.labels.equal(labeler(reports))
-        assert found.failures == (None,) * 5
-    assert label_in_batches(labeler, []).labels.shape == (0, 18)
+        table = Table({"report": reports}, lines=range(2, 7))
+        found = label_table(table, LabelSettings(text_column="report", batch_size=batch_size)).table
+        assert [list(found.columns[label]) for label in labeler.labels] == labeler(reports).int().T.tolist()
+        assert found.where(4) == table.where(4)
 
 
 class _Input:
-    """Batches of a table, of which the last ones may be lost; counts those that were read."""
+    """Batches of a table; counts those that were read."""
 
     def __init__(self, *batches):
         self.batches = batches
-        self.kept = len(batches)
         self.read = 0
 
     def __iter__(self):
         first = 0
         self.read = 0
-        for reports in self.batches[: self.kept]:
+        for reports in self.batches:
             self.read += 1
             yield Table({"report": reports}, "reports.csv", first=first)
             first += len(reports)
@@ -122,23 +122,15 @@ def test_table_labelling_keeps_the_order_of_batches_without_reports():
     for batch_size in (1, 2, 3, 256):
         labelling = _labelling(_Input(*batches), batch_size=batch_size)
         tables = list(labelling.tables())
-        assert [list(table.columns["report"]) for table in tables] == list(map(list, batches))
+        assert [cell for table in tables for cell in table.columns["report"]] == [one for own in batches for one in own]
         assert [cell for table in tables for cell in table.columns["Emphysema"]] == [None, None, 0, 1, None, 0, None]
         assert (labelling.is_complete, labelling.summary().labelled, labelling.summary().rows) == (True, 3, 7)
-
-
-def test_table_labelling_says_that_the_table_has_changed():
-    given = _Input(["Normal."], ["Normal."])
-    labelling = _labelling(given)
-    given.kept = 1
-    with pytest.raises(TableError, match=r"reports.csv: changed while it was read; it had 2 rows at first"):
-        list(labelling.tables())
 
 
 def test_table_labelling_labels_all_reports_although_the_table_cannot_be_written(tmp_path):
     given = _Input(["Cardiomegaly."], ["Emphysema."])
     labelling = _labelling(given, batch_size=1)
     with pytest.raises(TableError, match="no/such"):
-        labelling.run("no/such/folder.csv", None, overwrite=False)
+        labelling.run(TableSink("no/such/folder.csv"))
     assert labelling.is_complete
     assert labelling.summary().positives["Emphysema"] == 1

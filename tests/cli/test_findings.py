@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from rrg_rewards.analysis import FindingExportSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.data.tables.writers import write_table
+from rrg_rewards.utilities.settings import SettingError
 
 
 @pytest.fixture
@@ -40,3 +42,12 @@ def test_a_wrong_option_is_named(run, reports, options, message):
     result = run("findings", reports, *options)
     assert result.code in (1, 2)
     assert message in result.err
+
+
+def test_a_batch_has_a_report_at_least(run, tmp_path):
+    (tmp_path / "r.csv").write_text("report\nNormal.\n")
+    result = run("findings", tmp_path / "r.csv", "--text-column", "report", "--batch-size", 0)
+    assert (result.code, "--batch-size" in result.err) == (2, True)
+    with pytest.raises(SettingError) as refused:
+        FindingExportSettings(text_column="report", batch_size=0)
+    assert refused.value.setting == "batch_size"

@@ -147,7 +147,7 @@ def test_usage_is_that_of_each_metric_and_judge(run, table, tmp_path):
 
 def test_usage_is_printed_if_the_run_fails(run, table, tmp_path, monkeypatch):
     with server() as good:
-        monkeypatch.setattr("rrg_rewards.analysis.scoring.TableScoring._with_columns", lambda *_: 1 / 0)
+        monkeypatch.setattr("rrg_rewards.analysis.scoring.Scoring._with_columns", lambda *_: 1 / 0)
         options = ("--metrics", "crimson", "--output", tmp_path / "out.csv", "--judge", judge(good.url))
         result = run("score", table, *options)
     assert result.code == 1

@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from rrg_rewards.data.tables import readers
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.data.tables.writers import write_table
@@ -214,19 +215,25 @@ def test_a_disk_that_fills_up_stops_the_table_and_not_the_scores(count_words, ru
     assert json.loads((tmp_path / "s.json").read_text())["metrics"]["words"]["scored"] == 21
 
 
-def test_a_file_that_changes_while_it_is_scored_is_told(count_words, run, table, monkeypatch):
-    path = table("p.csv")
-
-    class Appending(Words):
-        def _score(self, preds, target, **context):
-            with path.open("a") as file:
-                file.write("a,b,1\n")
-            return super()._score(preds, target, **context)
-
-    sys.modules["count_words"].Words = Appending
-    result = run("score", path, "--metrics", "words", "--batch-size", 5)
-    assert result.code == 1
-    assert "p.csv: changed while it was read; it had 23 rows at first" in result.err
+@pytest.mark.parametrize("name", ["p.csv", "p.jsonl", "p.parquet"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        # A metric whose scores depend on all pairs, one whose scores depend on the corpus, and the commonest text.
+        ("score", "--metrics", "crg,cider,words", "--output", "out.csv", "--bootstrap", "0"),
+        ("label", "--text-column", "prediction", "--output", "out.csv"),
+        ("findings", "--text-column", "prediction", "--output", "out.jsonl"),
+        ("agreement", "--metrics", "crg,rouge", "--human", "age", "--bootstrap", "0", "--permutations", "0"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_each_row_is_read_once(count_words, run, table, monkeypatch, tmp_path, name, command):
+    parse, read = readers._parse, []
+    monkeypatch.setattr(readers, "_parse", lambda *given: (read.append(len(one)) or one for one in parse(*given)))
+    monkeypatch.chdir(tmp_path)
+    result = run(command[0], table(name), *command[1:], *(() if command[0] == "agreement" else ("--batch-size", 5)))
+    assert result.code == 0, result.err
+    assert sum(read) == len(ROWS)
 
 
 def long_rows(path, number):

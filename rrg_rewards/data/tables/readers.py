@@ -3,16 +3,18 @@
 import csv
 import io
 import json
+import pickle
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from io import BytesIO
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from io import SEEK_END, BytesIO
 from itertools import chain, count, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, Any, BinaryIO
 
 from rrg_rewards.data.tables.json_documents import parse_json, unique_keys
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, check_header, table_format
@@ -58,21 +60,20 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
     with _opened(path) as file:
         # Parquet and Excel are read from their end, so that a stream must be in memory.
         whole = BytesIO(file.read()) if kind in ("parquet", "xlsx") and not file.seekable() else file
-        return next(_parse(whole, kind, _source(path), None, delimiter, {}))
+        return next(_parse(whole, kind, _source(path), None, delimiter))
 
 
 class BatchedTable:
-    r"""A table that is read in batches of rows, as often as needed; memory does not depend on the number of rows.
+    r"""A table that is read once, in batches of rows; memory does not depend on the number of rows.
 
-    Each iteration reads the table again. Standard input and pipes can be read only once, so the first iteration copies
-    them to a temporary file. All batches have the same columns; for JSON lines, the first iteration reads the keys of
-    all rows before it yields.
+    Its rows are kept in a temporary file, from which further iterations take them. All batches have the same columns;
+    for JSON lines, all rows are read before the first batch, because each may add a column.
 
     Args:
         path: Path of the table, or ``-`` for standard input.
         table_format_name: Format as in :func:`read_table`.
         delimiter: Delimiter as in :func:`read_table`.
-        rows: Maximum number of rows of a batch; ``None`` for one batch.
+        rows: Maximum number of rows of a batch; ``None`` for one batch, which is kept in memory.
 
     Raises:
         TableError: As :func:`read_table`, in iterations; a malformed row of CSV is found when its batch is reached.
@@ -94,12 +95,14 @@ class BatchedTable:
         delimiter: str | None = None,
         rows: int | None = 256,
     ) -> None:
-        self._path = path
+        self._path, self._delimiter, self._rows = path, delimiter, rows
         self._format = _format(path, table_format_name)
-        self._delimiter = delimiter
-        self._rows = rows
-        self._names: dict[str, None] | None = None
-        self._copy: IO[bytes] | None = None
+        self._names: dict[str, None] = {}
+        self._stack = ExitStack()
+        self._unread: Iterator[Table] | None = None
+        self._kept: IO[bytes] | None = None
+        self._places: list[int] = []
+        self._whole: list[Table] = []
 
     def __enter__(self) -> "BatchedTable":
         return self
@@ -107,40 +110,61 @@ class BatchedTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._copy is not None:
-            self._copy.close()
+        self._stack.close()
 
     def __iter__(self) -> Iterator[Table]:
-        with self._file() as file:
-            if self._format == "jsonl" and self._names is None:
-                self._names = {name: None for table in self._tables(file) for name in table.names}
-                file.seek(0)
-            yield from self._tables(file)
+        if self._rows is None:
+            self._whole = self._whole or list(self._tables())
+            yield from self._whole
+            return
+        if self._format == "jsonl" and self._unread is None:
+            while (table := self._read()) is not None:
+                self._names.update(dict.fromkeys(table.names))
+        for number in count():
+            if number < len(self._places):
+                yield self._load(number)
+            elif (table := self._read()) is not None:
+                yield table
+            else:
+                return
 
-    def _tables(self, file: BinaryIO) -> Iterator[Table]:
-        return _parse(file, self._format, _source(self._path), self._rows, self._delimiter, self._names or {})
+    def _tables(self) -> Iterator[Table]:
+        """Yield the batches of the file."""
+        with _opened(self._path) as file:
+            # Parquet and Excel are read from their end.
+            if self._format in ("parquet", "xlsx") and not file.seekable():
+                copy = self._stack.enter_context(TemporaryFile())  # noqa: SIM115 (closed at exit)
+                shutil.copyfileobj(file, copy)
+                file = copy
+            yield from _parse(file, self._format, _source(self._path), self._rows, self._delimiter)
 
-    @contextmanager
-    def _file(self) -> Iterator[BinaryIO]:
-        if self._copy is None and (str(self._path) == STANDARD or _is_pipe(Path(self._path))):
-            self._copy = TemporaryFile()  # noqa: SIM115 (closed at exit)
-            with _opened(self._path) as stream:
-                shutil.copyfileobj(stream, self._copy)
-        if self._copy is None:
-            with _opened(self._path) as file:
-                yield file
-        else:
-            self._copy.seek(0)
-            yield cast(BinaryIO, self._copy)
+    def _read(self) -> Table | None:
+        """Read and keep the next batch of the file; ``None`` at its end."""
+        if self._unread is None or self._kept is None:
+            self._unread = self._tables()
+            self._kept = self._stack.enter_context(TemporaryFile())  # noqa: SIM115 (closed at exit)
+        table = next(self._unread, None)
+        if table is not None:
+            self._places.append(self._kept.seek(0, SEEK_END))
+            pickle.dump(table, self._kept)
+        return table
+
+    def _load(self, number: int) -> Table:
+        """Return a batch that is kept, with all columns."""
+        assert self._kept is not None
+        self._kept.seek(self._places[number])
+        table: Table = pickle.load(self._kept)
+        if not self._names:
+            return table
+        missing = [None] * len(table)
+        return replace(table, columns={name: table.columns.get(name, missing) for name in self._names})
 
 
-def _parse(
-    file: BinaryIO, kind: str, source: str, rows: int | None, delimiter: str | None, names: dict[str, None]
-) -> Iterator[Table]:
+def _parse(file: BinaryIO, kind: str, source: str, rows: int | None, delimiter: str | None) -> Iterator[Table]:
     if kind == "csv":
         return _parse_csv(file, source, rows, delimiter)
     if kind == "jsonl":
-        return parse_jsonl(file, source, rows, names)
+        return parse_jsonl(file, source, rows)
     if kind == "xlsx":
         return parse_xlsx(file, source, rows)
     return parse_json(file, source, rows) if kind == "json" else _parse_parquet(file, source, rows)
@@ -153,10 +177,6 @@ def _format(path: str | Path, name: str | None) -> str:
 
 def _source(path: str | Path) -> str:
     return "standard input" if str(path) == STANDARD else str(path)
-
-
-def _is_pipe(path: Path) -> bool:
-    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @contextmanager
@@ -325,19 +345,16 @@ def _json_records(file: BinaryIO, source: str) -> Iterator[tuple[int, dict[str, 
             yield line, _json_record(text, f"{source}: data row {row} (line {line})")
 
 
-def parse_jsonl(
-    file: BinaryIO, source: str, rows: int | None = None, names: Mapping[str, Any] | None = None
-) -> Iterator[Table]:
+def parse_jsonl(file: BinaryIO, source: str, rows: int | None = None) -> Iterator[Table]:
     r"""Yield the rows of a JSON lines file in tables.
 
     Args:
         file: The file.
         source: Name of the file in messages.
         rows: Maximum number of rows in a table; ``None`` for one table.
-        names: Names of columns, as keys, that every table has although its rows may lack them.
 
     Yields:
-        Tables with the columns in ``names`` and those of the rows; at least one.
+        Tables with the columns of their rows; at least one.
 
     Raises:
         TableError: If the file is empty or malformed. The message names the line and the row.
@@ -350,9 +367,7 @@ def parse_jsonl(
     first = 0
     while batch := list(islice(records, rows)):
         numbers = tuple(line for line, _ in batch)
-        yield Table.from_records(
-            [record for _, record in batch], names or (), source=source, lines=numbers, first=first
-        )
+        yield Table.from_records([record for _, record in batch], source=source, lines=numbers, first=first)
         first += len(batch)
     if not first:
         raise TableError(f"{source}: is empty; JSON lines hold one object a row")

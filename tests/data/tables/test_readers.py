@@ -155,6 +155,21 @@ def test_batched_table_reads_a_pipe_twice(tmp_path):
     assert twice == [[["1", "2"], ["3"]]] * 2
 
 
+@pytest.mark.parametrize(("name", "data"), [("a.csv", CSV), ("a.jsonl", JSONL)])
+@pytest.mark.parametrize("rows", [2, None])
+def test_batched_table_reads_its_file_once(tmp_path, name, data, rows, monkeypatch):
+    parse, read = readers._parse, []
+    monkeypatch.setattr(readers, "_parse", lambda *given: (read.append(len(one)) or one for one in parse(*given)))
+    (tmp_path / name).write_bytes(data)
+    with BatchedTable(tmp_path / name, rows=rows) as batched:
+        # Also if an iteration ends before the last batch.
+        first = next(iter(batched))
+        twice = [[dict(batch.columns) for batch in batched] for _ in range(2)]
+    assert twice[0] == twice[1]
+    assert twice[0][0] == dict(first.columns)
+    assert sum(read) == 4
+
+
 def test_batched_table_tells_a_bad_row_when_its_batch_is_read(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"id,t\n" + b"1,a\n" * 4 + b"2,b,c\n")
     with BatchedTable(tmp_path / "a.csv", rows=2) as batched:
