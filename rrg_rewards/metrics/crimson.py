@@ -1,7 +1,7 @@
 """CRIMSON as a metric on report text, with the evaluation of a judge."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -25,8 +25,8 @@ from rrg_rewards.functional.crimson_training import (
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
-from rrg_rewards.metrics.chance import CHANCE, DATASET, AboveChance
-from rrg_rewards.metrics.crimson_chance import CHANCE_DETAILS, CrimsonChance, check_chance
+from rrg_rewards.metrics.chance import AboveChance
+from rrg_rewards.metrics.crimson_chance import CrimsonChance
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, unread_words, warn_of_unread, warn_of_unread_ages
@@ -233,6 +233,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
 
     name = "crimson"
     context = ("age", "sex", "indication")
+    chance_details = ("training_chance", "training_weight")
     main_details = ("credit", "reference_weight", "false_findings", "missing_findings", "attribute_errors")
     plot_lower_bound: float = -1.0
     plot_upper_bound: float = 1.0
@@ -260,13 +261,14 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             raise ValueError(unknown_name_message("form of CRIMSON", str(form), get_args(CrimsonForm)))
         super().__init__(judge, CrimsonTask(prompt, checks), **kwargs)
         self.form = form
-        self.is_above_chance = chance is not None
-        if self.is_above_chance:
-            check_chance(form, self.judge)
-        self.chance = None if chance in (None, DATASET) else CrimsonChance.from_text(str(chance), *self._judged_by)
-        self._weight_names = _WEIGHTS if form == "published" else (*_WEIGHTS, *_TRAINING)
-        if self.is_above_chance:
-            self._weight_names = (*self._weight_names, *CHANCE_DETAILS)
+        if chance is not None:
+            _check_chance(form, self.judge)
+        self._set_chance(chance, lambda text: CrimsonChance.from_text(text, self.judge, self.task))
+        self._weight_names = (
+            *_WEIGHTS,
+            *(_TRAINING if form == "training" else ()),
+            *(self.chance_details if self.is_above_chance else ()),
+        )
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
             raise ValueError(f"runs must be a positive integer, got {runs!r}")
         self.runs = runs
@@ -295,34 +297,15 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         prompt = {} if self.judge.is_immediate else {"prompt": task.prompt_signature, "checks": task.checks}
         runs = {} if self.runs == 1 else {"runs": self.runs}
         form = {} if self.form == "published" else {"form": self.form}
-        chance = self._chance_signature
-        return format_signature("crimson", **form, **chance, judge=f"{{{self.judge.signature}}}", **prompt, **runs)
+        judge = f"{{{self.judge.signature}}}"
+        return format_signature("crimson", **form, **self._chance_fields, judge=judge, **prompt, **runs)
 
-    @property
-    def _judged_by(self) -> tuple[Judge, CrimsonTask]:
-        return self.judge, self.task
+    def _measured(self, references: Sequence[str], context: Mapping[str, Sequence[Any]]) -> CrimsonChance:
+        pairs = _pairs(references, [""] * len(references), context)
+        return CrimsonChance(CrimsonChance.spread(pairs), self.judge, self.task)
 
-    def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
-        """Keep training references and their context if ``chance="dataset"``; a second call replaces them.
-
-        Args:
-            references: Reference reports; ``None`` is left out.
-            context: As in :meth:`score`.
-
-        Raises:
-            ValueError: If there is no reference that the rules can score.
-        """
-        if self.is_above_chance:
-            rows = [row for row, report in enumerate(references) if report is not None and report.strip()]
-            given = [str(references[row]) for row in rows]
-            pairs = report_pairs(
-                given, [""] * len(rows), {name: [v[row] for row in rows] for name, v in context.items()}
-            )
-            self.chance = CrimsonChance.of_references(pairs, *self._judged_by)
-
-    def fitted_options(self) -> dict[str, Any]:
-        """Return the training references as ``chance``: compressed, with the text of the reports."""
-        return {} if self.chance is None else {CHANCE: self.chance.to_text()}
+    def _are_normal(self, scores: JudgedScores) -> Tensor:
+        return scores.details["reference_weight"] == 0
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> CrimsonScores:
         """Compute CRIMSON of each report pair.
@@ -357,22 +340,10 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         assert isinstance(scores, CrimsonScores)
         return scores
 
-    async def score_async(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> Scores:
-        """Do the same as :meth:`score` without blocking the event loop while a judge answers."""
-        if self.is_above_chance:
-            # The rules answer at once.
-            return self.score(preds, target, **context)
-        return await super().score_async(preds, target, **context)
-
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> JudgedScores:
-        self._check_fitted()
         if self.judge.gives_coverage:
             warn_of_unread_ages(self.name, context.get("age", ()))
-        scores = super()._score(preds, target, **context)
-        if self.chance is None:
-            return scores
-        value, details = self.chance.above(scores.value, preds, scores.details["reference_weight"] == 0)
-        return replace(scores, value=value, details={**scores.details, **details})
+        return super()._score(preds, target, **context)
 
     def _read_context(self, context: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         return _read_context(context)
@@ -496,6 +467,17 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             return means
         with self._synced():
             return {**means, "spread": self.run_sums[0] / self.run_sums[1]}
+
+
+def _check_chance(form: str, judge: Judge) -> None:
+    """Raise an error if chance cannot be measured with a form and a judge."""
+    if form != "training":
+        raise ValueError(f"chance needs form='training', got form={form!r}")
+    if not judge.is_immediate:
+        raise ValueError(
+            f"chance needs judge='rules', got {judge.signature}: another judge would have to judge each report with "
+            "all training references"
+        )
 
 
 def _join_runs(

@@ -1,13 +1,10 @@
 """What a report earns in CRIMSON's training form by chance, over the references of a training set."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.functional.chance import normal_reference_weight
@@ -15,46 +12,17 @@ from rrg_rewards.functional.crimson import CrimsonEvaluation, finding_weight
 from rrg_rewards.functional.crimson_training import crimson_training_score
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, remember_results
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
-from rrg_rewards.metrics.chance import Chance, spread_rows
-
-MOST_REFERENCES = 256
-"""Maximum number of references that are kept."""
-
-CHANCE_DETAILS = ("training_chance", "training_weight")
-"""Names of the details of a score above chance: what is subtracted, and the weight of the reference."""
+from rrg_rewards.metrics.chance import Chance
 
 # Mean scores of reports that are kept in memory.
 _REMEMBERED = 4096
 
 
-def check_chance(form: str, judge: Judge) -> None:
-    """Raise an error if chance cannot be measured with a form and a judge.
-
-    Raises:
-        ValueError: If the form is not ``"training"``, or the judge does not answer at once.
-    """
-    if form != "training":
-        raise ValueError(f"chance needs form='training', got form={form!r}")
-    if not judge.is_immediate:
-        raise ValueError(
-            f"chance needs judge='rules', got {judge.signature}: another judge would have to judge each report with "
-            "all training references"
-        )
-
-
 class CrimsonChance(Chance):
-    r"""The weighted mean score of a report over training references, in CRIMSON's training form.
+    """The weighted mean score of a report over training references, in CRIMSON's training form.
 
-    The score above chance of a candidate is
-
-    .. math::
-        w_i \, S(c, y_i) - \max\bigl(0, \bar S(c)\bigr), \qquad
-        \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, S(c, y_j)
-
-    A text that is the same for all of these references has the mean :math:`\min(\bar S(c), 0)`.
-
-    Normal references have the weight :func:`rrg_rewards.functional.normal_reference_weight`, others 1. References that
-    the judge cannot score are left out. A blank report has :math:`\bar S(\emptyset) = 0`.
+    A reference is normal if it has no finding of weight above 0. References that the judge cannot score are left out. A
+    blank report scores 0 for every reference.
 
     Args:
         references: The references with the context of their patients; the candidates of these pairs are not used.
@@ -64,6 +32,8 @@ class CrimsonChance(Chance):
     Raises:
         ValueError: If there is no reference that the judge can score.
     """
+
+    most_references = 256
 
     def __init__(self, references: Sequence[ReportPair], judge: Judge, task: CrimsonTask) -> None:
         self._judge, self._task = judge, task
@@ -84,21 +54,10 @@ class CrimsonChance(Chance):
             self._counts[same] = self._counts.get(same, 0) + 1
             if not any(map(finding_weight, result.reference_findings)):
                 normal.add(same)
-        share = sum(self._counts[pair] for pair in normal) / len(scorable)
-        self.normal_weight = normal_reference_weight(share)
-        """Weight of a reference without a finding of weight above 0."""
+        self.normal_weight = normal_reference_weight(sum(self._counts[pair] for pair in normal) / len(scorable))
         weights = [count * (self.normal_weight if pair in normal else 1) for pair, count in self._counts.items()]
         self._weights = torch.tensor(weights, dtype=torch.float64) / len(scorable)
         self._means: dict[str, float] = {}
-
-    @classmethod
-    def of_references(cls, references: Sequence[ReportPair], judge: Judge, task: CrimsonTask) -> Self:
-        """Keep references; of more than 256, those of evenly spaced rows.
-
-        Raises:
-            ValueError: See the class.
-        """
-        return cls(spread_rows(references, MOST_REFERENCES), judge, task)
 
     @classmethod
     def from_text(cls, text: str, judge: Judge, task: CrimsonTask) -> Self:
@@ -119,12 +78,6 @@ class CrimsonChance(Chance):
 
     def _content(self) -> list[Any]:
         return [[pair.reference, pair.context, count] for pair, count in self._counts.items()]
-
-    @property
-    def digest(self) -> str:
-        """Number of references, and the first eight hexadecimal digits of a hash of them."""
-        content = json.dumps(self._content(), separators=(",", ":"))
-        return f"{len(self)}@{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
     def __len__(self) -> int:
         return sum(self._counts.values())
@@ -147,17 +100,3 @@ class CrimsonChance(Chance):
             found = float(crimson_training_score(evaluations, self._task.checks) @ self._weights)
             remember_results(self._means, {report: found}, _REMEMBERED)
         return found
-
-    def above(self, values: Tensor, reports: Sequence[str], normal: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return scores above chance ``(N,)``, and their details.
-
-        Args:
-            values: Scores, ``(N,)``; NaN where there is none.
-            reports: The ``N`` candidate reports.
-            normal: Whether the reference has no finding of weight above 0, ``(N,)``.
-        """
-        charges = torch.tensor([self.charge(report) for report in reports], dtype=torch.float64)
-        weights = torch.ones_like(charges).masked_fill(normal, self.normal_weight)
-        found = dict(zip(CHANCE_DETAILS, (charges, weights), strict=True))
-        details = {name: one.masked_fill(values.isnan(), torch.nan) for name, one in found.items()}
-        return weights * values - charges, details

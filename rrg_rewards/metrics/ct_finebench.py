@@ -3,7 +3,7 @@
 import asyncio
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -16,10 +16,10 @@ from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeWarning
 from rrg_rewards.judges.question_answering import ENGINE, Examiner, GradedAnswer, JudgeSetting
 from rrg_rewards.metrics.base import Column
-from rrg_rewards.metrics.chance import CHANCE, DATASET, AboveChance
+from rrg_rewards.metrics.chance import AboveChance
 from rrg_rewards.metrics.ct_finebench_scores import KINDS, SIDES, Examination, FineBenchScores, Graded, detail_names
 from rrg_rewards.metrics.finebench_chance import ChanceScores
-from rrg_rewards.metrics.judged import AsyncReportMetric
+from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.grading import Grading, OverSpecified
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, check_finding_labels, items_on
@@ -70,7 +70,7 @@ def _table_columns(schema: QuestionSchema) -> Mapping[tuple[str, str], int]:
     return {pair: column for column, pair in enumerate(pairs)}
 
 
-class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examination]):
+class CTFineBench(AboveChance[ChanceScores]):
     r"""CT-FineBench: the mean grade of a candidate's answers to questions on the findings of the reference.
 
     Questions are made from the reference: one on the existence of each stated finding, and one on each stated attribute
@@ -200,17 +200,17 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
             answer_prompt=answer_prompt,
             grade_prompt=grade_prompt,
         )
-        self.is_above_chance = chance is not None
         if chance is not None and self.examiner.judges():
             raise ValueError(
                 f"chance needs rules for {', '.join(self.examiner.judges())}: a judge would have to grade each report "
                 "by all training references"
             )
-        self.chance = None if chance in (None, DATASET) else ChanceScores.from_text(str(chance), *self._rules)
+        self._set_chance(chance, lambda text: ChanceScores.from_text(text, *self._rules))
+        self.detail_names = detail_names(mode)
         if self.is_above_chance:
+            self.detail_names += self.chance_details
             # torchmetrics lets no subclass assign the bounds of plots.
             vars(self)["plot_lower_bound"] = -2.0
-        self.detail_names = detail_names(mode, self.is_above_chance)
         # One column per attribute of the schema, then one per kind of question.
         table = (len(SIDES[mode]), len(self.index) + len(KINDS))
         self.add_state("num_without_items", torch.tensor(0), dist_reduce_fx="sum")
@@ -225,25 +225,12 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
         """Settings of the scores whose mean is chance."""
         return self.examiner.schema, self.mode, self.examiner.grading, self.examiner.over_specified
 
-    def fit_references(self, references: Sequence[str | None], **context: Column) -> None:
-        """Keep the answers of training references if ``chance="dataset"``; a second call replaces them.
+    def _measured(self, references: Sequence[str], context: Mapping[str, Sequence[Any]]) -> ChanceScores:  # noqa: ARG002 (none is allowed)
+        return ChanceScores.of_reports(references, *self._rules)
 
-        Args:
-            references: Reference reports; ``None`` is left out.
-            context: Must be empty.
-
-        Raises:
-            TypeError: If there is a context column.
-            ValueError: If there is no reference, or none with a question in mode ``recall`` or ``f1``.
-        """
-        self._check_columns(context)
-        if self.is_above_chance:
-            given = [report for report in references if report is not None]
-            self.chance = ChanceScores.of_reports(given, *self._rules)
-
-    def fitted_options(self) -> dict[str, Any]:
-        """Return the answers of the training references as ``chance``, about 15 kB of text for 512 references."""
-        return {} if self.chance is None else {CHANCE: self.chance.to_text()}
+    def _are_normal(self, scores: JudgedScores) -> Tensor:
+        asked = [isinstance(result, Examination) and bool(result.recall) for result in scores.results]
+        return ~torch.tensor(asked, dtype=torch.bool)
 
     def needs_references(self, context: Collection[str]) -> bool:
         """Whether pairs without a reference report are unscorable: unless mode ``recall`` gets ``items``."""
@@ -261,7 +248,7 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
     @property
     def signature(self) -> str:
         """Metric, mode, question schema, builder, answerer, comparer and chance, unless ``None``, in one line."""
-        return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature, **self._chance_signature)
+        return format_signature("ct_finebench", mode=self.mode, **self.examiner.signature, **self._chance_fields)
 
     def score(self, preds: Sequence[str | None], target: Sequence[str | None], **context: Column) -> FineBenchScores:
         """Compute CT-FineBench of each report pair.
@@ -311,24 +298,8 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
         return [_Pair(*row) for row in zip(target, preds, *given, strict=True)]
 
     async def _query(self, items: Sequence[_Pair]) -> list[Examination | JudgeFailure]:
-        self._check_fitted()
         found = await asyncio.gather(*(self._query_side(side, items) for side in SIDES[self.mode]))
-        examined = [_joined_sides(SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
-        return examined if self.chance is None else self._with_chance(self.chance, items, examined)
-
-    @staticmethod
-    def _with_chance(
-        chance: ChanceScores, pairs: Sequence[_Pair], examined: Sequence[Examination | JudgeFailure]
-    ) -> list[Examination | JudgeFailure]:
-        """Add what the candidates earn by chance and the weights of references; equal texts are scored once."""
-        charges = {text: chance.charge(text) for text in {pair.candidate for pair in pairs}}
-        normal: dict[str, Any] = {"weight": chance.normal_weight, "blank": chance.normal_blank}
-        return [
-            one
-            if isinstance(one, JudgeFailure)
-            else replace(one, chance=charges[pair.candidate], **({} if one.recall else normal))
-            for pair, one in zip(pairs, examined, strict=True)
-        ]
+        return [_joined_sides(SIDES[self.mode], sides) for sides in zip(*found, strict=True)]
 
     async def _query_side(self, side: str, pairs: Sequence[_Pair]) -> list[Graded | JudgeFailure]:
         """Make questions from the reports of one side; grade the answers that the reports of the other side give."""
@@ -357,7 +328,7 @@ class CTFineBench(AboveChance[ChanceScores], AsyncReportMetric[_Pair, Examinatio
 
     def _judged(self, results: Sequence[Examination | JudgeFailure]) -> FineBenchScores:
         self._warn_of_other_words(results)
-        return FineBenchScores.of(self.mode, results, self.is_above_chance)
+        return FineBenchScores.of(self.mode, results)
 
     def _warn_of_other_words(self, results: Sequence[Examination | JudgeFailure]) -> None:
         """Warn if answers of the judge are not in the words of the report."""

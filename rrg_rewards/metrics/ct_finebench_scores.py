@@ -21,8 +21,6 @@ KINDS: tuple[str, ...] = get_args(AnswerType)
 
 _PARTS = ("existence", "attributes", *(kind for kind in KINDS if kind != "existence"))
 _COUNTS = ("items", "answered", "not_verbatim")
-_CHANCE = "chance"
-_WEIGHT = "weight"
 _NAN = float("nan")
 
 Graded = tuple[GradedAnswer, ...]
@@ -37,17 +35,10 @@ class Examination:
         recall: Questions made from the reference, answered from the candidate; empty if the mode does not grade them.
         precision: Questions made from the candidate, answered from the reference; empty if the mode does not grade
             them.
-        chance: What is subtracted from the score: by how much the candidate's weighted mean score over the references
-            of the training set exceeds that of a blank report.
-        weight: Weight of the score.
-        blank: Score of a blank candidate, which is subtracted before the weight.
     """
 
     recall: Graded = ()
     precision: Graded = ()
-    chance: float = 0.0
-    weight: float = 1.0
-    blank: float = 0.0
 
     def side(self, name: str) -> Graded:
         """Return the graded answers of a side by its name."""
@@ -65,18 +56,17 @@ def _is_of(part: str, answer: GradedAnswer) -> bool:
     return kind != "existence" if part == "attributes" else kind == part
 
 
-def detail_names(mode: str, above_chance: bool = False) -> list[str]:
+def detail_names(mode: str) -> list[str]:
     """Return the names of a mode's details; in mode ``f1`` they start with the name of the side.
 
     Example:
         >>> detail_names("recall")
         ['existence', 'attributes', 'numeric', 'categorical', 'location', 'items', 'answered', 'not_verbatim']
     """
-    chance = [_CHANCE, _WEIGHT] if above_chance else []
     if mode != "f1":
-        return [*_PARTS, *_COUNTS, *chance]
+        return [*_PARTS, *_COUNTS]
     sides = [f"{side}_{name}" for side in SIDES[mode] for name in (*_PARTS, *_COUNTS)]
-    return ["recall", "precision", *sides, *chance]
+    return ["recall", "precision", *sides]
 
 
 def _details(mode: str, examinations: Sequence[Examination]) -> Iterator[tuple[str, Tensor]]:
@@ -108,15 +98,12 @@ class FineBenchScores(JudgedScores):
     """
 
     @classmethod
-    def of(
-        cls, mode: str, results: Sequence[Examination | JudgeFailure], above_chance: bool = False
-    ) -> "FineBenchScores":
+    def of(cls, mode: str, results: Sequence[Examination | JudgeFailure]) -> "FineBenchScores":
         """Compute the scores of pairs from their examinations.
 
         Args:
             mode: Mode of the metric.
             results: Examination or failure of each pair.
-            above_chance: Whether to weigh the scores and subtract the ``chance`` of each examination.
         """
         examined = [result if isinstance(result, Examination) else Examination() for result in results]
         found = dict(_details(mode, examined))
@@ -125,13 +112,8 @@ class FineBenchScores(JudgedScores):
             values = ct_finebench_f1(found["recall"], found["precision"]).masked_fill(failed, _NAN)
         else:
             values = _grades([examination.side(mode) for examination in examined])
-        if above_chance:
-            found[_CHANCE] = torch.tensor([examination.chance for examination in examined], dtype=torch.float64)
-            found[_WEIGHT] = torch.tensor([examination.weight for examination in examined], dtype=torch.float64)
-            blank = torch.tensor([examination.blank for examination in examined], dtype=torch.float64)
-            values = found[_WEIGHT] * (values - blank) - found[_CHANCE]
         # A pair without a score has no details either, not even numbers of questions.
-        details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in detail_names(mode, above_chance)}
+        details = {name: found[name].masked_fill(values.isnan(), _NAN) for name in detail_names(mode)}
         return cls(values, details, results=tuple(results))
 
     @property

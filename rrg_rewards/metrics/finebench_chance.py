@@ -1,7 +1,5 @@
 """What a report earns in CT-FineBench by chance, above a blank one, over the references of a training set."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,13 +10,10 @@ from typing_extensions import Self
 from rrg_rewards.functional.chance import normal_reference_weight
 from rrg_rewards.functional.ct_finebench import ct_finebench_f1
 from rrg_rewards.judges.base import remember_results
-from rrg_rewards.metrics.chance import Chance, spread_rows
+from rrg_rewards.metrics.chance import Chance
 from rrg_rewards.questions.engine import StatedAnswer, stated_answers
 from rrg_rewards.questions.grading import Grading, OverSpecified, compare_answers
 from rrg_rewards.questions.schema import AnswerType, QuestionSchema
-
-MOST_REFERENCES = 512
-"""Maximum number of references whose answers are kept."""
 
 # Answers whose grades against all references are kept in memory, 8 kB each for 512 references.
 _REMEMBERED = 2048
@@ -27,16 +22,11 @@ _NOT_STATED = -1
 
 
 class ChanceScores(Chance):
-    r"""The weighted CT-FineBench score of a report over training references, from the references' answers.
+    """The weighted CT-FineBench score of a report over training references, from the references' answers.
 
-    .. math::
-        \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, (S(c, y_j) - S(\emptyset, y_j))
-
-    In mode ``"f1"``, a blank report has the score 1 for references without a question, which have the weight
-    :func:`rrg_rewards.functional.normal_reference_weight`, and 0 for others; all other weights are 1, and blank scores
-    0. A blank report thus has :math:`\bar S(\emptyset) = 0`. In mode ``"recall"`` the mean is over the references that
-    have questions. Only the answers of the references are kept, in the words of the vocabulary, and no text of a
-    report.
+    In mode ``"f1"``, references without a question are normal, and a blank report has the score 1 for them, and 0 for
+    others. In other modes no reference is normal. In mode ``"recall"`` the mean is over the references that have
+    questions. Only the answers of the references are kept, in the words of the vocabulary, and no text of a report.
 
     Args:
         schema: The question schema.
@@ -48,6 +38,9 @@ class ChanceScores(Chance):
     Raises:
         ValueError: If there is no reference, or none has a question in mode ``"recall"`` or ``"f1"``.
     """
+
+    most_references = 512
+    _separators = (", ", ": ")
 
     def __init__(
         self,
@@ -73,9 +66,7 @@ class ChanceScores(Chance):
             raise ValueError(f"chance in mode {mode!r} needs references with questions of {schema.name}, got none")
         normal = self._counts == 0 if mode == "f1" else torch.zeros_like(self._counts, dtype=torch.bool)
         self.normal_weight = normal_reference_weight(float(normal.double().mean()))
-        """Weight of a reference without a question."""
         self.normal_blank = float(mode == "f1")
-        """Score of a blank report for a reference without a question."""
         self._blank = normal.double()
         self._weights = torch.ones_like(self._blank).masked_fill(normal, self.normal_weight)
         self._grades: dict[tuple[_Question, str], Tensor] = {}
@@ -103,7 +94,7 @@ class ChanceScores(Chance):
         Raises:
             ValueError: See the class.
         """
-        chosen = spread_rows(reports, MOST_REFERENCES)
+        chosen = cls.spread(reports)
         answers = [stated_answers(report, schema, grading == "overlap") for report in chosen]
         return cls(schema, answers, mode, grading, over_specified)
 
@@ -147,11 +138,6 @@ class ChanceScores(Chance):
         answers = [[*question, given] for question, given in self._answers.items()]
         return {"schema": self.schema.digest, "answers": answers, "references": rows}
 
-    @property
-    def digest(self) -> str:
-        """Number of references, and the first eight hexadecimal digits of a hash of their answers."""
-        return f"{len(self)}@{hashlib.sha256(json.dumps(self._content()).encode()).hexdigest()[:8]}"
-
     def __len__(self) -> int:
         return len(self._counts)
 
@@ -180,11 +166,7 @@ class ChanceScores(Chance):
         return recall if self.mode == "recall" else precision
 
     def mean(self, report: str) -> float:
-        """Return the weighted mean score of a report above a blank one, over the references that have a score; or NaN.
-
-        Args:
-            report: The candidate report.
-        """
+        """See :meth:`Chance.mean`."""
         return float(((self.scores(report) - self._blank) * self._weights).nanmean())
 
     def _graded(self, question: _Question, answer: str) -> Tensor:

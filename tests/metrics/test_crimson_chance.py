@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rrg_rewards.judges import Judge
 from rrg_rewards.metrics import CRIMSON
-from rrg_rewards.metrics.crimson_chance import MOST_REFERENCES
+from rrg_rewards.metrics.crimson_chance import CrimsonChance
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.rewards.fitting import fit_reward
 
@@ -79,9 +79,9 @@ def test_chance_is_that_of_the_patients_and_of_the_references_that_the_rules_can
     # At 82 the calcification is expected, so that two of three are normal, with the weight (1/3) / (16/3).
     expected = (plain.value * torch.tensor([1 / 16, 1, 1 / 16])).mean().item()
     assert metric.chance.mean("Coronary calcification.") == pytest.approx(expected)
-    many = fitted([NODULE, NORMAL, NORMAL, NORMAL] * MOST_REFERENCES)
+    many = fitted([NODULE, NORMAL, NORMAL, NORMAL] * CrimsonChance.most_references)
     assert many.chance is not None
-    assert (len(many.chance), many.chance.mean(NODULE)) == (MOST_REFERENCES, 1.0)
+    assert (len(many.chance), many.chance.mean(NODULE)) == (CrimsonChance.most_references, 1.0)
 
 
 def test_chance_is_fitted_saved_and_restored() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rrg_rewards.metrics import CTFineBench
-from rrg_rewards.metrics.finebench_chance import MOST_REFERENCES, ChanceScores
+from rrg_rewards.metrics.finebench_chance import ChanceScores
 from rrg_rewards.questions import get_question_schema
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.rewards.fitting import fit_reward
@@ -125,16 +125,16 @@ def test_finebench_chance_is_fitted_saved_and_restored() -> None:
 
 
 def test_finebench_chance_of_many_references_is_that_of_evenly_spaced_ones() -> None:
-    reports = [LEFT, NORMAL, NORMAL, NORMAL] * MOST_REFERENCES
+    reports = [LEFT, NORMAL, NORMAL, NORMAL] * ChanceScores.most_references
     chance = ChanceScores.of_reports(reports, get_question_schema("ct_rate"), "f1", "overlap", "right")
-    assert len(chance) == MOST_REFERENCES
+    assert len(chance) == ChanceScores.most_references
     # Every fourth row.
     assert (chance.mean(LEFT), chance.charge(LEFT)) == (1.0, 1.0)
     mixed = ChanceScores.of_reports(sorted(reports), get_question_schema("ct_rate"), "f1", "overlap", "right")
     expected = pytest.approx(0.25 - 0.75 / 24)
     assert (mixed.mean(LEFT), mixed.charge(LEFT)) == (expected, expected)
     assert isinstance(mixed.scores(LEFT), Tensor)
-    assert mixed.scores(LEFT).shape == (MOST_REFERENCES,)
+    assert mixed.scores(LEFT).shape == (ChanceScores.most_references,)
 
 
 def test_finebench_chance_refuses_what_it_cannot_measure() -> None:
