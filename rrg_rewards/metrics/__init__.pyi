@@ -12,7 +12,7 @@ from rrg_rewards.metrics.crg import ReportCRG as ReportCRG
 from rrg_rewards.metrics.crg_labels import CRGScore as CRGScore
 from rrg_rewards.metrics.crg_labels import MultiLevelCRGScore as MultiLevelCRGScore
 from rrg_rewards.metrics.crimson import CRIMSON as CRIMSON
-from rrg_rewards.metrics.crimson import CrimsonScores as CrimsonScores
+from rrg_rewards.metrics.crimson_scores import CrimsonScores as CrimsonScores
 from rrg_rewards.metrics.ct_finebench import CTFineBench as CTFineBench
 from rrg_rewards.metrics.ct_finebench_scores import FineBenchScores as FineBenchScores
 from rrg_rewards.metrics.er2score import ER2Score as ER2Score

@@ -1,18 +1,17 @@
 """CRIMSON as a metric on report text, with the evaluation of a judge."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
+from itertools import chain
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from rrg_rewards.findings.reading.coverage import PairCoverage
 from rrg_rewards.functional.crimson import (
     CrimsonChecks,
     CrimsonEvaluation,
-    CrimsonFinding,
     Route,
     crimson_score_from_statistics,
     crimson_statistics,
@@ -27,9 +26,10 @@ from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.chance import AboveChance
 from rrg_rewards.metrics.crimson_chance import CrimsonChance
+from rrg_rewards.metrics.crimson_scores import CrimsonRuns, CrimsonScores
 from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
-from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, unread_words, warn_of_unread, warn_of_unread_ages
+from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, warn_of_unread, warn_of_unread_ages
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import run_coroutine
@@ -56,117 +56,93 @@ _COUNTS = (
 )
 # Further summed details of the training form.
 _TRAINING = tuple(f"training_{name}" for name in CrimsonTrainingStatistics._fields)
-# Further details if each pair is evaluated several times.
-_RUNS = ("spread", "failed_runs")
-# Routes of a cascade, with the names of their counts, and the further detail.
+# Names of the numbers of pairs that each judge of a cascade got.
 _ROUTES: dict[Route, str] = {"rules": "by_rules", "second": "by_second_judge", "over_budget": "over_budget"}
-_BY_SECOND = "by_second_judge"
 
 CrimsonForm = Literal["published", "training"]
 """``"published"``: the score of CRIMSON's authors. ``"training"``: a form of this package for rewards."""
 
 
-@dataclass(frozen=True)
-class CrimsonRuns:
-    """The results of several runs of a judge on one report pair, at least one of which is an evaluation.
+class _Layer:
+    """Further details of CRIMSON's scores, of which a state keeps three sums over pairs."""
 
-    Args:
-        results: Evaluation or failure of each run.
-    """
+    state: str
+    dtype = torch.float64
 
-    results: tuple[CrimsonEvaluation | JudgeFailure, ...]
+    def details(self, scores: CrimsonScores) -> dict[str, Tensor]:
+        """Return the details of judged pairs."""
+        raise NotImplementedError
 
+    def sums(self, scores: CrimsonScores) -> Tensor:
+        """Return what scores add to the state."""
+        raise NotImplementedError
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class CrimsonScores(JudgedScores):
-    """CRIMSON of report pairs with the judge's evaluations.
+    def totals(self, sums: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 (for subclasses)
+        """Return the sums that are totals over all pairs."""
+        return {}
 
-    Args:
-        value: CRIMSON, float64 tensor ``(N,)``; NaN if a pair is unscorable or the judge failed.
-        details: Weighted and unweighted counts by name, each ``(N,)``; see :meth:`CRIMSON.score`.
-        results: Evaluation or failure of each pair; ``None`` if it was not judged. With several runs, a
-            :class:`CrimsonRuns` instead of an evaluation.
-        gives_coverage: Whether the judge says how much of both reports it has read.
-        judge_names: Names of the judges of a cascade by route; empty for other judges.
-    """
-
-    gives_coverage: bool = False
-    judge_names: Mapping[Route, str] = field(default_factory=dict)
-
-    @property
-    def evaluations(self) -> tuple[CrimsonEvaluation | None, ...]:
-        """Evaluation of each pair, of the first run that did not fail; ``None`` if there is none."""
-        return tuple(_first_evaluation(result) for result in self.results)
-
-    @property
-    def coverages(self) -> tuple[PairCoverage | None, ...]:
-        """How much of the reference and of the candidate of each pair the judge has read; ``None`` if not known."""
-        return tuple(_coverage(result) for result in self.results)
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Judge of each pair in a cascade, ``rules``, ``second`` or ``over_budget``; empty if it was not judged."""
-        return tuple(_route(result) for result in self.results)
-
-    @property
-    def judges(self) -> list[str]:
-        """Name of the judge of each pair in a cascade, empty if it was not judged; without a cascade, no names."""
-        return [self.judge_names.get(route, "") for route in self.routes] if self.judge_names else []
-
-    @property
-    def explanations(self) -> dict[str, list[str]]:
-        """Columns of texts for each pair.
-
-        ``missed``, ``invented`` and ``misdescribed``: findings. ``unread``, only of a judge that gives it: words of
-        both reports that it has not read. ``judge``, only of a cascade: which judge has judged the pair. ``failure``:
-        kind and reason of the judge's failure.
-        """
-        evaluations = [evaluation or CrimsonEvaluation() for evaluation in self.evaluations]
-        return {
-            "missed": [_in_words(one.reference_findings, one.missing_findings) for one in evaluations],
-            "invented": [_in_words(one.predicted_findings, one.false_findings) for one in evaluations],
-            "misdescribed": [_misdescribed(one) for one in evaluations],
-            **({"unread": [unread_words(one) for one in self.coverages]} if self.gives_coverage else {}),
-            **({"judge": self.judges} if self.judge_names else {}),
-            **super().explanations,
-        }
+    def means(self, sums: Tensor) -> dict[str, Tensor]:
+        """Return the means of the details."""
+        raise NotImplementedError
 
 
-def _first_evaluation(result: Any) -> CrimsonEvaluation | None:
-    results = result.results if isinstance(result, CrimsonRuns) else (result,)
-    return next((one for one in results if isinstance(one, CrimsonEvaluation)), None)
+class _Unread(_Layer):
+    """Unread words. The sums are those of the shares of both reports, and the number of pairs that have them."""
+
+    state = "unread_sums"
+
+    def details(self, scores: CrimsonScores) -> dict[str, Tensor]:
+        return unread_shares(scores.coverages)
+
+    def sums(self, scores: CrimsonScores) -> Tensor:
+        shares = torch.stack([scores.details[name] for name in UNREAD_DETAILS])
+        return torch.cat([shares.nansum(1), (~shares[:1].isnan()).sum(1)])
+
+    def means(self, sums: Tensor) -> dict[str, Tensor]:
+        return dict(zip(UNREAD_DETAILS, sums[:-1] / sums[-1], strict=True))
 
 
-def _coverage(result: Any) -> PairCoverage | None:
-    return getattr(_first_evaluation(result) or result, "coverage", None)
+class _Routes(_Layer):
+    """The judges of a cascade. The sums are the numbers of pairs that each of them got, and that none got."""
+
+    state = "num_routed"
+    dtype = torch.long
+
+    def details(self, scores: CrimsonScores) -> dict[str, Tensor]:
+        by_second = [float(route == "second") if route else torch.nan for route in scores.routes]
+        return {_ROUTES["second"]: torch.tensor(by_second, dtype=torch.float64)}
+
+    def sums(self, scores: CrimsonScores) -> Tensor:
+        return torch.tensor([scores.routes.count(route) for route in _ROUTES])
+
+    def totals(self, sums: Tensor) -> dict[str, Tensor]:
+        return dict(zip(_ROUTES.values(), sums, strict=True))
+
+    def means(self, sums: Tensor) -> dict[str, Tensor]:
+        return {_ROUTES["second"]: sums[1].double() / sums.sum()}
 
 
-def _route(result: Any) -> Route:
-    route: Route = getattr(_first_evaluation(result) or result, "route", "")
-    return route
+class _Runs(_Layer):
+    """Several runs. The sums are those of the spreads, the number of pairs that have one, and of failed runs."""
 
+    state = "run_sums"
 
-def _in_words(findings: Sequence[CrimsonFinding], chosen: Sequence[str]) -> str:
-    by_id = {finding.id: finding for finding in findings}
-    return "; ".join(
-        f"{by_id[id_].finding or id_} ({by_id[id_].clinical_significance.replace('_', ' ')})"
-        if id_ in by_id
-        # Published checks accept it.
-        else f"{id_} (in no list)"
-        for id_ in chosen
-    )
+    def __init__(self, runs: int) -> None:
+        self.runs = runs
 
+    def details(self, scores: CrimsonScores) -> dict[str, Tensor]:  # noqa: ARG002 (they come with the means over runs)
+        return {}
 
-def _misdescribed(evaluation: CrimsonEvaluation) -> str:
-    reference = {finding.id: finding.finding for finding in evaluation.reference_findings}
-    predicted = {finding.id: finding.finding for finding in evaluation.predicted_findings}
-    described = []
-    for error in evaluation.attribute_errors:
-        named = reference.get(error.ref_id) or error.ref_id
-        other = predicted.get(error.pred_id) or error.pred_id
-        what = f"{named}: {error.explanation}" if error.explanation else f"{other} for {named}"
-        described.append(f"{what} ({error.severity} {', '.join(error.error_types)})")
-    return "; ".join(described)
+    def sums(self, scores: CrimsonScores) -> Tensor:
+        spread, failed = scores.details["spread"], scores.details["failed_runs"]
+        all_failed = sum(int(failures.sum()) for failures in scores.failures.values())
+        return torch.stack([spread.nansum(), (~spread.isnan()).sum(), failed.nansum() + self.runs * all_failed])
+
+    def totals(self, sums: Tensor) -> dict[str, Tensor]:
+        return {"failed_runs": sums[2].long()}
+
+    def means(self, sums: Tensor) -> dict[str, Tensor]:
+        return {"spread": sums[0] / sums[1]}
 
 
 class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
@@ -243,9 +219,6 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         task: CrimsonTask
     weights: Tensor
     counts: Tensor
-    unread_sums: Tensor
-    num_routed: Tensor
-    run_sums: Tensor
 
     def __init__(
         self,
@@ -278,16 +251,14 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         counted = torch.long if runs == 1 else torch.float64
         self.add_state("weights", torch.zeros(len(self._weight_names), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("counts", torch.zeros(len(_COUNTS), dtype=counted), dist_reduce_fx="sum")
-        if self.judge.gives_coverage:
-            # Sums of the shares of unread words of references and candidates, and number of pairs.
-            self.add_state(
-                "unread_sums", torch.zeros(len(UNREAD_DETAILS) + 1, dtype=torch.float64), dist_reduce_fx="sum"
-            )
-        if self.judge.judge_names:
-            self.add_state("num_routed", torch.zeros(len(_ROUTES), dtype=torch.long), dist_reduce_fx="sum")
-        if runs > 1:
-            # Sum of the spreads and number of pairs that have one, number of failed runs.
-            self.add_state("run_sums", torch.zeros(3, dtype=torch.float64), dist_reduce_fx="sum")
+        layers = {
+            _Unread(): self.judge.gives_coverage,
+            _Routes(): bool(self.judge.judge_names),
+            _Runs(runs): runs > 1,
+        }
+        self._layers = [layer for layer, is_used in layers.items() if is_used]
+        for layer in self._layers:
+            self.add_state(layer.state, torch.zeros(3, dtype=layer.dtype), dist_reduce_fx="sum")
 
     @property
     def signature(self) -> str:
@@ -353,40 +324,34 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
     ) -> list[ReportPair]:
         return _pairs(target, preds, context)
 
-    async def _query(self, items: Sequence[ReportPair]) -> list[CrimsonEvaluation | CrimsonRuns | JudgeFailure]:
+    async def _query(self, items: Sequence[ReportPair]) -> list[Any]:
         if self.runs == 1:
             return await super()._query(items)
-        runs = []
-        for run in range(self.runs):
-            results = await self.judge.rerun(run).evaluate(self.task, items)
-            runs.append(results)
-        return [*_join_runs(runs)]
+        runs = [await self.judge.rerun(run).evaluate(self.task, items) for run in range(self.runs)]
+        return [
+            results[0] if all(isinstance(one, JudgeFailure) for one in results) else CrimsonRuns(results)
+            for results in zip(*runs, strict=True)
+        ]
 
-    def _query_now(self, items: Sequence[ReportPair]) -> list[CrimsonEvaluation | CrimsonRuns | JudgeFailure]:
+    def _query_now(self, items: Sequence[ReportPair]) -> list[Any]:
         return super()._query_now(items) if self.runs == 1 else run_coroutine(self._query(items))
 
     def _judged(self, results: Sequence[CrimsonEvaluation | CrimsonRuns | JudgeFailure]) -> CrimsonScores:
-        single = [
-            one
-            for result in results
-            for one in (result.results if isinstance(result, CrimsonRuns) else (result,) * self.runs)
-        ]
-        scored = self._score_results(single)
-        if self.runs > 1:
-            scored = _mean_of_runs(scored, self.runs)
-        details = scored.details
-        if self.judge.gives_coverage:
-            details = {**details, **unread_shares([_coverage(result) for result in results])}
-        if self.judge.judge_names:
-            by_second = [float(_route(result) == "second") if _route(result) else torch.nan for result in results]
-            details = {**details, _BY_SECOND: torch.tensor(by_second, dtype=torch.float64)}
-        return CrimsonScores(
+        scored = self._score_results(results) if self.runs == 1 else self._mean_of_runs(results)
+        scores = CrimsonScores(
             scored.value,
-            details,
+            scored.details,
             results=tuple(results),
             gives_coverage=self.judge.gives_coverage,
             judge_names=self.judge.judge_names,
         )
+        further = {name: one for layer in self._layers for name, one in layer.details(scores).items()}
+        return replace(scores, details={**scores.details, **further})
+
+    def _mean_of_runs(self, results: Sequence[CrimsonRuns | JudgeFailure]) -> Scores:
+        """Return the means over the runs of each pair."""
+        runs = [one.results if isinstance(one, CrimsonRuns) else (one,) * self.runs for one in results]
+        return _mean_of_runs(self._score_results(list(chain.from_iterable(runs))), self.runs)
 
     def _score_results(self, results: Sequence[CrimsonEvaluation | JudgeFailure]) -> Scores:
         judged = torch.tensor([not isinstance(result, JudgeFailure) for result in results], dtype=torch.bool)
@@ -415,18 +380,10 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         super()._accumulate(scores)
         self.weights = self.weights + score_sums(scores, self._weight_names).to(self.device)
         self.counts = self.counts + score_sums(scores, _COUNTS).to(self.device, self.counts.dtype)
-        if self.judge.gives_coverage:
-            shares = torch.stack([scores.details[name] for name in UNREAD_DETAILS])
-            num_pairs = (~shares[0].isnan()).sum()
-            self.unread_sums = self.unread_sums + torch.cat([shares.nansum(1), num_pairs[None]]).to(self.unread_sums)
-        if self.judge.judge_names and isinstance(scores, CrimsonScores):
-            routes = scores.routes
-            self.num_routed = self.num_routed + torch.tensor([routes.count(one) for one in _ROUTES]).to(self.device)
-        if self.runs > 1:
-            spread, failed = (scores.details[name] for name in _RUNS)
-            all_failed = sum(int(failures.sum()) for failures in scores.failures.values())
-            sums = [spread.nansum(), (~spread.isnan()).sum(), failed.nansum() + self.runs * all_failed]
-            self.run_sums = self.run_sums + torch.stack(sums).to(self.run_sums)
+        assert isinstance(scores, CrimsonScores)
+        for layer in self._layers:
+            sums: Tensor = getattr(self, layer.state)
+            setattr(self, layer.state, sums + layer.sums(scores).to(sums))
 
     def error_counts(self) -> dict[str, Tensor]:
         """Totals over all pairs so far, synced over processes as in ``compute``; every process must call this method.
@@ -443,8 +400,11 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
                 **self._pair_counts(),
                 **dict(zip(self._weight_names, self.weights.clone(), strict=True)),
                 **dict(zip(_COUNTS, self.counts.clone(), strict=True)),
-                **(dict(zip(_ROUTES.values(), self.num_routed.clone(), strict=True)) if self.judge.judge_names else {}),
-                **({} if self.runs == 1 else {"failed_runs": self.run_sums[2].long()}),
+                **{
+                    name: total
+                    for layer in self._layers
+                    for name, total in layer.totals(getattr(self, layer.state).clone()).items()
+                },
             }
 
     def statistics(self) -> dict[str, Tensor]:
@@ -456,17 +416,12 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             also ``unread_reference`` and ``unread_candidate``, the means over all pairs that have both reports. With a
             cascade also ``by_second_judge``, the share of the judged pairs that its second judge got.
         """
-        totals = self.error_counts()
-        means = {name: totals[name].double() / totals["scored"] for name in (*self._weight_names, *_COUNTS)}
-        if self.judge.gives_coverage:
-            with self._synced():
-                means.update(zip(UNREAD_DETAILS, self.unread_sums[:-1] / self.unread_sums[-1], strict=True))
-        if self.judge.judge_names:
-            means[_BY_SECOND] = totals[_BY_SECOND].double() / sum(totals[name] for name in _ROUTES.values())
-        if self.runs == 1:
-            return means
         with self._synced():
-            return {**means, "spread": self.run_sums[0] / self.run_sums[1]}
+            totals = self.error_counts()
+            means = {name: totals[name].double() / totals["scored"] for name in (*self._weight_names, *_COUNTS)}
+            for layer in self._layers:
+                means |= layer.means(getattr(self, layer.state))
+        return means
 
 
 def _check_chance(form: str, judge: Judge) -> None:
@@ -478,28 +433,6 @@ def _check_chance(form: str, judge: Judge) -> None:
             f"chance needs judge='rules', got {judge.signature}: another judge would have to judge each report with "
             "all training references"
         )
-
-
-def _join_runs(
-    runs: Sequence[Sequence[CrimsonEvaluation | JudgeFailure]],
-) -> list[CrimsonRuns | JudgeFailure]:
-    """Return the results of each pair over all runs; its first failure if all runs failed.
-
-    Args:
-        runs: ``K`` runs, each with ``N`` results.
-
-    Example:
-        >>> failure = JudgeFailure("malformed", "no JSON")
-        >>> joined = _join_runs([[failure, failure], [CrimsonEvaluation(), failure]])
-        >>> len(joined[0].results), joined[1] == failure
-        (2, True)
-    """
-    joined: list[CrimsonRuns | JudgeFailure] = []
-    for results in zip(*runs, strict=True):
-        first = results[0]
-        all_failed = all(isinstance(result, JudgeFailure) for result in results)
-        joined.append(first if all_failed and isinstance(first, JudgeFailure) else CrimsonRuns(results))
-    return joined
 
 
 def _mean_of_runs(scores: Scores, num_runs: int) -> Scores:

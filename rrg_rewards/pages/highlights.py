@@ -11,7 +11,7 @@ from rrg_rewards.functional.crimson import CrimsonAttributeError, CrimsonEvaluat
 from rrg_rewards.judges.question_answering import GradedAnswer
 from rrg_rewards.judges.tasks.grounding import content_words
 from rrg_rewards.labelers.rules import RuleLabeler
-from rrg_rewards.metrics.crimson import CrimsonScores
+from rrg_rewards.metrics.crimson_scores import CrimsonScores
 from rrg_rewards.metrics.ct_finebench_scores import Examination, FineBenchScores
 from rrg_rewards.metrics.labelled import LabelledScores
 from rrg_rewards.metrics.scores import Scores
