@@ -10,7 +10,6 @@ from rrg_rewards.analysis.metric_choice import reward_inputs
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, by_kind, failures_counted
 from rrg_rewards.analysis.settings import PreferenceSettings
 from rrg_rewards.data.tables.table import Table
-from rrg_rewards.judges.instructions import find_instructions
 from rrg_rewards.rewards.base import Completion, Reward
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.run_log import RunLog
@@ -134,7 +133,6 @@ class PreferenceData:
         mean_difference: Mean difference of the rewards of a pair.
         mean_words_chosen: Mean number of words of chosen completions.
         mean_words_rejected: Mean number of words of rejected completions.
-        chosen_with_instructions: Number of chosen completions that seem to contain instructions to a judge.
         usage: What the judges of the reward have used, by what they do.
     """
 
@@ -150,7 +148,6 @@ class PreferenceData:
     mean_difference: float | None
     mean_words_chosen: float | None
     mean_words_rejected: float | None
-    chosen_with_instructions: int
     usage: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,7 +167,6 @@ class PreferenceData:
             "mean_difference": self.mean_difference,
             "mean_words_chosen": self.mean_words_chosen,
             "mean_words_rejected": self.mean_words_rejected,
-            "chosen_with_instructions": self.chosen_with_instructions,
             **({"usage": dict(self.usage)} if self.usage else {}),
         }
 
@@ -241,7 +237,6 @@ def make_preferences(
         mean_difference=_mean([(rewards[best] or 0.0) - (rewards[worst] or 0.0) for best, worst in preferences.pairs]),
         mean_words_chosen=_mean([len(text.split()) for text in chosen]),
         mean_words_rejected=_mean([len(text.split()) for text in rejected]),
-        chosen_with_instructions=sum(bool(find_instructions(text)) for text in chosen),
         usage=usage.to_dict(reward.__name__),
     )
     _warn(data, log)
@@ -341,12 +336,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _warn(data: PreferenceData, log: RunLog) -> None:
-    """Warn about instructions to a judge in chosen completions, and differences in length."""
-    if data.chosen_with_instructions:
-        log.warn(
-            f"{data.chosen_with_instructions} of {data.chosen} chosen completions seem to contain "
-            "instructions to a judge; read them before training"
-        )
+    """Warn about differences in length."""
     longer, shorter = data.mean_words_chosen, data.mean_words_rejected
     if longer and shorter and longer > _LONG * shorter:
         log.warn(

@@ -19,7 +19,6 @@ from rrg_rewards.findings import (
     read_findings,
 )
 from rrg_rewards.judges.base import AnswerError, JudgeTask, ReportPair
-from rrg_rewards.judges.instructions import find_instructions
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.finebench import AnswerPairs, AnswersTask, GradesTask, ItemsTask, Questions
 from rrg_rewards.judges.tasks.grading import GradingItem, GradingTask, quality_tiers
@@ -166,5 +165,4 @@ ENTRY_POINTS: dict[str, Callable[[str, str], None]] = {
     "answers": _answer,
     "rewriting": _rewrite,
     "injection of errors": _inject,
-    "instructions to a judge": lambda text, other: find_instructions(text),
 }
