@@ -18,7 +18,6 @@ from transformers import TrainerCallback
 from rrg_rewards.data import write_json
 from rrg_rewards.recipes import grpo
 from rrg_rewards.recipes._outputs import versions
-from rrg_rewards.recipes._parse import command_line
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -52,7 +51,7 @@ def main() -> None:
         "max_steps": arguments.steps,
     }
     memory = Memory(every=max(arguments.steps // 8, 1))
-    grpo.finish(grpo.run(*grpo.parse(command_line(options)), callbacks=[memory]).accelerator)
+    grpo.finish(grpo.run(*grpo.parse(options), callbacks=[memory]).accelerator)
     sizes = list(memory.megabytes.values())
     result = {
         "machine": {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()},

@@ -13,7 +13,6 @@ from rrg_rewards.models import CTChatForConditionalGeneration
 from rrg_rewards.recipes import grpo
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import Evaluation, evaluate_reports
-from rrg_rewards.recipes._parse import command_line
 from rrg_rewards.rewards import Reward
 from rrg_rewards.training import CTChatGenerator, PolicyDataModule, PolicyModule
 
@@ -72,7 +71,7 @@ def options(folder: Path, output: Path, **more: Any) -> dict[str, Any]:
 
 def read(folder: Path, output: Path, **more: Any) -> tuple[RecipeData, Reward]:
     """Return the recipe's rows and its fitted reward."""
-    recipe, *_ = grpo.parse(command_line(options(folder, output, **more)))
+    recipe, *_ = grpo.parse(options(folder, output, **more))
     (setting,) = recipe.reward_settings()
     reward = setting.make()
     data = load_recipe_data(recipe, list(reward.columns))
@@ -83,7 +82,7 @@ def read(folder: Path, output: Path, **more: Any) -> tuple[RecipeData, Reward]:
 def with_trl(chosen: dict[str, Any]) -> list[dict[str, float]]:
     """Run the recipe with some options and return the log of each step."""
     steps = TrlSteps()
-    grpo.finish(grpo.run(*grpo.parse(command_line(chosen)), callbacks=[steps]).accelerator)
+    grpo.finish(grpo.run(*grpo.parse(chosen), callbacks=[steps]).accelerator)
     return steps.rows
 
 

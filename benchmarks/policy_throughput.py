@@ -46,7 +46,6 @@ from rrg_rewards.models import CTChatForConditionalGeneration
 from rrg_rewards.recipes import grpo, policy
 from rrg_rewards.recipes._data import load_recipe_data
 from rrg_rewards.recipes._outputs import versions
-from rrg_rewards.recipes._parse import command_line
 from rrg_rewards.training import PolicyModule
 
 RESULTS = Path(__file__).parent / "results"
@@ -134,9 +133,9 @@ def smollm2_options(arguments: Any, output: str) -> dict[str, Any]:
     }
 
 
-def smollm2_module(command: list[str]) -> tuple[PolicyModule, Any]:
+def smollm2_module(options: dict[str, Any]) -> tuple[PolicyModule, Any]:
     """Return the module and the training rows of a run of SmolLM2, with the settings of the recipe for TRL."""
-    recipe, training, model = grpo.parse(command)
+    recipe, training, model = grpo.parse(options)
     (setting,) = recipe.reward_settings()
     reward = setting.make()
     rows = load_recipe_data(recipe, list(reward.columns)).train
@@ -177,7 +176,7 @@ def run_side(arguments: Any) -> list[dict[str, float]]:
             if arguments.side == "trl":
                 steps = with_trl(chosen)
             else:
-                module, rows = smollm2_module(command_line(chosen))
+                module, rows = smollm2_module(chosen)
                 steps = with_lightning(
                     module, list(rows), arguments.steps, arguments.seed, SMOLLM2["rows"], precision="bf16-mixed"
                 )

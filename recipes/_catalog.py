@@ -14,14 +14,6 @@ _ROOT = Path(__file__).resolve().parent
 _HEADER_PARTS = ("Prerequisites:", "Launch:", "Expect:")
 # Configurations of `accelerate launch`, which are not recipes.
 _LAUNCHERS = "accelerate_configs"
-# Keys that only PPO has.
-_PPO_KEYS = frozenset(
-    {"num_ppo_epochs", "response_length", "total_episodes", "unscorable", "vf_coef", "whiten_rewards"}
-)
-# Keys that supervised fine-tuning does not have.
-_GRPO_KEYS = frozenset({"algorithm", "max_completion_length", "num_generations", "rewards"})
-# Keys that only Lightning's PolicyModule has.
-_POLICY_KEYS = frozenset({"batch_size", "max_new_tokens", "merge_adapters", "minibatches", "precision"})
 _LAUNCH = re.compile(r"-m (rrg_rewards\.recipes\.[\w.]+)|(?:rrg-rewards|-m rrg_rewards) train (\w+)")
 
 
@@ -89,9 +81,9 @@ def validate_recipe(path: str | Path) -> str:
     """Validate a recipe with the parser of its script, without loading a model or data.
 
     The launch line in the header names either a script, whose function ``validate`` checks keys, values and rewards, or
-    a task of ``rrg-rewards train``. Without a launch line, the keys tell which it is. A file with the key ``name`` has
-    the settings of a judge (:func:`rrg_rewards.judges.get_judge`). The header of a recipe of this package must also
-    contain the parts ``Prerequisites:`` and ``Expect:``.
+    a task of ``rrg-rewards train``. A file with the key ``name`` has the settings of a judge
+    (:func:`rrg_rewards.judges.get_judge`). The header of a recipe of this package must also contain the parts
+    ``Prerequisites:`` and ``Expect:``.
 
     Args:
         path: A YAML file.
@@ -131,25 +123,11 @@ def _check_header(path: Path) -> None:
 
 
 def _launched(path: Path) -> tuple[str | None, str | None]:
-    """Return the script of a recipe or the task of ``rrg-rewards train``, by its launch line or else by its keys."""
-    header = " ".join(header_of(path))
-    if "Launch:" not in header:
-        return _launched_by_keys(path)
-    launch = _LAUNCH.search(header.partition("Launch:")[2])
+    """Return the script of a recipe, or the task of ``rrg-rewards train``, by its launch line."""
+    launch = _LAUNCH.search(" ".join(header_of(path)).partition("Launch:")[2])
     if launch is None:
         raise ValueError(
-            "the launch line names no script, as in 'python -m rrg_rewards.recipes.grpo', and no task of "
-            "'rrg-rewards train', as in 'rrg-rewards train crepe'"
+            "the header has no line 'Launch:' with a script, as in 'python -m rrg_rewards.recipes.grpo', or with a "
+            "task, as in 'rrg-rewards train crepe'"
         )
     return launch[1], launch[2]
-
-
-def _launched_by_keys(path: Path) -> tuple[str | None, str | None]:
-    keys = read_user_yaml(path)
-    if isinstance(keys.get("model"), dict) or "trainer" in keys:
-        return None, "er2score" if "backbone" in (keys.get("model") or {}) else "crepe"
-    if not _PPO_KEYS.isdisjoint(keys):
-        return "rrg_rewards.recipes.ppo", None
-    if not _POLICY_KEYS.isdisjoint(keys):
-        return "rrg_rewards.recipes.policy", None
-    return f"rrg_rewards.recipes.{'sft' if _GRPO_KEYS.isdisjoint(keys) else 'grpo'}", None

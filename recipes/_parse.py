@@ -80,16 +80,6 @@ def _with_configured_state(accelerator_config: Mapping[str, Any] | str | None) -
     return json.dumps({**(accelerator_config or {}), "use_configured_state": True})
 
 
-def command_line(options: Mapping[str, Any]) -> list[str]:
-    """Return options as a command line for :meth:`RecipeParser.parse`.
-
-    Example:
-        >>> command_line({"config": "ct_chat/mini_sft", "max_steps": 3})
-        ['--config', 'ct_chat/mini_sft', '--max_steps', '3']
-    """
-    return [part for name, value in options.items() for part in (f"--{name}", str(value))]
-
-
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     pass
 
@@ -110,13 +100,14 @@ class RecipeParser:
         self.arguments = arguments
         self.trainer_arguments = trainer_arguments
 
-    def parse(self, argv: Sequence[str]) -> tuple[Any, Any, Any]:
+    def parse(self, argv: Sequence[str] | Mapping[str, Any]) -> tuple[Any, Any, Any]:
         """Parse a command line. Its options override the keys of the file that ``--config`` names.
 
         If ``use_cpu`` and ``deepspeed`` are both set, this process joins the process group of the run.
 
         Args:
-            argv: Command line. ``--config`` is a YAML file or the name of a recipe of this package.
+            argv: Command line, or its options by name. ``--config`` is a YAML file or the name of a recipe of this
+                package.
 
         Returns:
             The recipe's, the trainer's and the model's arguments.
@@ -125,8 +116,10 @@ class RecipeParser:
             ValueError: If a key is unknown or a value is invalid.
             ModuleNotFoundError: If a package is missing that the recipe needs; the message contains the pip command.
         """
+        if isinstance(argv, Mapping):
+            argv = [part for name, value in argv.items() for part in (f"--{name}", str(value))]
         argv = _with_config_file(argv)
-        keys = _early_keys(argv)
+        keys = _keys(argv)
         if keys.get("deepspeed") and string_to_bool(keys.get("use_cpu", False)):
             _start_deepspeed_on_cpu()
             argv = [*argv, "--accelerator_config", _with_configured_state(keys.get("accelerator_config"))]
@@ -144,10 +137,9 @@ class RecipeParser:
             check_rewards(recipe)
 
     def _parse(self, argv: Sequence[str]) -> tuple[Any, Any, Any]:
-        keys = _early_keys(argv)
+        keys = _keys(argv)
         classes = (self.arguments, self.trainer_arguments(keys), ModelConfig)
         _check_keys(keys, classes)
-        _check_options(argv, classes)
         if deepspeed := keys.get("deepspeed"):
             require("deepspeed", extra="deepspeed")
             if isinstance(deepspeed, str) and deepspeed.endswith(".json") and not Path(deepspeed).is_file():
@@ -184,19 +176,19 @@ def check_rewards(recipe: Any) -> None:
         make_watch(recipe, make_watch_metrics(recipe), None)
 
 
-def _early_keys(argv: Sequence[str]) -> dict[str, Any]:
-    """Return the keys of the YAML file, updated with the options that select how the rest is parsed."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config")
-    parser.add_argument("--algorithm")
-    parser.add_argument("--reward_weights", "--reward-weights", nargs="*")
-    parser.add_argument("--deepspeed")
-    parser.add_argument("--use_cpu", "--use-cpu", nargs="?", const=True)
-    parser.add_argument("--accelerator_config", "--accelerator-config")
-    options = vars(parser.parse_known_args(argv)[0])
-    config = options.pop("config")
-    keys = {} if config is None else read_user_yaml(config)
-    return {**keys, **{key: value for key, value in options.items() if value is not None}}
+def _keys(argv: Sequence[str]) -> dict[str, Any]:
+    """Return the keys of the YAML file with those of the options of a command line, whose values are texts."""
+    keys: dict[str, Any] = {}
+    name = ""
+    for part in argv:
+        if part.startswith("--"):
+            name, equals, value = part[2:].partition("=")
+            name = name.replace("-", "_")
+            keys[name] = value if equals else True
+        elif keys.get(name) is True:
+            keys[name] = part
+    config = keys.pop("config", None)
+    return keys if config is None else {**read_user_yaml(config), **keys}
 
 
 def _check_zero3_saves(settings: Any) -> None:
@@ -228,23 +220,13 @@ def _with_config_file(argv: Sequence[str]) -> list[str]:
 
 def _check_keys(keys: Mapping[str, Any], classes: Sequence[Any]) -> None:
     # Field.type is not used here, because an earlier parser may have replaced it.
-    known = {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
+    known = {"env": dict, "help": bool} | {name: kind for cls in classes for name, kind in get_type_hints(cls).items()}
     for key, value in keys.items():
-        if key == "env":
-            continue
-        if key not in known:
+        if key not in known and key.removeprefix("no_") not in known:
             raise ValueError(unknown_name_message("key", key, known))
         # argparse converts only strings, and would accept a list instead of a number.
-        if isinstance(value, list | dict) and not any(kind in str(known[key]) for kind in ("list", "dict")):
+        if isinstance(value, list | dict) and not any(kind in str(known.get(key)) for kind in ("list", "dict")):
             raise ValueError(f"{key} must be {known[key]}, got {json.dumps(value)}")
-
-
-def _check_options(argv: Sequence[str], classes: Sequence[Any]) -> None:
-    known = {"config", "help", *(name for cls in classes for name in get_type_hints(cls))}
-    options = [part[2:].partition("=")[0].replace("-", "_") for part in argv if part.startswith("--")]
-    for name in options:
-        if name not in known and name.removeprefix("no_") not in known:
-            raise ValueError(unknown_name_message("option", name, known))
 
 
 def _parsed(parser: TrlParser, argv: Sequence[str]) -> tuple[Any, ...]:

@@ -210,7 +210,7 @@ _PARSER = RecipeParser(WatchArguments, lambda _: PolicyTraining, __doc__)
 parse, validate = _PARSER.parse, _PARSER.validate
 
 
-def _make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
+def make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
     # Lightning moves the model to the device of its process.
     policy, processor = load_pretrained(model, recipe.conversational, device_map=None)
@@ -251,7 +251,7 @@ def run(
     seed_everything(training.seed, verbose=False)
     prepared = ReinforcementRun.prepare(recipe, training.output_dir)
     module = PolicyModule(
-        _make_generator(recipe, training, model),
+        make_generator(recipe, training, model),
         prepared.rewards,
         weights=prepared.weights,
         reference_column=recipe.reference_column,

@@ -22,7 +22,6 @@ from transformers import set_seed
 
 from rrg_rewards.data import phantom_rows
 from rrg_rewards.recipes import sft
-from rrg_rewards.recipes._parse import command_line
 from rrg_rewards.recipes.phantom.corpus import corpus_parser, write_tables
 from rrg_rewards.recipes.phantom.policy import compact_policy, compact_tokenizer
 
@@ -48,7 +47,7 @@ def warm_start(folder: Path, steps: int, seed: int) -> None:
         "max_steps": steps,
         "seed": seed,
     }
-    sft.main(command_line(options))
+    sft.main(options)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

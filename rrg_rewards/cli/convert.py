@@ -175,7 +175,7 @@ def _merge_lora(args: argparse.Namespace, terminal: Terminal) -> int:
     _check(args.output, args.quiet)
     require("peft", extra="models")
     from rrg_rewards.models.loading import merge_adapter
-    from rrg_rewards.recipes._generation import read_prompt_settings, write_prompt_settings
+    from rrg_rewards.recipes.generation import read_prompt_settings, write_prompt_settings
 
     prompts = read_prompt_settings(Path(args.adapter))
     code = _save(*merge_adapter(args.adapter, args.base_model, args.dtype), args.output, terminal)

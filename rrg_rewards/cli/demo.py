@@ -122,7 +122,6 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal, start: fl
     require("trl", extra="demo")
     require("matplotlib", extra="demo")
     from rrg_rewards.recipes import policy, sft
-    from rrg_rewards.recipes._parse import command_line
     from rrg_rewards.recipes.ct_chat.phantom import write_corpus, write_model
 
     rows = args.train_rows, args.heldout_rows
@@ -148,10 +147,10 @@ def _train(args: argparse.Namespace, folder: Path, terminal: Terminal, start: fl
     }
     steps = f"imitate abridged impressions for {args.warm_start_steps} steps"
     with _stage(terminal, start, "warm start", steps) as progress:
-        sft.finish(sft.run(*sft.parse(command_line(warm_start)), progress=progress).accelerator)
+        sft.finish(sft.run(*sft.parse(warm_start), progress=progress).accelerator)
     steps = f"evaluate, train on CRG for {args.steps} steps, evaluate"
     with _stage(terminal, start, "GRPO", steps) as progress:
-        policy.run(*policy.parse(command_line(reinforcement)), progress=progress)
+        policy.run(*policy.parse(reinforcement), progress=progress)
 
 
 def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":

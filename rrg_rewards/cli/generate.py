@@ -18,7 +18,7 @@ from rrg_rewards.cli.options import (
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.recipes._generation import GenerationSettings, generate_reports
+from rrg_rewards.recipes.generation import GenerationSettings, generate_reports
 from rrg_rewards.utilities.imports import require
 
 _DESCRIPTION = """\
@@ -67,16 +67,15 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, outputs = settings_from(args, GenerationSettings), settings_from(args, Outputs)
     outputs.check()
     require("transformers", extra="models")
-    from rrg_rewards.analysis.input_tables import with_new_columns
-
     table = read_input(args, terminal)
     if args.limit is not None:
         table = replace(table, columns={name: cells[: args.limit] for name, cells in table.columns.items()})
     partial = Path(f"{args.output}.partial.jsonl")
     result = generate_reports(table, settings, partial, terminal)
     columns: dict[str, Sequence[Any]] = {args.prediction_column: result.reports, "truncated": result.truncated}
-    summary = {**result.to_dict(), "table": args.table}
-    outputs.write(with_new_columns(table, columns, "", terminal), summary)
+    if replaced := [name for name in columns if name in table.columns]:
+        terminal.warn(f"the output replaces columns of the input: {', '.join(replaced)}; see --prediction-column")
+    outputs.write(table.with_columns(columns), {**result.to_dict(), "table": args.table})
     partial.unlink(missing_ok=True)
     terminal.note(str(result))
     return 0

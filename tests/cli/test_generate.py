@@ -177,7 +177,7 @@ def test_models_that_cannot_be_used(run: Any, table: Path, policy: Path, tmp_pat
     images.write_text(json.dumps({"findings": "heart", "image": "volume.npz"}) + "\n")
     result = run(*command(images, policy, tmp_path / "out.jsonl", "--image-column", "image"))
     assert result.code == 2
-    assert "--image-column needs a CT-CHAT model" in result.err
+    assert "argument --image-column: needs a CT-CHAT model" in result.err
     (policy / "adapter_config.json").write_text("{}")
     result = run(*command(table, policy, tmp_path / "out.jsonl"))
     assert result.code == 2

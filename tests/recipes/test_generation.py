@@ -8,8 +8,7 @@ import pytest
 from tiny_policy import WORDS, save_tiny_policy
 
 from rrg_rewards.data import Table
-from rrg_rewards.recipes import GenerationSettings, generate_reports
-from rrg_rewards.recipes import _generation as generation
+from rrg_rewards.recipes import GenerationSettings, generate_reports, generation
 from rrg_rewards.utilities.settings import SettingError
 
 TABLE = Table({"findings": [f"{WORDS[row]} {WORDS[row + 1]}" if row != 3 else " " for row in range(7)]})

@@ -65,7 +65,7 @@ def test_launch_a_mistake_of_the_launch_is_one_line(
         (
             ["--config", config, "--learning_rat", "1"],
             2,
-            "unknown option 'learning_rat'; did you mean 'learning_rate'?",
+            "unknown key 'learning_rat'; did you mean 'learning_rate'?",
         ),
         (["--config", config, "--max_steps", "few"], 2, ": error: argument --max_steps"),
         (["--config", "no/such.yaml"], 2, "--config no/such.yaml: no such file"),

@@ -93,7 +93,7 @@ class GenerationSettings:
         if self.backend == "vllm" and self.device != "auto":
             raise SettingError("device", "vLLM runs on the device that it was installed for; leave the option out")
         if self.backend != "vllm" and self.vllm_option:
-            raise SettingError("vllm_option", "needs --backend vllm")
+            raise SettingError("vllm_option", "needs the backend vllm")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class GeneratedReports:
         words = [len(report.split()) for report in self.reports if report is not None]
         text = f"{len(words)} reports, {sum(words) / max(len(words), 1):.0f} words on average"
         if cut := sum(map(bool, self.truncated)):
-            text += f"; {cut} cut off at --max-new-tokens"
+            text += f"; {cut} cut off at the greatest length"
         if missing := len(self.reports) - len(words):
             text += f"; {missing} rows without input or volume have none"
         return text
@@ -307,7 +307,7 @@ class _Run:
             raise SettingError(
                 None,
                 f"{self._partial} is of an interrupted run with other settings or rows; delete it, or choose another "
-                "--output",
+                "output",
             )
         columns = (held.column(name) for name in ("row", "prediction", "truncated"))
         return {row: (text, is_cut) for row, text, is_cut in zip(*columns, strict=True)}
@@ -383,7 +383,7 @@ class _Transformers:
         )
         model = model.to(device).eval()
         if has_images and not is_ct_chat:
-            raise SettingError(None, f"--image-column needs a CT-CHAT model; {name} is a {type(model).__name__}")
+            raise SettingError("image_column", f"needs a CT-CHAT model; {name} is a {type(model).__name__}")
         tokenizer = processor.tokenizer if is_ct_chat else processor
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
