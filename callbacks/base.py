@@ -71,32 +71,39 @@ class StateCallback:
             reward.load_state_dict(state_dict[reward.__name__])
 
 
-class WatchSession:
+class WatchCallback:
     """Runs a watch in training, for the callbacks of Lightning and TRL.
 
     Args:
-        watch: The watch.
         metrics: Held-out metrics as rewards, such as ``make_reward("rouge")``.
+        stop: Names of the checks whose alarms stop the run, or ``True`` for all checks.
         reference_column: Name of the column of references.
-        metric_every: Number of steps from one evaluation of the held-out metrics to the next. A higher number reduces
-            the cost of a judge.
         folder: Output folder. ``reward_watch.html``, its plots as PNG and ``reward_watch.json`` are written at each
             alarm and at the end of the run. ``None`` writes nothing.
+        metric_every: Number of steps from one evaluation of the held-out metrics to the next. A higher number reduces
+            the cost of a judge.
+        watch: The watch, which replaces ``stop`` and ``options``.
+        options: Arguments of :class:`rrg_rewards.watch.RewardWatch`.
 
     Raises:
-        ValueError: If ``metric_every`` is not positive, or two metrics have the same name.
+        ValueError: If ``metric_every`` is not positive, two metrics have the same name, or both a watch and its options
+            are given.
         ModuleNotFoundError: If a folder is given and matplotlib is not installed; the message contains the pip command.
     """
 
     def __init__(
         self,
-        watch: RewardWatch,
         metrics: Sequence[Reward] = (),
         *,
+        stop: bool | Collection[str] = False,
         reference_column: str = "reference",
-        metric_every: int = 1,
         folder: str | Path | None = None,
+        metric_every: int = 1,
+        watch: RewardWatch | None = None,
+        **options: Any,
     ) -> None:
+        if watch is not None and (options or stop):
+            raise ValueError("watch: give either a watch, or stop and the options of a watch, not both")
         if metric_every < 1:
             raise ValueError(f"metric_every must be positive, got {metric_every}")
         if len({metric.__name__ for metric in metrics}) < len(metrics):
@@ -104,7 +111,8 @@ class WatchSession:
         if folder is not None:
             # Raise an error now instead of after hours of training.
             require("matplotlib.figure", extra="plot")
-        self.watch = watch
+        self.watch = watch or RewardWatch(stop=stop, **options)
+        """The watch, with its alarms."""
         self.metrics = list(metrics)
         self.reference_column = reference_column
         self.metric_every = metric_every
@@ -112,11 +120,11 @@ class WatchSession:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of the data set that the session reads."""
+        """Columns of the data set that the callback reads."""
         own = (column for metric in self.metrics for column in metric.columns)
         return list(dict.fromkeys([self.reference_column, *own]))
 
-    def observe(
+    def observe_step(
         self,
         completions: Sequence[Completion],
         columns: Mapping[str, Sequence[Any]],
@@ -196,33 +204,3 @@ def _split(
             for row in zip(*trained.values(), strict=True)
         ]
     return trained, held_out
-
-
-class WatchCallback:
-    """Makes the watch of a run; see :class:`rrg_rewards.callbacks.RewardWatchCallback` for the arguments."""
-
-    def __init__(
-        self,
-        metrics: Sequence[Reward] = (),
-        *,
-        stop: bool | Collection[str] = False,
-        reference_column: str = "reference",
-        folder: str | Path | None = None,
-        metric_every: int = 1,
-        watch: RewardWatch | None = None,
-        **options: Any,
-    ) -> None:
-        if watch is not None and (options or stop):
-            raise ValueError("watch: give either a watch, or stop and the options of a watch, not both")
-        self.session = WatchSession(
-            watch or RewardWatch(stop=stop, **options),
-            metrics,
-            reference_column=reference_column,
-            metric_every=metric_every,
-            folder=folder,
-        )
-
-    @property
-    def watch(self) -> RewardWatch:
-        """The watch, with its alarms."""
-        return self.session.watch

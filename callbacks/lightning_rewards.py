@@ -98,7 +98,7 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
             weights: Weights of the rewards. Default: 1 each.
             judge_failures: Number of completions for which the judge failed, by name of the reward.
         """
-        self.session.observe(
+        self.observe_step(
             completions, columns, step=self._step, rewards=rewards, weights=weights, judge_failures=judge_failures
         )
 
@@ -128,7 +128,7 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
         elif rollout is not None and rollout is not self._rollout:
             self._observe_rollout(pl_module, rollout)
         self._rollout = None
-        if self.session.end_step(trainer.global_step):
+        if self.end_step(trainer.global_step):
             trainer.should_stop = True
         pl_module.log("reward_watch/alarms", float(len(self.watch.causes)), batch_size=1, rank_zero_only=False)
 
@@ -137,9 +137,9 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
         if not self.watch.seen:
             raise ValueError(
                 "the watch has seen no completions: return them from training_step as a dict with "
-                f"{self.prediction_key!r}, {self.session.reference_column!r} and 'rewards', or call observe(...)"
+                f"{self.prediction_key!r}, {self.reference_column!r} and 'rewards', or call observe(...)"
             )
-        self.session.write()
+        self.write()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the watch."""
@@ -164,7 +164,7 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
         failed = {name: share * len(rollout.texts) for name, share in failure_shares(rollout.statistics).items()}
         self.observe(
             rollout.texts,
-            {name: _listed(rollout.batch[name]) for name in self.session.columns if name in rollout.batch},
+            {name: _listed(rollout.batch[name]) for name in self.columns if name in rollout.batch},
             rewards={name: _listed(values) for name, values in rewards.items()},
             weights=dict(zip(names, pl_module.rewards.weights, strict=True)),
             judge_failures=failed,

@@ -100,7 +100,7 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
 
     def __init__(self, metrics: Sequence[Reward] = (), **options: Any) -> None:
         super().__init__(metrics, **options)
-        self.recorder = RewardRecorder(self.session.columns)
+        self.recorder = RewardRecorder(self.columns)
 
     def record(self, rewards: Sequence[Callable[..., Any]]) -> list[Any]:
         """Wrap the reward functions of the run; pass the result to the trainer.
@@ -116,7 +116,7 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
             raise ValueError("no reward function is recorded; give the trainer reward_funcs=callback.record(rewards)")
         _warn_of_sums(args, self.recorder.names)
         if state.global_step:
-            self.session.load_state(_resumed_checkpoint(args, state))
+            self.load_state(_resumed_checkpoint(args, state))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Start recording the calls of the reward functions."""
@@ -128,7 +128,7 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
         batch = self.recorder.take()
         if batch.completions:
             weights = getattr(args, "reward_weights", None) or [1.0] * len(self.recorder.names)
-            self.session.observe(
+            self.observe_step(
                 batch.completions,
                 batch.columns,
                 step=state.global_step,
@@ -136,17 +136,17 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
                 weights=dict(zip(self.recorder.names, weights, strict=True)),
                 judge_failures=batch.judge_failures,
             )
-        if self.session.end_step(state.global_step):
+        if self.end_step(state.global_step):
             control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Write the state of the watch to the checkpoint."""
         if state.is_world_process_zero:
-            self.session.save_state(_checkpoint_folder(args, state))
+            self.save_state(_checkpoint_folder(args, state))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Write the page."""
-        self.session.write()
+        self.write()
 
 
 class ResetVLLMEncoderCache(TrainerCallback):  # type: ignore[misc]  # transformers is optional

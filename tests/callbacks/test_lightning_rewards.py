@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 from words import WordLabeler
 
 from rrg_rewards.callbacks import RewardStateCallback, RewardWatchCallback, TrainerRewardWatchCallback
-from rrg_rewards.callbacks.base import WatchSession
 from rrg_rewards.rewards import Reward, make_reward
 from rrg_rewards.watch import RewardWatch
 
@@ -157,10 +156,10 @@ def test_reward_watch_callback_a_watch_or_its_options(callback: Any) -> None:
         callback([make_reward("rouge"), make_reward("rouge")])
 
 
-def test_watch_session_several_rewards_are_watched_with_their_sum() -> None:
-    session = WatchSession(RewardWatch(labeler=None), [make_reward("rouge")], metric_every=2)
+def test_watch_callback_several_rewards_are_watched_with_their_sum() -> None:
+    session = RewardWatchCallback([make_reward("rouge")], watch=RewardWatch(labeler=None), metric_every=2)
     for step in (1, 2):
-        session.observe(
+        session.observe_step(
             ["a b", "a"],
             {"reference": ["a b", "b"]},
             step=step,
