@@ -11,7 +11,7 @@ from rrg_rewards.judges.base import Judge
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.registry import make_metric, metric_maker
+from rrg_rewards.metrics.registry import MetricMaker, metric_maker
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.registry import make_reward
 from rrg_rewards.utilities.settings import SettingError
@@ -78,27 +78,27 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
         >>> list(make_metrics(MetricChoice(metrics=["crg", "bleu"], set={"crg.prior": 0.2})))
         ['crg', 'bleu']
     """
-    names = _known_names(choice.metrics)
+    makers = _makers(choice.metrics)
     settings = choice.options()
     judge_is_taken = False
     # Metrics with the same setting share a labeler or a judge, so that nothing is asked twice.
     labelers, judges = _Shared[Labeler](), _Shared[Judge]()
-    for name in _takers(names, "labeler", choice.labeler):
+    for name in _takers(makers, "labeler", choice.labeler):
         labeler = settings[name].get("labeler") or choice.labeler or "rules:ct_rate"
         judge_is_taken = judge_is_taken or needs_judge(labeler)
         settings[name]["labeler"] = labelers.get(labeler, partial(choose_labeler, labeler, choice.judge))
-    for name in _takers(names, "judge", None if judge_is_taken else choice.judge):
+    for name in _takers(makers, "judge", None if judge_is_taken else choice.judge):
         judge = settings[name].get("judge") or choice.judge or "rules"
         settings[name]["judge"] = judges.get(judge, partial(choose_judge, judge))
-    for name in names:
-        for option in metric_maker(name).required:
+    for name, maker in makers.items():
+        for option in maker.required:
             if option not in settings[name]:
                 value = "FOLDER" if option == "model" else "VALUE"
                 raise SettingError("metrics", f"{name} needs --set {name}.{option}={value}")
     metrics = {}
-    for name in names:
+    for name, maker in makers.items():
         try:
-            metric = make_metric(name, **settings[name])
+            metric = maker.make_named(name, settings[name])
         except (ValueError, TypeError) as error:
             raise SettingError(None, str(error)) from error
         # A path is no name of a column.
@@ -129,20 +129,22 @@ def metrics_by_name(metrics: Mapping[str, ReportMetric] | Sequence[str]) -> Mapp
     return metrics if isinstance(metrics, Mapping) else make_metrics(MetricChoice(metrics=metrics))
 
 
-def _known_names(names: Sequence[str]) -> list[str]:
+def _makers(names: Sequence[str]) -> dict[str, MetricMaker]:
+    """Return the maker of each metric by its name."""
+    makers: dict[str, MetricMaker] = {}
     for name in names:
+        if name in makers:
+            raise SettingError("metrics", f"{name} is named more than once")
         try:
-            metric_maker(name)
+            makers[name] = metric_maker(name)
         except ValueError as error:
             raise SettingError("metrics", str(error)) from error
-        if list(names).count(name) > 1:
-            raise SettingError("metrics", f"{name} is named more than once")
-    return list(names)
+    return makers
 
 
-def _takers(names: Sequence[str], option: str, given: Any) -> list[str]:
+def _takers(makers: Mapping[str, MetricMaker], option: str, given: Any) -> list[str]:
     """Return the metrics that take an option; raise if the option is set and no metric takes it."""
-    takers = [name for name in names if option in metric_maker(name).options]
+    takers = [name for name, maker in makers.items() if option in maker.options]
     if given is not None and not takers:
-        raise SettingError(option, f"no metric among {','.join(names)} takes one")
+        raise SettingError(option, f"no metric among {','.join(makers)} takes one")
     return takers

@@ -1,7 +1,7 @@
 """Report metrics by name, for command lines and YAML files. A metric's module is imported at its first use."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +123,18 @@ class MetricMaker:
         further = {name: value for name, value in options.items() if name not in own}
         return CallableMetric(self.function, **own, options=further)
 
+    def make_named(self, name: str, options: Mapping[str, Any]) -> ReportMetric:
+        """Make the metric after a check of its options; ``name`` is for messages.
+
+        Raises:
+            ValueError: As :func:`make_metric`.
+        """
+        for option in options:
+            if option not in self.options:
+                raise ValueError(unknown_name_message(f"{name} option", option, self.options))
+        check_required(f"metric {name!r}", self.required, options)
+        return self.make(**options)
+
 
 def metric_maker(name: str) -> MetricMaker:
     """Return the maker of a metric with a name of :func:`available_metrics` or a path ``module:attribute``.
@@ -179,9 +191,4 @@ def make_metric(name: str, /, **options: Any) -> ReportMetric:
         ...
         ValueError: unknown crg option 'prio'; did you mean 'prior'? Known: average, ...
     """
-    maker = metric_maker(name)
-    for option in options:
-        if option not in maker.options:
-            raise ValueError(unknown_name_message(f"{name} option", option, maker.options))
-    check_required(f"metric {name!r}", maker.required, options)
-    return maker.make(**options)
+    return metric_maker(name).make_named(name, options)

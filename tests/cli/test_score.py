@@ -311,6 +311,14 @@ def test_a_metric_without_its_model_tells_the_option(run, pairs):
     assert "no/such/folder: no such folder" in result.err
 
 
+@pytest.mark.parametrize("metrics", ["crg", "crg,rouge"])
+def test_each_metric_is_looked_up_once(run, pairs, monkeypatch, metrics):
+    found, maker_of = [], registry.maker_of
+    monkeypatch.setattr(registry, "maker_of", lambda one: found.append(one) or maker_of(one))
+    assert run("score", pairs, "--metrics", metrics, "--bootstrap", 0).code == 0
+    assert len(found) == len(metrics.split(","))
+
+
 def test_metrics_are_listed_with_what_they_need(run):
     result = run("score", "--list")
     assert result.code == 0
