@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.run_log import RunLog
-from rrg_rewards.utilities.settings import SettingError, check_settings, setting
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 from rrg_rewards.version import __version__
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _BATCH_SIZES = {"transformers": 8, "vllm": 256}
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerationSettings:
+class GenerationSettings(Settings):
     """How reports are generated for the rows of a table.
 
     The settings of the prompts that are left out are those of ``run.json`` in the folder of the model, if a recipe
@@ -74,7 +74,7 @@ class GenerationSettings:
         None, "column of feature files, absolute or relative to the folder of TABLE", metavar="NAME"
     )
     max_new_tokens: int = setting(512, "longest report, in tokens (default: 512)", metavar="N", minimum=1)
-    temperature: float = setting(0.0, "temperature of sampling; 0 is greedy decoding (default: 0)")
+    temperature: float = setting(0.0, "temperature of sampling; 0 is greedy decoding (default: 0)", minimum=0)
     backend: Literal["transformers", "vllm"] = setting("transformers", "library that generates (default: transformers)")
     vllm_option: Mapping[str, Any] = setting(
         {}, "argument of vllm.LLM, e.g. max_model_len=4096; may be repeated", form="NAME=VALUE"
@@ -87,9 +87,7 @@ class GenerationSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.temperature < 0:
-            raise SettingError("temperature", f"must be a number from 0, got {self.temperature}")
+        super().__post_init__()
         if self.backend == "vllm" and self.device != "auto":
             raise SettingError("device", "vLLM runs on the device that it was installed for; leave the option out")
         if self.backend != "vllm" and self.vllm_option:

@@ -19,6 +19,7 @@ from rrg_rewards.functional.agreement import (
     perm_both_test,
 )
 from rrg_rewards.functional.significance_tests import williams_test
+from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.worker_pool import WorkerPool, calls, one_thread, optional_pool
@@ -324,7 +325,7 @@ def measure_agreement(
     if not len(rows):
         raise ValueError("scores and human must have at least one row")
     check_names([*scores, *human], settings.lower_is_better, [*scores, *human])
-    check_binary(settings)
+    check_statistics(settings)
     return measure_rows(rows.turned(settings.lower_is_better), settings, log=log or RunLog())
 
 
@@ -383,24 +384,29 @@ def numbered(cells: Sequence[Any] | Tensor, known: dict[Any, int]) -> Tensor:
 def check_names(names: Sequence[str], turned: Sequence[str], turnable: Sequence[str]) -> None:
     """Raise a SettingError if two columns have the same name, or a column that is turned is not among the others."""
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise SettingError(None, f"{', '.join(repeated)}: named more than once by --scores, --metrics and --human")
+        raise SettingError(None, f"{', '.join(repeated)}: named more than once by `scores`, `metrics` and `human`")
     if unknown := [name for name in turned if name not in turnable]:
-        raise SettingError("lower_is_better", f"{unknown[0]!r} is not among --scores and --human")
+        raise SettingError("lower_is_better", f"{unknown[0]!r} is not among `scores` and `human`")
 
 
-def check_binary(settings: AgreementSettings, **changed: Any) -> None:
-    """Raise a SettingError if a setting changes columns that the statistic ``binary`` compares with 0.5.
+def check_statistics(settings: AgreementSettings, **changed: Any) -> None:
+    """Raise a SettingError if a statistic is unknown or named twice, or ``binary`` meets columns that are changed.
 
     Args:
         settings: The settings.
-        changed: Further settings that do, by name.
+        changed: Further settings that change the columns, which ``binary`` compares with 0.5, by name.
     """
+    statistics, known = list(settings.statistics or ()), get_args(AgreementStatistic)
+    for name in statistics:
+        if name not in known:
+            raise SettingError("statistics", unknown_name_message("statistic", name, known))
+        if statistics.count(name) > 1:
+            raise SettingError("statistics", f"{name} is named more than once")
     for name, value in {"lower_is_better": settings.lower_is_better, **changed}.items():
-        if value and "binary" in (settings.statistics or ()):
+        if value and "binary" in statistics:
             raise SettingError(
                 "statistics",
-                "binary compares the columns of --scores and --human with 0.5 as they are; leave out "
-                f"--{name.replace('_', '-')}",
+                f"binary compares the columns of `scores` and `human` with 0.5 as they are; leave out `{name}`",
             )
 
 
@@ -500,7 +506,7 @@ def _warn_of_single_units(result: AgreementResult, log: RunLog) -> None:
     found = [one for group in result.groups for one in group.judgements]
     single = sum(one.units == 1 for one in found)
     if single and result.settings.bootstrap:
-        unit = "row" if result.unit is None else f"value of {result.unit!r} (--unit)"
+        unit = "row" if result.unit is None else f"value of {result.unit!r} (`unit`)"
         log.warn(
             f"{single} of {len(found)} comparisons have no intervals, because they have only one {unit}, and the "
             "bootstrap draws these"

@@ -12,8 +12,8 @@ from torch import Tensor
 from rrg_rewards.analysis.agreement import (
     AgreementResult,
     RatedRows,
-    check_binary,
     check_names,
+    check_statistics,
     measure_rows,
     numbered,
 )
@@ -23,7 +23,7 @@ from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.pairs import PairReader
-from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, DatasetChoice, PairColumns
+from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, PairColumns
 from rrg_rewards.data.records.annotated_sets import (
     ANNOTATED_SETS,
     judgement_table,
@@ -72,12 +72,15 @@ def agreement_of_table(
     r"""Measure the agreement of scores in a table with its human judgements, as :func:`measure_agreement`.
 
     The table is read in batches. Only numbers stay in memory, and with metrics also the reports. With
-    ``columns.candidates`` each row has two reports: a score or a judgement is the difference between two columns, and
-    ``preference`` replaces ``accuracy`` among the default statistics.
+    ``columns.dataset`` the columns are those of :func:`rrg_rewards.data.judgement_table`; by default the judgement is
+    that of the data set in :data:`rrg_rewards.data.ANNOTATED_SETS`, the bootstrap draws studies, and judgements are
+    turned by themselves: of all but ``rating`` a lower number is better. With ``columns.candidates`` each row has two
+    reports: a score or a judgement is the difference between two columns, and ``preference`` replaces ``accuracy``
+    among the default statistics.
 
     Args:
-        table: Path of a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.json``).
-        columns: Columns of scores, judgements, units and groups.
+        table: Path of a table (``.csv``, ``.tsv``, ``.jsonl``, ``.parquet``, ``.json``), or of a data set.
+        columns: Columns of scores, judgements, units and groups, or the data set.
         metrics: Metrics to compute, by name, or names as in :func:`~rrg_rewards.metrics.make_metric`. They are turned
             if a lower score is better.
         pairs: Columns of predictions, references and context of the metrics, and of the names of rows.
@@ -105,88 +108,42 @@ def agreement_of_table(
     """
     log = log or RunLog()
     made = metrics_by_name(metrics)
+    if columns.dataset is not None:
+        batches, columns, settings = _annotated(str(table), columns, settings, log)
+        _check_columns(columns, made, settings)
+        return _measured(_Reading(str(table), batches, columns, pairs, options, log), made, settings, with_text)
     _check_columns(columns, made, settings)
     # Some metrics compare all references, so that their reports are one batch.
-    with BatchedTable(table, options.format, options.delimiter, None if made else batch_size) as batches:
-        reading = _Reading(str(table), batches, columns, pairs, options, log)
-        return _measured(reading, made, settings, with_text)
+    with BatchedTable(table, options.format, options.delimiter, None if made else batch_size) as rows:
+        return _measured(_Reading(str(table), rows, columns, pairs, options, log), made, settings, with_text)
 
 
-def agreement_of_set(
-    choice: DatasetChoice,
-    path: str | Path,
-    metrics: Mapping[str, ReportMetric] | Sequence[str],
-    columns: AgreementColumns = AgreementColumns(),  # noqa: B008 (frozen)
-    *,
-    pairs: PairColumns = PairColumns(),  # noqa: B008 (frozen)
-    settings: AgreementSettings = AgreementSettings(),  # noqa: B008 (frozen)
-    with_text: bool = False,
-    log: RunLog | None = None,
-) -> TableAgreement:
-    """Measure the agreement of metrics with the judgements of an annotated data set.
-
-    The columns of the data set are those of :func:`rrg_rewards.data.judgement_table`. By default the judgement is that
-    of the data set in :data:`rrg_rewards.data.ANNOTATED_SETS`, and the bootstrap draws studies. Judgements are turned
-    by themselves: of all but ``rating`` a lower number is better.
-
-    Args:
-        choice: The data set.
-        path: Its file or folder.
-        metrics: Metrics to compute, as for :func:`agreement_of_table`.
-        columns: Judgements, units and groups that differ from the defaults.
-        pairs: Context columns of the metrics, and the column of the names of rows.
-        settings: As for :func:`agreement_of_table`; ``lower_is_better`` is needed for ``columns.scores`` only.
-        with_text: As for :func:`agreement_of_table`.
-        log: As for :func:`agreement_of_table`.
-
-    Raises:
-        SettingError: As :func:`agreement_of_table`, and if no data set is chosen, it has no second file, or
-            ``columns.candidates`` is set.
-        TableError: If a file of the data set is malformed, or a column does not exist.
-        ValueError: If the data set has no pairs.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> pairs = [("No nodule.", "Nodule.", 1), ("Edema.", "Edema.", 0), ("Edema.", "Mild edema.", 1)]
-        >>> keys = [{"gt": gt, "pred": pred, "errors": [n, 0, 0, 0, 0, 0]} for gt, pred, n in pairs]
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "sentences.json"
-        ...     _ = path.write_text(str(keys).replace("'", '"'))
-        ...     quick = AgreementSettings(bootstrap=0, permutations=0)
-        ...     found = agreement_of_set(DatasetChoice(dataset="rate_eval"), path, ["rouge"], settings=quick)
-        >>> found.result.all_rows.judgements[0].human, found.result.unit
-        ('errors', 'study')
-        >>> round(found.result.all_rows.judgements[0].of("rouge").value, 3)
-        1.0
-    """
-    log = log or RunLog()
-    if choice.dataset is None:
-        raise SettingError("dataset", f"must be one of {', '.join(ANNOTATED_SETS)}")
+def _annotated(
+    path: str, columns: AgreementColumns, settings: AgreementSettings, log: RunLog
+) -> tuple[list[Table], AgreementColumns, AgreementSettings]:
+    """Return an annotated data set as a table, with its judgement, its units and the judgements that are turned."""
+    assert columns.dataset is not None
+    known = ANNOTATED_SETS[columns.dataset]
     if columns.candidates is not None:
-        raise SettingError("candidates", "a row of a data set has one candidate; leave out --candidates")
-    if choice.counts is not None and not ANNOTATED_SETS[choice.dataset].takes_counts:
-        raise SettingError("counts", f"{choice.dataset} has no second file with counts")
-    records = read_annotated_set(choice.dataset, path, choice.counts)
-    table = judgement_table(records, str(path))
-    human = tuple(columns.human) or (ANNOTATED_SETS[choice.dataset].judgement,)
-    columns = replace(columns, human=human, unit=columns.unit or "study")
+        raise SettingError("candidates", "a row of a data set has one candidate; leave this setting out")
+    if columns.counts is not None and not known.takes_counts:
+        raise SettingError("counts", f"{columns.dataset} has no second file with counts")
+    table = judgement_table(read_annotated_set(columns.dataset, path, columns.counts), path)
+    human = tuple(columns.human) or (known.judgement,)
     turned = [name for name in human if lower_is_better(name) and name not in settings.lower_is_better]
-    settings = replace(settings, lower_is_better=[*settings.lower_is_better, *turned])
-    made = metrics_by_name(metrics)
-    _check_columns(columns, made, settings)
     studies = len(set(table.column("study")))
-    log.note(f"{choice.dataset}: {len(table)} report pairs of {studies} studies; judgement: {', '.join(human)}")
-    reading = _Reading(str(path), [table], columns, pairs, TableOptions(), log)
-    return _measured(reading, made, settings, with_text)
+    log.note(f"{columns.dataset}: {len(table)} report pairs of {studies} studies; judgement: {', '.join(human)}")
+    columns = replace(columns, human=human, unit=columns.unit or "study")
+    return [table], columns, replace(settings, lower_is_better=[*settings.lower_is_better, *turned])
 
 
 def _check_columns(columns: AgreementColumns, made: Mapping[str, ReportMetric], settings: AgreementSettings) -> None:
     """Raise a SettingError if the settings lack something or contradict each other."""
     if not columns.human:
-        raise SettingError("human", "name at least one column of human judgements")
+        raise SettingError("human", "name at least one column of human judgements, or a `dataset`")
     if not columns.scores and not made:
-        raise SettingError(None, "one of --scores and --metrics is needed")
-    check_binary(settings, candidates=columns.candidates, metrics=made)
+        raise SettingError(None, "one of `scores` and `metrics` is needed")
+    check_statistics(settings, candidates=columns.candidates, metrics=made)
     for name, metric in made.items():
         if metric.higher_is_better is None:
             raise SettingError(
@@ -295,7 +252,7 @@ class _Reading:
     def _prediction_columns(self) -> list[str]:
         column, suffixes = self.pairs.prediction_column, self.columns.candidates
         if suffixes is not None and {*"{}"} & {*column}:
-            raise SettingError("prediction_column", "must be the name of a column, not a template, with --candidates")
+            raise SettingError("prediction_column", "must be the name of a column, not a template, with `candidates`")
         return [column + suffix for suffix in suffixes or ("",)]
 
     def _text_columns(self, table: Table) -> list[str]:

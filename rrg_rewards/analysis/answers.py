@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic
 from typing_extensions import Self
 
 from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
-from rrg_rewards.analysis.judge_settings import JudgeLimits
+from rrg_rewards.analysis.settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result, in_request_order
@@ -61,7 +61,7 @@ class Estimate:
     judged_by: Mapping[str, int] | None = None
 
     def __str__(self) -> str:
-        cost = "cost: unknown without a price, in the settings of the judge or as --price-in and --price-out"
+        cost = "cost: unknown without a price, in the settings of the judge or as `price_in` and `price_out`"
         if self.cost is not None:
             cost = f"estimated cost: {money(self.cost)}, without repeated requests"
         time = "time: unknown without a rate limit"

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from rrg_rewards.analysis.judge_settings import CandidateSettings
+from rrg_rewards.analysis.settings import CandidateSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.candidates import REGIMES, Regime, make_candidates
 from rrg_rewards.models.report_encoder import ReportEncoder

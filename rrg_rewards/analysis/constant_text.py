@@ -119,7 +119,7 @@ def note_left_out(metrics: Mapping[str, ReportMetric], choice: ConstantChoice, l
     if left_out and choice == "rules":
         log.note(
             f"{', '.join(left_out)}: no value of a text that is the same for every study, because a model, a language "
-            "model or a function would score all studies once more; --constant-text all computes it"
+            "model or a function would score all studies once more; `constant_text=all` computes it"
         )
 
 

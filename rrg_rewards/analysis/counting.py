@@ -7,7 +7,7 @@ from typing import Any
 
 from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, choose_model
 from rrg_rewards.analysis.judge_choice import JudgeSetting
-from rrg_rewards.analysis.judge_settings import CountingSettings, JudgeLimits
+from rrg_rewards.analysis.settings import CountingSettings, JudgeLimits
 from rrg_rewards.data.records.error_records import read_error_records
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import Judge, ReportPair

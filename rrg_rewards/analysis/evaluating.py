@@ -8,7 +8,7 @@ from typing import Any
 
 from rrg_rewards.analysis.answers import AnswerRun, Estimate, HeldAnswers, estimate_requests
 from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
-from rrg_rewards.analysis.judge_settings import EvaluationSettings
+from rrg_rewards.analysis.settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.crimson import CrimsonChecks, CrimsonEvaluation
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, in_request_order

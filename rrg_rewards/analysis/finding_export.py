@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rrg_rewards.analysis.settings import batch_size_setting
+from rrg_rewards.analysis.settings import Batches
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.engine import read_findings
@@ -18,25 +18,14 @@ _CODES = ("oifm", "hpo", "snomed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FindingExportSettings:
-    """How the findings of a table are exported.
-
-    Args:
-        text_column: Column of the report texts.
-        id_column: Column of the names of reports, which objects contain as ``id`` beside the number of the row.
-        lexicon: Lexicon as in :func:`~rrg_rewards.findings.get_engine`.
-        batch_size: Maximum number of reports in a batch.
-    """
+class FindingExportSettings(Batches):
+    """How the findings of a table are exported. Objects contain the names of reports as ``id``."""
 
     text_column: str = setting(help="column of the report texts", metavar="NAME")
     id_column: str | None = setting(None, "column of the names of reports, such as studies", metavar="NAME")
     lexicon: str = setting(
         "chest", "lexicon: chest, chest_ct, chest_xray, abdomen or a YAML file (default: chest)", metavar="NAME"
     )
-    batch_size: int = batch_size_setting()
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 def findings_of_report(report: str, lexicon: str = "chest") -> dict[str, Any]:

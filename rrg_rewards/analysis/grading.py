@@ -10,7 +10,7 @@ import yaml
 
 from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, choose_model
 from rrg_rewards.analysis.judge_choice import JudgeSetting
-from rrg_rewards.analysis.judge_settings import GradingSettings, JudgeLimits
+from rrg_rewards.analysis.settings import GradingSettings, JudgeLimits
 from rrg_rewards.data.records.graded_reports import GradedReport, read_graded_reports
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.base import Judge
@@ -88,7 +88,7 @@ class GradingRun(AnswerRun[GradingItem, WrittenReport]):
         if others := sorted({str(name) for name in table.columns["system"]} - {self.system.name}):
             raise TableError(
                 f"{self.output}: contains reports graded under {others[0]}, not {self.system.name}; choose another "
-                "--output"
+                "`output`"
             )
         texts = (map(str, table.columns[name]) for name in ("reference", "tier", "draw"))
         return dict(zip(zip(*texts, strict=True), table.columns["in_tier"], strict=True))

@@ -44,7 +44,7 @@ def with_new_columns(
     if replaced and not table.first:
         log.warn(
             f"the output replaces {len(replaced)} input column(s) of the same name: {', '.join(replaced)}; "
-            "--prefix TEXT keeps both"
+            "`prefix` keeps both"
         )
     new = {prefix + name: kind for name, kind in types.items()}
     wider = table.with_columns(named)

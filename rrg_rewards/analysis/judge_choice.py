@@ -46,7 +46,7 @@ def choose_labeler(setting: LabelerSetting, judge: str | Mapping[str, Any] | Jud
     further = {}
     if needs_judge(setting):
         if judge is None:
-            raise SettingError("labeler", f"{setting} needs a language model: --judge openai:MODEL or local:MODEL")
+            raise SettingError("labeler", f"{setting} needs a language model as `judge`: openai:MODEL or local:MODEL")
         further["judge"] = choose_judge(judge)
     try:
         return get_labeler(setting, **further)

@@ -279,10 +279,10 @@ def choose_table_labeler(settings: LabelSettings) -> Labeler:
     name, schema = settings.labeler, settings.schema
     setting = f"{name}:{schema or 'ct_rate'}" if name in ("rules", "judge") else name
     if settings.judge is not None and not needs_judge(setting):
-        raise SettingError("judge", f"the labeler {name} takes none; --labeler judge:SCHEMA does")
+        raise SettingError("judge", f"the labeler {name} takes none; judge:SCHEMA does")
     labeler = choose_labeler(setting, settings.judge)
     if schema is not None and tuple(labeler.labels) != get_label_schema(schema).labels:
         raise SettingError(
-            None, f"--labeler {name} does not have the labels of --schema {schema}; omit one of the two options"
+            "schema", f"the labeler {name} does not have the labels of {schema}; omit `labeler` or `schema`"
         )
     return labeler

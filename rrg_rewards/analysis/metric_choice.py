@@ -94,7 +94,7 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
         for option in maker.required:
             if option not in settings[name]:
                 value = "FOLDER" if option == "model" else "VALUE"
-                raise SettingError("metrics", f"{name} needs --set {name}.{option}={value}")
+                raise SettingError("metrics", f"{name} needs `set={name}.{option}={value}`")
     metrics = {}
     for name, maker in makers.items():
         try:
@@ -104,7 +104,7 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
         # A path is no name of a column.
         column = metric.name if ":" in name else name
         if column in metrics:
-            raise SettingError("metrics", f"two metrics have the name {column!r}; rename one: --set METRIC.name=NEW")
+            raise SettingError("metrics", f"two metrics have the name {column!r}; rename one: `set=METRIC.name=NEW`")
         metrics[column] = metric
     return metrics
 

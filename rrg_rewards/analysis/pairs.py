@@ -124,7 +124,7 @@ class PairReader:
         if missing:
             log.warn(
                 f"{missing} of {rows} predictions ({self.columns.prediction_column}) are missing and left out of the "
-                "corpus value; if the model wrote empty reports, use --missing-prediction score"
+                "corpus value; if the model wrote empty reports, use `missing_prediction=score`"
             )
 
     def _check_batch(self, batch: PairBatch) -> None:
@@ -165,10 +165,10 @@ class PairReader:
             # The first pass counts such texts and warns once.
             warnings.simplefilter("ignore", PlaceholderWarning)
             section = self.columns.missing_section
-            _check_named(table, self.columns.prediction_column, "--prediction-column")
+            _check_named(table, self.columns.prediction_column, "prediction_column")
             predictions = table.texts(self.columns.prediction_column, section)
             for column in columns:
-                _check_named(table, column, "--reference-column")
+                _check_named(table, column, "reference_column")
             texts = [table.texts(column, section) for column in columns] or [[None] * len(table)]
         references: Sequence[Any] = texts[0] if len(texts) == 1 else [list(row) for row in zip(*texts, strict=True)]
         if self.columns.missing_prediction == "score":
@@ -182,12 +182,12 @@ class PairReader:
         return PairBatch(table, predictions, references, context)
 
 
-def _check_named(table: Table, column: str, option: str) -> None:
+def _check_named(table: Table, column: str, setting: str) -> None:
     """Check that the table has the column, which may be a default that the user has not named."""
     try:
         table.text_columns(column)
     except TableError as error:
-        raise TableError(f"{error}. {option} names the column") from error
+        raise TableError(f"{error}. `{setting}` names the column") from error
 
 
 def _context_columns(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> dict[str, dict[str, str]]:
@@ -222,7 +222,7 @@ def _check_several_references(columns: PairColumns, metrics: Mapping[str, Report
         try:
             check_references(metric, columns.best_reference)
         except ValueError as error:
-            raise SettingError("reference_column", str(error).replace("best=True", "--best-reference")) from error
+            raise SettingError("reference_column", str(error).replace("best=True", "`best_reference`")) from error
 
 
 @contextmanager
@@ -297,13 +297,13 @@ def join_references(
     """
     if columns.references is None:
         if columns.key is not None:
-            raise SettingError("key", "needs --references TABLE")
+            raise SettingError("key", "needs `references`")
         return columns, batches
     key, other_key = columns.keys
     truth = read_table(columns.references, None, delimiter)
     first = next(iter(batches))
     # A column of the other table would become the prediction, and references would be scored as predictions.
-    _check_named(first, columns.prediction_column, "--prediction-column")
+    _check_named(first, columns.prediction_column, "prediction_column")
     named = columns.reference_columns or [name for name in ["reference"] if name in truth.columns]
     joined = [truth.renamed_texts(name, lambda column: JoinedTable.column(column, first)) for name in named]
     return replace(columns, reference_column=joined or None), JoinedTable(batches, truth, key, other_key)

@@ -219,7 +219,7 @@ def make_preferences(
         raise ValueError(
             f"no preference: of {preferences.prompts} prompts {preferences.declined['tied']} tie and "
             f"{preferences.declined['single']} have less than two completions with a reward; sample more completions, "
-            "or lower --margin"
+            "or lower `margin`"
         )
     chosen, rejected = (
         [completions[row] or "" for row, label in enumerate(labels) if label is side] for side in (True, False)

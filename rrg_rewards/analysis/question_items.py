@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.judge_settings import MiningSettings, QuestionSettings
+from rrg_rewards.analysis.settings import MiningSettings, QuestionSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.readers import read_table
@@ -165,7 +165,7 @@ def choose_reader(judge: "JudgeSetting") -> "Judge":
 
     chosen = choose_judge(judge)
     if isinstance(chosen, RuleJudge):
-        raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit --judge to use rules")
+        raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit `judge` to use rules")
     return chosen
 
 

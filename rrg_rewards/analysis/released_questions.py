@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from rrg_rewards.analysis.judge_settings import ReleasedQuestionSettings, ReleasedSchemaSettings
+from rrg_rewards.analysis.settings import ReleasedQuestionSettings, ReleasedSchemaSettings
 from rrg_rewards.data.records.released_questions import ReleasedQuestions, read_released_questions
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.questions.schema import QuestionSchema

@@ -183,7 +183,7 @@ class Scoring:
 
     def summary(self) -> dict[str, Any]:
         """Return the summary that :func:`score_table` describes; warn of failures of judges."""
-        warn_of_failures(self._counts, self._log, "; the column {name}_failure of --output gives all reasons")
+        warn_of_failures(self._counts, self._log, "; the column {name}_failure of `output` gives all reasons")
         bootstrap, seed = self._settings.bootstrap, self._settings.seed
         columns, constants = self._pairs.reference_columns, self._constants.values()
         return {

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rrg_rewards.analysis.answers import BatchedJudge
-from rrg_rewards.analysis.judge_settings import SensitivitySettings
 from rrg_rewards.analysis.question_items import ReportTexts, choose_reader
-from rrg_rewards.analysis.settings import MetricChoice
+from rrg_rewards.analysis.settings import MetricChoice, SensitivitySettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.findings.editing.paraphrase import paraphrase_report
 from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport

@@ -1,45 +1,44 @@
-"""Settings of the analyses, declared once for Python and the command line. This module imports no heavy package."""
+"""Settings of the analyses, declared once for Python and the command line. This module imports no heavy package.
+
+The text of each setting documents it, here and in the help of commands. It names other settings in backticks.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.settings import SettingError, check_settings, setting
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 LANGUAGE_MODEL = "openai:MODEL, local:MODEL, or a YAML file or mapping of a name and settings"
 """Help for the setting of a judge that is a language model."""
 
-_LABELER = (
-    "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
-    "judge:SCHEMA (with --judge) or a plug-in (default: rules:ct_rate)"
-)
-_JUDGE = (
-    f"judge, if a metric, reward or labeler uses one: rules, {LANGUAGE_MODEL}; cascade:JUDGE for rules and, where they "
-    "do not read a pair, JUDGE (default: rules)"
-)
 _PREFIX = "put TEXT before the names of new columns; without it they replace input columns of the same name"
 
 
-def column_setting(content: str, default: str) -> Any:
-    """Return the setting of a column of report texts."""
-    return setting(default, f"column of {content} (default: {default})", metavar="NAME")
+def _columns(help: str) -> Any:  # noqa: A002 (as in argparse)
+    return setting((), help, metavar="COLUMN[,COLUMN...]", separator=",")
 
 
-def context_setting() -> Any:
-    """Return the setting of the context columns by the name of their argument."""
-    return setting({}, "pass a column as context, for example age=patient_age; may be repeated", form="NAME=COLUMN")
+@dataclass(frozen=True, kw_only=True)
+class Batches(Settings):
+    """The size of batches."""
+
+    batch_size: int = setting(256, "number of rows in a batch", metavar="N", minimum=1)
 
 
-def batch_size_setting() -> Any:
-    """Return the setting of the number of rows in a batch."""
-    return setting(256, "number of rows in a batch (default: 256)", metavar="N", minimum=1)
+@dataclass(frozen=True, kw_only=True)
+class Seed(Settings):
+    """The seed of all draws."""
+
+    seed: int = setting(0, "random seed")
 
 
-def workers_setting() -> Any:
-    """Return the setting of the number of worker processes, as ``worker_count`` reads it."""
-    return setting(
+@dataclass(frozen=True, kw_only=True)
+class Workers(Settings):
+    """The number of processes, as :func:`~rrg_rewards.utilities.worker_pool.worker_count` reads it."""
+
+    workers: int = setting(
         1,
         "processes that compute at the same time, on one core each; 0 for one for each core (default: 1). Results are "
         "the same with any number. Not for models and language models",
@@ -48,70 +47,68 @@ def workers_setting() -> Any:
     )
 
 
-def constant_text_setting() -> Any:
-    """Return the setting of the metrics that score texts which are the same for every study."""
-    return setting(
+@dataclass(frozen=True, kw_only=True)
+class ConstantTexts(Settings):
+    """Metrics that also score texts which are the same for every study."""
+
+    constant_text: Literal["rules", "all", "none"] = setting(
         "rules",
         "metrics that are also computed for texts that are the same for every study: rules (default), all (also those "
         "with a model, a language model or a function, which then score each study once more for each text), or none",
     )
 
 
-def seed_setting() -> Any:
-    """Return the setting of the seed of all draws."""
-    return setting(0, "random seed (default: 0)")
+@dataclass(frozen=True, kw_only=True)
+class ContextColumns(Settings):
+    """The context columns by the name of their argument, such as ``{"age": "patient_age"}``."""
 
-
-def one_per_scan_setting(columns: str) -> Any:
-    """Return the setting of one volume for each scan of CT-RATE; ``columns`` are the options that name the volumes."""
-    return setting(False, f"use one reconstruction of each scan of CT-RATE, by the names in {columns}")
-
-
-def no_chest_setting() -> Any:
-    """Return the setting of lists of volumes of CT-RATE to leave out."""
-    help_text = "list of volumes of CT-RATE to leave out, such as no_chest_valid.txt; may be repeated"
-    return setting((), help_text, metavar="FILE")
-
-
-def check_scan_settings(one_per_scan: bool, no_chest: object, column: str | None, columns: str) -> None:
-    """Raise a SettingError if volumes are chosen without a column that names them."""
-    if isinstance(no_chest, str):
-        raise SettingError("no_chest", f"must be a sequence of files, got the text {no_chest!r}")
-    for name, value in (("one_per_scan", one_per_scan), ("no_chest", no_chest)):
-        if value and column is None:
-            raise SettingError(name, f"needs {columns}, the column of the names of the volumes")
-
-
-def _columns(help: str, default: Any = ()) -> Any:  # noqa: A002 (as in argparse)
-    return setting(default, help, metavar="COLUMN[,COLUMN...]", separator=",")
+    context: Mapping[str, str] = setting(
+        {}, "pass a column as context, for example age=patient_age; may be repeated", form="NAME=COLUMN"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairColumns:
+class ScanChoice(Settings):
+    """Volumes of CT-RATE that are used, by the names in the column :attr:`volumes`."""
+
+    key: str | None = setting(
+        None, "column of the names of studies; for CT-RATE, of volumes, such as VolumeName", metavar="NAME"
+    )
+    one_per_scan: bool = setting(False, "use one reconstruction of each scan of CT-RATE, by the names in `key`")
+    no_chest: Sequence[str | Path] = setting(
+        (), "list of volumes of CT-RATE to leave out, such as no_chest_valid.txt; may be repeated", metavar="FILE"
+    )
+
+    @property
+    def volumes(self) -> str | None:
+        """The column of the names of volumes."""
+        return self.key
+
+    @property
+    def chooses_scans(self) -> bool:
+        """Whether rows are left out by the names of volumes of CT-RATE."""
+        return self.volumes is not None and bool(self.one_per_scan or self.no_chest)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.no_chest, str):
+            raise SettingError("no_chest", f"must be a sequence of files, got the text {self.no_chest!r}")
+        for name in ("one_per_scan", "no_chest"):
+            if getattr(self, name) and self.volumes is None:
+                raise SettingError(name, "needs `key`, the column of the names of the volumes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairColumns(ContextColumns):
     """Where a table of report pairs has predictions, references and context.
 
-    Args:
-        prediction_column: Column of predictions, or a template of several columns such as
-            ``Findings: {findings} Impression: {impression}`` (:meth:`~rrg_rewards.data.Table.texts`).
-        reference_column: Column of references, or several columns, each with a reference of every report; each may be a
-            template. Default: ``reference``.
-        best_reference: With several references, metrics that are defined for one reference take the best one.
-        references: Table of the references, their labels and context columns, if they are in another file.
-        key: With ``references``, the column of the names of studies, or ``COLUMN=COLUMN`` for a different name in the
-            table of references.
-        missing_section: Text in place of a missing section of a template. Default: a missing or blank section is left
-            out with the text before it.
-        missing_prediction: ``skip`` leaves a pair without prediction out, ``score`` counts it as an empty report.
-        context: Context columns by the name of their argument, such as ``{"age": "patient_age"}``.
-        reference_labels: Read the reference labels from columns named like the labels, not from the reference text.
-        reference_label_prefix: The same, from columns named by this text and the label.
-        id_column: Column of the names of rows; no cell may be missing.
+    A template of columns is read by :meth:`rrg_rewards.data.Table.texts`. ``id_column`` names the rows; no cell of it
+    may be missing.
     """
 
     prediction_column: str = setting(
         "prediction",
-        "column of predictions, or a template of columns, as in 'Findings: {findings} Impression: {impression}' "
-        "(default: prediction)",
+        "column of predictions, or a template of columns, as in 'Findings: {findings} Impression: {impression}'",
         metavar="NAME",
     )
     reference_column: str | Sequence[str] | None = setting(
@@ -131,16 +128,15 @@ class PairColumns:
     )
     references: str | Path | None = setting(
         None,
-        "table of the references, their labels and context columns, if they are in another file; needs --key",
+        "table of the references, their labels and context columns, if they are in another file; needs `key`",
         metavar="TABLE",
     )
     key: str | None = setting(
-        None, "column that names the study of each row [=its column in --references]", metavar="COLUMN[=COLUMN]"
+        None, "column that names the study of each row [=its column in `references`]", metavar="COLUMN[=COLUMN]"
     )
     missing_prediction: Literal["skip", "score"] = setting(
-        "skip", "skip: the pair is unscorable; score: the pair counts as an empty report (default: skip)"
+        "skip", "skip: the pair is unscorable; score: the pair counts as an empty report"
     )
-    context: Mapping[str, str] = context_setting()
     reference_labels: bool = setting(
         False, "read the reference labels from columns named like the labels, not from the reference text"
     )
@@ -150,10 +146,10 @@ class PairColumns:
     id_column: str | None = None
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         columns = self.reference_columns
         if self.best_reference and len(columns) < 2:
-            raise SettingError("best_reference", "requires several columns, --reference-column A --reference-column B")
+            raise SettingError("best_reference", "requires several columns in `reference_column`")
         if len(set(columns)) < len(columns):
             raise SettingError("reference_column", f"{', '.join(columns)} names a column more than once")
         if len(columns) > 1 and (self.reference_labels or self.reference_label_prefix is not None):
@@ -179,24 +175,32 @@ class PairColumns:
             SettingError: If there is none.
         """
         if self.key is None:
-            raise SettingError("references", "needs --key COLUMN, which names the study of each row")
+            raise SettingError("references", "needs `key`, which names the study of each row")
         key, _, other = self.key.partition("=")
         return key, other or key
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricChoice:
-    """Metrics by name, with their options.
+class _Readers(Settings):
+    """What reads reports, as :func:`~rrg_rewards.labelers.get_labeler` and :func:`~rrg_rewards.judges.get_judge`."""
 
-    Args:
-        metrics: Names as in :func:`~rrg_rewards.metrics.make_metric`; ``module:Class`` or ``module:function`` is a
-            metric of your own.
-        set: Options by ``METRIC.OPTION``, such as ``{"crg.prior": 0.2}``.
-        labeler: Labeler of all metrics that use one, as in :func:`~rrg_rewards.labelers.get_labeler`. Default:
-            ``rules:ct_rate``.
-        judge: Judge of all metrics that use one, or of a labeler that needs one, as in
-            :func:`~rrg_rewards.judges.get_judge`. Default: ``rules``.
-    """
+    labeler: Any = setting(
+        None,
+        "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
+        "judge:SCHEMA (with `judge`) or a plug-in (default: rules:ct_rate)",
+        metavar="NAME",
+    )
+    judge: Any = setting(
+        None,
+        f"judge, if a metric, reward or labeler uses one: rules, {LANGUAGE_MODEL}; cascade:JUDGE for rules and, where "
+        "they do not read a pair, JUDGE (default: rules)",
+        metavar="JUDGE",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricChoice(_Readers):
+    """Metrics by name as in :func:`~rrg_rewards.metrics.make_metric`, with their options."""
 
     metrics: Sequence[str] = setting(
         (),
@@ -207,11 +211,6 @@ class MetricChoice:
     set: Mapping[str, Any] = setting(
         {}, "set an option of a metric, for example crg.prior=0.2; may be repeated", form="METRIC.OPTION=VALUE"
     )
-    labeler: Any = setting(None, _LABELER, metavar="NAME")
-    judge: Any = setting(None, _JUDGE, metavar="JUDGE")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     def options(self) -> dict[str, dict[str, Any]]:
         """Return the options of each metric.
@@ -228,53 +227,26 @@ class MetricChoice:
             # The name of a metric may contain dots: my_package.metrics:overlap.
             metric, _, option = key.rpartition(".")
             if metric not in options:
-                named = key.partition(".")[0]
-                names = ",".join(self.metrics)
-                raise SettingError("set", f"{named!r} is not among --metrics {names}; use one of these names")
+                named, names = key.partition(".")[0], ",".join(self.metrics)
+                raise SettingError("set", f"{named!r} is not among `metrics={names}`; use one of these names")
             options[metric][option] = value
         return options
 
 
 @dataclass(frozen=True, kw_only=True)
-class RewardChoice:
-    """A reward by name, with its options.
+class RewardChoice(_Readers, ContextColumns):
+    """A reward by name as in :func:`~rrg_rewards.rewards.make_reward`, with its options."""
 
-    Args:
-        reward: Name as in :func:`~rrg_rewards.rewards.make_reward`; ``module:Class`` is a reward of your own.
-        reference_column: Column of references.
-        set: Options of the reward, such as ``{"prior": 0.2}``.
-        labeler: Labeler of the reward, as in :func:`~rrg_rewards.labelers.get_labeler`.
-        judge: Judge of the reward, or of a labeler that needs one, as in :func:`~rrg_rewards.judges.get_judge`.
-        context: Context columns by the name of their argument, such as ``{"age": "patient_age"}``.
-    """
-
-    reward: str = setting(help="reward, for example crg", metavar="NAME")
-    reference_column: str = column_setting("references", "reference")
+    reward: str = setting(help="reward, for example crg; module:Class is a reward of your own", metavar="NAME")
+    reference_column: str = setting("reference", "column of references", metavar="NAME")
     set: Mapping[str, Any] = setting(
         {}, "set an option of the reward, for example prior=0.2; may be repeated", form="OPTION=VALUE"
     )
-    labeler: Any = setting(None, _LABELER, metavar="NAME")
-    judge: Any = setting(None, _JUDGE, metavar="JUDGE")
-    context: Mapping[str, str] = context_setting()
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelSettings:
-    """How the reports of a table are labelled.
-
-    Args:
-        text_column: Column of the report texts.
-        schema: Label set. With the labelers ``rules`` and ``judge`` it chooses their labels (default: ``ct_rate``);
-            another labeler must have these labels.
-        labeler: Name of a labeler as in :func:`~rrg_rewards.labelers.get_labeler`, or a labeler.
-        judge: Judge of a labeler that needs one, as in :func:`~rrg_rewards.judges.get_judge`.
-        prefix: Text before the names of new columns.
-        batch_size: Maximum number of reports in a batch.
-        key: For CT-RATE, the column of the names of volumes.
-        one_per_scan: Keep one reconstruction of each scan of CT-RATE, by the names in ``key``.
-        no_chest: Lists of volumes of CT-RATE that are left out, such as ``no_chest_valid.txt``.
-        workers: Number of processes that label reports; 0 for one for each core.
-    """
+class LabelSettings(Batches, Workers, ScanChoice):
+    """How the reports of a table are labelled. Other labelers than rules and judges must have the labels of ``schema``."""
 
     text_column: str = setting(help="column of the report texts", metavar="NAME")
     schema: str | None = setting(
@@ -285,26 +257,14 @@ class LabelSettings:
     labeler: Any = setting(
         "rules",
         "labeler: rules (no model), a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, or judge, a language model "
-        "(default: rules); rules:SCHEMA and judge:SCHEMA are rules and judge with --schema SCHEMA",
+        "(default: rules); rules:SCHEMA and judge:SCHEMA are rules and judge with `schema=SCHEMA`",
         metavar="NAME",
     )
-    judge: Any = setting(
-        None,
-        f"language model of --labeler judge: {LANGUAGE_MODEL}",
-        metavar="JUDGE",
-    )
+    judge: Any = setting(None, f"language model of `labeler=judge`: {LANGUAGE_MODEL}", metavar="JUDGE")
     prefix: str = setting("", _PREFIX, metavar="TEXT")
-    batch_size: int = batch_size_setting()
-    key: str | None = setting(
-        None, "for CT-RATE: column of the names of the volumes, such as VolumeName", metavar="NAME"
-    )
-    one_per_scan: bool = one_per_scan_setting("--key")
-    no_chest: Sequence[str | Path] = no_chest_setting()
-    workers: int = workers_setting()
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        check_scan_settings(self.one_per_scan, self.no_chest, self.key, "--key")
+        super().__post_init__()
         # Imported here, because label sets are read from files.
         from rrg_rewards.schemas import get_label_schema
 
@@ -313,50 +273,21 @@ class LabelSettings:
         except (ValueError, FileNotFoundError) as error:
             raise SettingError("schema", str(error)) from error
 
-    @property
-    def chooses_scans(self) -> bool:
-        """Whether rows are left out by the names of volumes of CT-RATE."""
-        return self.key is not None and bool(self.one_per_scan or self.no_chest)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreSettings:
-    """Settings of :func:`~rrg_rewards.analysis.score_table`.
+class ScoreSettings(Batches, Seed, ConstantTexts, Workers):
+    """Settings of :func:`~rrg_rewards.analysis.score_table`."""
 
-    Args:
-        bootstrap: Resamples of the bootstrap; 0 for no intervals.
-        seed: Seed of the bootstrap.
-        prefix: Text before the names of new columns. Without it they replace columns of the same name.
-        batch_size: Number of rows in a batch.
-        constant_text: Metrics whose value for texts that are the same for every study is computed: ``rules``, those
-            without a model, a language model or a function of your own; ``all``; or ``none``.
-        workers: Number of processes that score pairs; 0 for one for each core.
-    """
-
-    bootstrap: int = setting(1000, "resamples; 0 for no interval (default: 1000)", metavar="N", minimum=0)
+    bootstrap: int = setting(1000, "resamples; 0 for no interval", metavar="N", minimum=0)
     prefix: str = setting("", _PREFIX, metavar="TEXT")
-    batch_size: int = batch_size_setting()
-    seed: int = setting(0, "seed of the bootstrap (default: 0)")
-    constant_text: Literal["rules", "all", "none"] = constant_text_setting()
-    workers: int = workers_setting()
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class VLM3DSettings:
+class VLM3DSettings(Batches):
     """Files and labeler of :func:`~rrg_rewards.analysis.evaluate_vlm3d`.
 
-    Args:
-        references: The reference reports, ``ground_truth.json``.
-        label_table: The reference labels, ``ground_truth.csv``: ``AccessionNo`` and the 18 labels of CT-RATE.
-        prediction_label_table: Labels of the predictions in the same form, such as the official ``inferred.csv``.
-        labeler: Labeler of the predictions without such a table, as in :func:`~rrg_rewards.labelers.get_labeler`. The
-            official one is ``radbert:CHECKPOINT``.
-        judge: Judge of a labeler that needs one.
-        no_meteor: Leave METEOR out, whose program needs Java, memory and time.
-        batch_size: Number of reports that are labelled together.
+    ``references`` are the reference reports, ``ground_truth.json``. ``labeler`` and ``judge`` label the predictions
+    without a table of their labels; the official labeler is ``radbert:CHECKPOINT``.
     """
 
     references: str | Path
@@ -364,82 +295,46 @@ class VLM3DSettings:
         help="table of the reference labels: AccessionNo and the 18 labels (ground_truth.csv)", metavar="TABLE"
     )
     prediction_label_table: str | Path | None = setting(
-        None, "labels of the predictions in the same form, instead of --labeler", metavar="TABLE"
+        None, "labels of the predictions in the same form, instead of `labeler`", metavar="TABLE"
     )
     labeler: Any = None
     judge: Any = None
     no_meteor: bool = setting(False, "leave METEOR out, whose program needs Java, 2 GB of memory and seconds to start")
-    batch_size: int = batch_size_setting()
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         for name, file in (("references", "ground_truth.json"), ("label_table", "ground_truth.csv")):
             if getattr(self, name) is None:
-                raise SettingError(name, f"the layout needs it: --{name.replace('_', '-')} {file}")
+                raise SettingError(name, f"the layout needs it: {file}")
         if self.labeler is None and self.prediction_label_table is None:
             raise SettingError(
                 "labeler",
-                "the layout needs one: radbert:CHECKPOINT, as the official evaluation, or another, such as "
-                "rules:ct_rate, for other numbers; or labels of the predictions: --prediction-label-table inferred.csv",
+                "the layout needs one: radbert:CHECKPOINT, as the official evaluation, or another for other numbers; "
+                "or labels of the predictions: `prediction_label_table=inferred.csv`",
             )
         if self.labeler is not None and self.prediction_label_table is not None:
-            raise SettingError("labeler", "cannot be combined with --prediction-label-table")
+            raise SettingError("labeler", "cannot be combined with `prediction_label_table`")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareSettings:
-    """Settings of :func:`~rrg_rewards.analysis.compare_tables`.
-
-    Args:
-        scores: Columns of scores that other programs wrote, which are compared as means. With one table, a name
-            contains ``{column}``, which stands for the column of predictions.
-        lower_is_better: Columns among ``scores`` of which a lower number is better.
-        baseline: Name of the system to compare with. Default: the first.
-        by: Columns that divide the studies into groups; the comparison is repeated for each group.
-        bootstrap: Draws of the bootstrap; 0 for no intervals.
-        permutations: Permutations of the randomisation; 0 for no p-values.
-        seed: Seed of draws and permutations.
-        constant_text: As for :class:`ScoreSettings`.
-    """
+class CompareSettings(Seed, ConstantTexts):
+    """Settings of :func:`~rrg_rewards.analysis.compare_tables`. Scores of other programs are compared as means."""
 
     scores: Sequence[str] = _columns("columns of scores; with one table, as in {column}_green")
-    lower_is_better: Sequence[str] = _columns("columns of --scores of which a lower number is better")
+    lower_is_better: Sequence[str] = _columns("columns of `scores` of which a lower number is better")
     baseline: str | None = setting(None, "system to compare with (default: the first)", metavar="NAME")
     by: Sequence[str] = _columns("repeat the comparison for each value of a column")
-    bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals (default: 1000)", metavar="N", minimum=0)
-    permutations: int = setting(
-        10_000, "permutations of the randomisation; 0 for no p-values (default: 10000)", metavar="N", minimum=0
-    )
-    seed: int = seed_setting()
-    constant_text: Literal["rules", "all", "none"] = constant_text_setting()
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals", metavar="N", minimum=0)
+    permutations: int = setting(10_000, "permutations of the randomisation; 0 for no p-values", metavar="N", minimum=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreferenceSettings:
-    """How the completions of a table become preference data.
+class PreferenceSettings(Batches):
+    """How the completions of a table become preference data."""
 
-    Args:
-        trainer: Trainer whose format is written: ``dpo`` or ``kto``.
-        prompt_column: Column of prompts, texts or lists of messages.
-        completion_column: Column of completions.
-        reference_column: Column of references.
-        group_column: Column that identifies a prompt. Default: the prompt and the reference.
-        keep: Columns that are copied, such as those of images.
-        margin: Minimum difference of the rewards of a pair, which are never equal.
-        per_prompt: Maximum number of pairs per prompt.
-        threshold: For KTO, completions are labelled by whether their reward is above it, instead of those in pairs.
-            Completions whose reward is within ``margin`` of it are left out.
-        conversational: Turn prompts that are texts, and their completions, into messages.
-        system_prompt: System message of conversational prompts.
-        batch_size: Maximum number of completions that are scored together.
-    """
-
-    trainer: Literal["dpo", "kto"] = setting("dpo", "trainer whose format is written (default: dpo)")
-    prompt_column: str = column_setting("prompts", "prompt")
-    completion_column: str = column_setting("completions", "completion")
+    trainer: Literal["dpo", "kto"] = setting("dpo", "trainer whose format is written")
+    prompt_column: str = setting("prompt", "column of prompts, texts or lists of messages", metavar="NAME")
+    completion_column: str = setting("completion", "column of completions", metavar="NAME")
     reference_column: str = "reference"
     group_column: str | None = setting(
         None, "column that identifies a prompt (default: prompt and reference)", metavar="NAME"
@@ -447,63 +342,40 @@ class PreferenceSettings:
     keep: Sequence[str] = setting(
         (), "copy a column to the output, for example images; may be repeated", metavar="COLUMN"
     )
-    margin: float = setting(0.0, "minimum difference of the rewards of a pair (default: any above 0)", metavar="X")
-    per_prompt: int = setting(1, "maximum number of pairs per prompt (default: 1)", metavar="N", minimum=1)
+    margin: float = setting(
+        0.0, "minimum difference of the rewards of a pair (default: any above 0)", metavar="X", minimum=0
+    )
+    per_prompt: int = setting(1, "maximum number of pairs per prompt", metavar="N", minimum=1)
     threshold: float | None = setting(
         None,
-        "with --trainer kto: label every completion by whether its reward is above X, and leave out completions "
-        "whose reward is within --margin of X",
+        "with `trainer=kto`: label every completion by whether its reward is above X, and leave out completions "
+        "whose reward is within `margin` of X",
         metavar="X",
     )
     conversational: bool = setting(False, "write prompts and completions as messages")
-    system_prompt: str | None = setting(None, "system message of --conversational prompts", metavar="TEXT")
-    batch_size: int = batch_size_setting()
+    system_prompt: str | None = setting(None, "system message of `conversational` prompts", metavar="TEXT")
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.margin < 0:
-            raise SettingError("margin", f"must be at least 0, got {self.margin}")
+        super().__post_init__()
         if self.threshold is not None and self.trainer != "kto":
-            raise SettingError("threshold", "requires --trainer kto")
+            raise SettingError("threshold", "requires `trainer=kto`")
         if self.system_prompt is not None and not self.conversational:
-            raise SettingError("system_prompt", "needs --conversational")
+            raise SettingError("system_prompt", "needs `conversational`")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetChoice:
-    """An annotated data set whose files are read.
+class AgreementColumns(Settings):
+    """Where scores and human judgements are: in a table, or a set of :data:`rrg_rewards.data.ANNOTATED_SETS`.
 
-    Args:
-        dataset: Its name, as in :data:`rrg_rewards.data.ANNOTATED_SETS`. Default: the table is one of your own.
-        counts: Its second file, with the counts (RadEvalX only).
+    With ``candidates``, the score or judgement ``NAME`` is the difference between the columns ``NAME`` + the first text
+    and ``NAME`` + the second. Rows of one ``unit``, such as a study, are drawn together by the bootstrap.
     """
 
     dataset: Literal["rexval", "radevalx", "radevalexpert", "chest2error", "refisco", "radpref", "rate_eval"] | None = (
         setting(None, "the table is the file or folder of an annotated data set")
     )
-    counts: str | None = setting(None, "second file of --dataset radevalx, with the counts", metavar="FILE")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.counts is not None and self.dataset is None:
-            raise SettingError("counts", "needs --dataset radevalx")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgreementColumns:
-    """Where a table has scores and human judgements.
-
-    Args:
-        human: Columns of human judgements. Without any, those that a data set has by default
-            (:func:`~rrg_rewards.analysis.agreement_of_set`); a table needs one.
-        scores: Columns of scores.
-        candidates: Each row compares two candidates, whose columns end with these texts. The score or judgement
-            ``NAME`` is then the difference between the columns ``NAME`` + the first text and ``NAME`` + the second.
-        unit: Column whose equal values are drawn together by the bootstrap, such as the study of a report.
-        group: Column of groups; everything is computed for each of its values as well.
-    """
-
-    human: Sequence[str] = _columns("columns of human judgements; required without --dataset")
+    counts: str | None = setting(None, "second file of `dataset=radevalx`, with the counts", metavar="FILE")
+    human: Sequence[str] = _columns("columns of human judgements; required without `dataset`")
     scores: Sequence[str] = _columns("columns of scores")
     candidates: Sequence[str] | None = setting(
         None,
@@ -515,48 +387,211 @@ class AgreementColumns:
     group: str | None = setting(None, "also compute everything for each value of this column", metavar="COLUMN")
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
+        if self.counts is not None and self.dataset is None:
+            raise SettingError("counts", "needs `dataset=radevalx`")
         texts = self.candidates
         if texts is not None and (len(texts) != 2 or not all(texts) or texts[0] == texts[1]):
             raise SettingError("candidates", f"must be two different texts, as in _1,_2, got {','.join(texts)!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgreementSettings:
+class AgreementSettings(Seed, Workers):
     """Settings of :func:`~rrg_rewards.analysis.measure_agreement`.
 
-    Args:
-        statistics: Names of the statistics, as in :func:`~rrg_rewards.functional.human_agreement`. Default: all that
-            apply, without ``binary``.
-        lower_is_better: Columns of scores and judgements of which a lower number is better. They get the opposite
-            sign, so that all agreement is positive.
-        baseline: Score that the others are compared with. Default: all pairs of scores are compared.
-        bootstrap: Draws of the bootstrap; 0 for no intervals.
-        permutations: Permutations of each test; 0 for no p-values.
-        seed: Seed of draws and permutations.
-        workers: Number of processes that score and compare; 0 for one for each core.
+    ``statistics`` are those of :func:`~rrg_rewards.functional.human_agreement`; by default all without ``binary``.
     """
 
     statistics: Sequence[str] | None = setting(
         None, "statistics (default: all that apply)", metavar="NAME[,NAME...]", separator=","
     )
-    lower_is_better: Sequence[str] = _columns("columns of --scores and --human that are turned")
+    lower_is_better: Sequence[str] = _columns("columns of `scores` and `human` that are turned")
     baseline: str | None = setting(None, "compare the other scores with this one only", metavar="NAME")
-    bootstrap: int = setting(1000, "bootstrap resamples; 0 for no intervals (default: 1000)", metavar="N", minimum=0)
-    permutations: int = setting(1000, "permutations; 0 for no p-values (default: 1000)", metavar="N", minimum=0)
-    seed: int = seed_setting()
-    workers: int = workers_setting()
+    bootstrap: int = setting(1000, "bootstrap resamples; 0 for no intervals", metavar="N", minimum=0)
+    permutations: int = setting(1000, "permutations; 0 for no p-values", metavar="N", minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeLimits(Settings):
+    """Prices and rate limits of a server.
+
+    Example:
+        >>> JudgeLimits(price_in=2.5, price_out=10, requests_per_minute=60).arguments()
+        {'price': (2.5, 10), 'requests_per_minute': 60}
+    """
+
+    price_in: float | None = setting(None, "price of a million prompt tokens", metavar="X", minimum=0)
+    price_out: float | None = setting(None, "price of a million completion tokens", metavar="X", minimum=0)
+    price_cached: float | None = setting(
+        None,
+        "price of a million prompt tokens from the server's prefix cache (default: that of the others)",
+        metavar="X",
+        minimum=0,
+    )
+    requests_per_minute: float | None = setting(None, "maximum requests per minute", metavar="N", above=0)
+    tokens_per_minute: float | None = setting(
+        None, "maximum tokens per minute, of prompts and answers", metavar="N", above=0
+    )
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.statistics is None:
-            return
-        # Imported here, because torch is slow to import.
-        from rrg_rewards.functional.agreement import AgreementStatistic
+        super().__post_init__()
+        if (self.price_in is None) != (self.price_out is None):
+            raise SettingError(None, "`price_in` and `price_out` go together")
+        if self.price_cached is not None and self.price_in is None:
+            raise SettingError("price_cached", "requires `price_in` and `price_out`")
 
-        known = get_args(AgreementStatistic)
-        for name in self.statistics:
-            if name not in known:
-                raise SettingError("statistics", unknown_name_message("statistic", name, known))
-            if list(self.statistics).count(name) > 1:
-                raise SettingError("statistics", f"{name} is named more than once")
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of a judge that are set."""
+        arguments = {
+            "price": None if self.price_in is None else (self.price_in, self.price_out),
+            "price_cached": self.price_cached,
+            "requests_per_minute": self.requests_per_minute,
+            "tokens_per_minute": self.tokens_per_minute,
+        }
+        return {name: value for name, value in arguments.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountingSettings(Settings):
+    """Settings of :func:`~rrg_rewards.analysis.count_errors`."""
+
+    reference_column: str = setting("reference", "column of references", metavar="NAME")
+    prediction_column: str = setting("prediction", "column of predictions", metavar="NAME")
+    max_pairs: int | None = setting(None, "use the first N pairs only", metavar="N", minimum=1)
+    source: str = setting("judge", "value of source in the output", metavar="TEXT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradingSettings(Settings):
+    """Settings of :func:`~rrg_rewards.analysis.grade_reports`. ``system`` may be a scoring system of the user's."""
+
+    report_column: str = setting("report", "column of references", metavar="NAME")
+    system: Any = setting("radcliq", "scoring system: radcliq, mrscore or a .yaml file", metavar="NAME")
+    tiers: Any = setting(
+        None,
+        '[lowest, highest] total of each tier, for example "[[-2, 0], [-4, -3]]" (default: the tiers of the system, or '
+        "else thirds of the range of totals)",
+        metavar="LIST",
+    )
+    per_tier: int = setting(1, "reports for each reference and tier", metavar="N", minimum=1)
+    max_reports: int | None = setting(None, "use the first N references only", metavar="N", minimum=1)
+    source: str = setting("judge", "value of source in the output", metavar="TEXT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings(ContextColumns):
+    """Settings of :func:`~rrg_rewards.analysis.label_pairs`."""
+
+    reference_column: str = setting("reference", "column of references", metavar="NAME")
+    candidate_column: str = setting("candidate", "column of candidates", metavar="NAME")
+    source_column: str | None = setting(None, "column that names the source of a candidate", metavar="NAME")
+    prompt: Literal["own", "guidelines", "crimson-score", "crimson-score-guidelines"] = setting(
+        "own", "prompt for a language model"
+    )
+    checks: Literal["strict", "published"] | None = setting(
+        None,
+        "answers of a language model that are scored: strict, those that agree with themselves and the reports; "
+        "published, those that CRIMSON's published code scores (default: published for the prompts of crimson-score)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateSettings(Seed):
+    """Settings of :func:`~rrg_rewards.analysis.add_candidates`. ``encoder`` may be a function of reports."""
+
+    report_column: str = setting("report", "column of references", metavar="NAME")
+    regimes: Sequence[str] = setting(
+        ("edited", "random"),
+        "regimes to draw from: edited, random, matched, generated",
+        metavar="NAME[,NAME...]",
+        separator=",",
+    )
+    encoder: Any = setting(None, "folder or Hub id of the encoder of the regime matched", metavar="MODEL")
+    generated_column: str | None = setting(None, "column of a model's reports", metavar="NAME")
+    per_report: int = setting(1, "candidates for each reference", metavar="N", minimum=1)
+    modality: Literal["ct", "xray"] | None = setting(
+        None, "modality of invented findings (default: by the words of the report)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionSettings(Batches, ScanChoice):
+    """Settings of :func:`~rrg_rewards.analysis.build_question_items`.
+
+    ``labels`` are in the reports' table (``True``) or in another table (its path), joined by ``key``. Names in ``key``
+    may end with ``.nii.gz``.
+    """
+
+    text_column: str = setting(
+        "report", 'column of the report texts, or a template such as "{findings} {impression}"', metavar="NAME"
+    )
+    id_column: str | None = setting(None, "column of report ids (default: `key`, or else row numbers)", metavar="NAME")
+    schema: Any = setting("ct_rate", "question schema: ct_rate, merlin or a YAML file", metavar="NAME")
+    judge: Any = setting(None, f"{LANGUAGE_MODEL} (default: the finding engine)", metavar="JUDGE")
+    labels: bool | str = setting(
+        False,
+        "use only findings whose label is 1, in columns named like the findings, or in those of another table FILE, "
+        "which needs `key`",
+    )
+    label_prefix: str | None = setting(None, "the same, with columns named TEXT + label", metavar="TEXT")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.labels, str) and self.key is None:
+            raise SettingError("labels", "labels of another table need `key`, the column of the names of studies")
+
+    @property
+    def volumes(self) -> str | None:
+        """The column of the names of volumes."""
+        return self.key or self.id_column
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the labels of the reports are read."""
+        return bool(self.labels) or self.label_prefix is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedSchemaSettings(Settings):
+    """Settings of :func:`~rrg_rewards.analysis.convert_schema`."""
+
+    name: str = setting("ct_finebench", "name of the question schema", metavar="TEXT")
+    lexicon: str | None = setting(
+        None,
+        "lexicon of the finding engine: chest_ct, abdomen or a YAML file (default: the one with more of the findings)",
+        metavar="NAME",
+    )
+    answer_type: Mapping[str, str] = setting(
+        {}, "type of the answers to an attribute, for example size=numeric; may be repeated", form="NAME=TYPE"
+    )
+    readable_only: bool = setting(False, "leave out findings and attributes that the finding engine cannot read")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedQuestionSettings(Settings):
+    """Settings of :func:`~rrg_rewards.analysis.convert_questions`."""
+
+    schema: Any = setting("ct_rate", "question schema: ct_rate, merlin or a YAML file", metavar="NAME")
+    column: Mapping[str, str] = setting(
+        {}, "key of a part of the questions, for example answer=gt; may be repeated", form="NAME=COLUMN"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiningSettings(QuestionSettings):
+    """Settings of :func:`~rrg_rewards.analysis.mine_attributes`."""
+
+    min_count: int = setting(50, "minimum count of a pair of finding and attribute", metavar="N", minimum=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.judge is None and self.has_labels:
+            raise SettingError("labels", "needs `judge`; the finding engine counts findings that are no labels, too")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitivitySettings(QuestionSettings):
+    """Settings of :func:`~rrg_rewards.analysis.make_versions`."""
+
+    seed: int = setting(0, "random seed of the versions that rules make", minimum=0)
+    limit: int | None = setting(None, "use the first N reports only", metavar="N", minimum=1)

@@ -295,9 +295,9 @@ def _given_scores(
 ) -> list[MetricRuns]:
     names, lower = list(runs[0].scores), settings.lower_is_better
     if unknown := [name for name in lower if name not in names]:
-        raise SettingError("lower_is_better", f"{unknown[0]!r} is not among --scores {','.join(names)}")
+        raise SettingError("lower_is_better", f"{unknown[0]!r} is not among the `scores` {','.join(names)}")
     if twice := [name for name in names if name in metrics]:
-        raise SettingError("scores", f"{twice[0]!r} is also a metric of --metrics")
+        raise SettingError("scores", f"{twice[0]!r} is also a metric of `metrics`")
     return [MetricRuns(name, _by_system(runs, [run.scores[name] for run in runs]), name not in lower) for name in names]
 
 
@@ -320,11 +320,10 @@ class _Reading:
         if len(named) == 1 and len(predictions) < 2:
             raise SettingError(
                 None,
-                "one table needs a column for each system: --prediction-column A --prediction-column B; or name "
-                "several tables",
+                "one table needs several columns in `prediction_column`, one for each system; or name several tables",
             )
         if len(named) == 1 and self.columns.key is not None and self.columns.references is None:
-            raise SettingError("key", "needs several tables, or --references TABLE")
+            raise SettingError("key", "needs several tables, or `references`")
         if len(named) > 1:
             return self._from_tables(named, predictions[0][1])
         return self._from_columns(named[0][1], predictions)
@@ -354,7 +353,7 @@ class _Reading:
                     raise SettingError(
                         "scores",
                         f"with one table, {score!r} must contain {_PLACEHOLDER}, which stands for the column of "
-                        "--prediction-column",
+                        "`prediction_column`",
                     )
                 if _score_name(score) in run.scores:
                     raise SettingError("scores", f"two columns have the name {_score_name(score)!r}")
@@ -408,13 +407,13 @@ class _Reading:
         if len(rows) != len(first):
             raise TableError(
                 f"{other.source}: has {len(other)} rows, and {first.source} has {len(first)}; all tables must have the "
-                "same studies in the same order, or a column that names them: --key COLUMN"
+                "same studies in the same order, or a column that names them: `key`"
             )
         references = [name for name in self.columns.reference_columns or ["reference"] if first.has_texts(name)]
         if not references and key is None:
             raise TableError(
                 f"{first.source}: has no column of references, so that nothing shows whether all tables have the same "
-                "studies; name a column of studies: --key COLUMN"
+                "studies; name a column of studies: `key`"
             )
         for name in references:
             if other.has_texts(name) or key is None:
@@ -459,5 +458,5 @@ def _check_references(first: Table, other: Table, name: str, rows: Sequence[int]
         if ours[row] != theirs[matching]:
             raise TableError(
                 f"{other.where(matching)}, column {name!r}: differs from {first.where(row)}; all systems must have the "
-                "same references. If the rows have another order, name a column of studies: --key COLUMN"
+                "same references. If the rows have another order, name a column of studies: `key`"
             )

@@ -268,7 +268,7 @@ def _predicted_labels(
     if failed := sum(found.failed.values()):
         raise TableError(
             f"{reports.source}: the labeler failed on {failed} of {len(texts)} reports; label them with rrg-rewards "
-            f"label, and pass the complete table, with a column {_STUDY}, as --prediction-label-table"
+            f"label, and pass the complete table, with a column {_STUDY}, as `prediction_label_table`"
         )
     values = torch.zeros(len(texts), len(CT_RATE.labels), dtype=torch.bool)
     values[rows] = torch.tensor([found.table.columns[name] for name in CT_RATE.labels], dtype=torch.bool).T

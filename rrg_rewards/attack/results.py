@@ -163,7 +163,7 @@ class AttackResult:
 
     @classmethod
     def from_dict(cls, result: Mapping[str, Any]) -> "AttackResult":
-        """Return the result that :meth:`to_dict` or ``rrg-rewards attack --json`` gave; a missing text is empty."""
+        """Return the result that :meth:`to_dict` or ``rrg-rewards attack`` gave; a missing text is empty."""
         families = tuple(_family(family) for family in result["families"])
         given = {key: value for key, value in result.items() if key not in ("outcome", "verdict")}
         known = {key: _known(given[key]) for key in ("blank", "reference")}

@@ -2,13 +2,12 @@
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, DatasetChoice, MetricChoice, PairColumns
+from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
 from rrg_rewards.cli.options import (
     Outputs,
     PageOptions,
-    UsageError,
     add_command_parser,
     add_settings,
     add_shared_options,
@@ -18,11 +17,7 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.worker_pool import prepare_workers
-
-if TYPE_CHECKING:
-    from rrg_rewards.analysis.agreement_tables import TableAgreement
 
 _DESCRIPTION = """\
 Compare scores of reports with human judgements. Each row of the table is a report with its scores, in columns
@@ -89,8 +84,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``agreement`` to the command line."""
     parser = add_command_parser(commands, "agreement", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "TABLE", "scores and judgements")
-    add_settings(parser, DatasetChoice)
-    add_settings(parser, AgreementColumns, "human", "scores")
+    add_settings(parser, AgreementColumns, "dataset", "counts", "human", "scores")
     listed = {"help": "metrics to compute; rrg-rewards score --list shows them"}
     add_settings(parser, MetricChoice, "metrics", metrics=listed)
     add_settings(parser, AgreementSettings, "lower_is_better", "statistics")
@@ -108,22 +102,34 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     choice, columns = settings_from(args, MetricChoice), settings_from(args, AgreementColumns)
+    settings, pairs = settings_from(args, AgreementSettings), settings_from(args, PairColumns)
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
-    if not columns.scores and not choice.metrics:
-        raise UsageError("one of --scores and --metrics is needed")
     outputs.check(latex=args.latex, png=args.png, html=page.html)
     if args.png is not None:
         require("matplotlib.figure", extra="plot")
 
     if args.workers != 1:
         prepare_workers()
+    from rrg_rewards.analysis.agreement_tables import agreement_of_table
+    from rrg_rewards.analysis.input_tables import TableOptions
+    from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.tables import agreement_grids, agreement_rows, text_grids
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.pages.agreement_page import table_agreement_page
     from rrg_rewards.version import __version__
 
-    found = _measure(args, choice, columns, page.with_text, terminal)
-    dataset = {} if args.dataset is None else {"dataset": args.dataset}
+    found = agreement_of_table(
+        args.table,
+        columns,
+        make_metrics(choice),
+        pairs=pairs,
+        settings=settings,
+        options=settings_from(args, TableOptions),
+        batch_size=args.batch_size,
+        with_text=page.with_text,
+        log=terminal,
+    )
+    dataset = {} if columns.dataset is None else {"dataset": columns.dataset}
     usage = {"usage": found.usage} if found.usage else {}
     texts = {"texts": {name: one.to_dict() for name, one in found.texts.items()}} if found.texts else {}
     result = {"version": __version__, "table": args.table, **dataset, **found.result.to_dict(), **texts, **usage}
@@ -133,37 +139,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         page.write(table_agreement_page(result, found.rows), outputs.overwrite)
     outputs.write(Table.from_records(agreement_rows(result)), result)
     return terminal.exit_code(found.errors)
-
-
-def _measure(
-    args: argparse.Namespace, choice: MetricChoice, columns: AgreementColumns, with_text: bool, log: RunLog
-) -> "TableAgreement":
-    """Return the agreement in the table, or in the data set of ``--dataset``."""
-    settings, pairs = settings_from(args, AgreementSettings), settings_from(args, PairColumns)
-    dataset = settings_from(args, DatasetChoice)
-    if dataset.dataset is None and not columns.human:
-        raise UsageError("the following arguments are required: --human (or --dataset)")
-
-    from rrg_rewards.analysis.agreement_tables import agreement_of_set, agreement_of_table
-    from rrg_rewards.analysis.input_tables import TableOptions
-    from rrg_rewards.analysis.metric_choice import make_metrics
-
-    made = make_metrics(choice)
-    if dataset.dataset is not None:
-        return agreement_of_set(
-            dataset, args.table, made, columns, pairs=pairs, settings=settings, with_text=with_text, log=log
-        )
-    return agreement_of_table(
-        args.table,
-        columns,
-        made,
-        pairs=pairs,
-        settings=settings,
-        options=settings_from(args, TableOptions),
-        batch_size=args.batch_size,
-        with_text=with_text,
-        log=log,
-    )
 
 
 def _write_files(result: Mapping[str, Any], latex: str | None, png: str | None, overwrite: bool) -> None:

@@ -2,13 +2,15 @@
 
 import argparse
 import warnings
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from rrg_rewards.analysis.settings import RewardChoice, ScoreSettings
+from rrg_rewards.analysis.settings import Batches, RewardChoice, Seed, Workers
 from rrg_rewards.cli.options import (
+    InputTable,
     Outputs,
     PageOptions,
     UsageError,
@@ -16,13 +18,11 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     add_table_argument,
-    finite_number,
-    positive_int,
-    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 from rrg_rewards.utilities.worker_pool import prepare_workers
 from rrg_rewards.utilities.yaml_files import is_yaml_path
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from rrg_rewards.attack import AttackResult, RewardCheck
     from rrg_rewards.data.tables.table import Table
-    from rrg_rewards.rewards.base import Reward
 
 # Number of characters of a text that the printed table shows.
 _SHOWN = 160
@@ -78,98 +77,75 @@ written); 2 wrong command line; 130 interrupted
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Search(Seed, Batches, Workers):
+    """The search, as for :func:`rrg_rewards.attack.attack_reward`."""
+
+    against: Literal["blank", "honest"] | None = setting(
+        None, "baseline of constant texts (default: honest if there is one)"
+    )
+    blank: str = setting("", "text of the blank report (default: no text)", metavar="TEXT")
+    families: Sequence[str] | None = setting(
+        None, "families to search (default: all)", metavar="NAME[,NAME...]", separator=","
+    )
+    lexicon: str | None = setting(
+        None,
+        "lexicon whose findings, organs and labels fill the texts (default: the file of `labeler`, or chest)",
+        metavar="FILE",
+    )
+    threshold: float = setting(0.1, "gain above which a text is an exploit", metavar="X")
+    budget: int = setting(100_000, "calls of the reward", metavar="N", minimum=1)
+    max_references: int = setting(200, "number of references to sample", metavar="N", minimum=1)
+    held_out: float = setting(0.5, "share of the references that are not searched", metavar="SHARE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Files(Settings):
+    """What else is read and written."""
+
+    honest_column: str | None = setting(None, "column of reports of a system that sees the images", metavar="NAME")
+    png: str | None = setting(None, "write a plot of the gains to FILE", metavar="FILE")
+    resume: bool = setting(False, "continue the interrupted attack of `json`; repeat its other options")
+    no_quotes: bool = setting(False, "leave texts with sentences of your reports out of `json`")
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``attack`` to the command line."""
     parser = add_command_parser(commands, "attack", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "references")
-    add_settings(
-        parser, RewardChoice, "reward", "reference_column", reward={"help": "reward to attack, for example crg"}
-    )
-    parser.add_argument("--honest-column", metavar="NAME", help="column of reports of a system that sees the images")
-    add_settings(parser, RewardChoice, "labeler", "judge", "context", "set")
-    _add_search_options(parser)
-    add_shared_options(parser, "seed", "json", "format", "overwrite", "batch_size")
-    add_settings(parser, ScoreSettings, "workers")
-    parser.add_argument("--png", metavar="FILE", help="write a plot of the gains to FILE")
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the interrupted attack of --json; repeat its other options"
-    )
-    parser.add_argument(
-        "--no-quotes", action="store_true", help="leave texts with sentences of your reports out of --json"
-    )
+    add_settings(parser, RewardChoice)
+    add_settings(parser, _Files)
+    add_settings(parser, _Search)
+    add_shared_options(parser, "json", "format", "overwrite")
     text = {"help": "let the page of --html contain texts with sentences of your reports"}
     add_settings(parser, PageOptions, "html", "with_text", with_text=text)
 
 
-def _add_search_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--against", choices=("blank", "honest"), help="baseline of constant texts (default: honest if there is one)"
-    )
-    parser.add_argument("--blank", default="", metavar="TEXT", help="text of the blank report (default: no text)")
-    parser.add_argument("--families", metavar="NAMES", help="families to search, separated by commas (default: all)")
-    parser.add_argument(
-        "--lexicon",
-        metavar="FILE",
-        help="lexicon whose findings, organs and labels fill the texts (default: the file of --labeler, or chest)",
-    )
-    parser.add_argument(
-        "--threshold",
-        type=finite_number,
-        default=0.1,
-        metavar="X",
-        help="gain above which a text is an exploit (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--budget", type=positive_int, default=100_000, metavar="N", help="calls of the reward (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--max-references",
-        type=positive_int,
-        default=200,
-        metavar="N",
-        help="number of references to sample (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--held-out",
-        type=finite_number,
-        default=0.5,
-        metavar="SHARE",
-        help="share of the references that are not searched (default: %(default)s)",
-    )
-
-
-def _attack(args: argparse.Namespace, reward: "Reward", table: "Table", terminal: Terminal) -> "AttackResult":
-    from rrg_rewards.analysis.metric_choice import reward_inputs
+def _attack(
+    choice: RewardChoice, search: _Search, honest: str | None, journal: str | None, table: "Table", terminal: Terminal
+) -> "AttackResult":
+    from rrg_rewards.analysis.metric_choice import choose_reward, reward_inputs
     from rrg_rewards.attack import attack_reward
     from rrg_rewards.judges.base import JudgeWarning
 
-    columns = reward_inputs(reward, table, args.reference_column)
+    reward = choose_reward(choice)
+    columns = reward_inputs(reward, table, choice.reference_column)
     reward.fit(**columns)
-    if args.reference_column not in columns:
-        columns[args.reference_column] = table.texts(args.reference_column)
+    if choice.reference_column not in columns:
+        columns[choice.reference_column] = table.texts(choice.reference_column)
     with terminal.progress("attacking") as report, warnings.catch_warnings():
         # A failure of the judge is a missing reward, which the result counts.
         warnings.simplefilter("ignore", JudgeWarning)
         return attack_reward(
             reward,
             columns,
-            reference_column=args.reference_column,
-            honest=None if args.honest_column is None else table.texts(args.honest_column),
-            families=None if args.families is None else args.families.split(","),
-            lexicon=args.lexicon or _lexicon_of(args.labeler),
-            against=args.against,
-            budget=args.budget,
-            max_references=args.max_references,
-            held_out=args.held_out,
-            threshold=args.threshold,
-            seed=args.seed,
-            blank=args.blank,
-            batch_size=args.batch_size,
+            reference_column=choice.reference_column,
+            honest=None if honest is None else table.texts(honest),
             report_progress=report,
             report_check=lambda check: _say_check(check, terminal),
             report_estimate=lambda seconds: terminal.note(f"the search takes about {_duration(seconds)}"),
-            journal=_journal(args.json),
-            workers=args.workers,
+            journal=journal,
+            **vars(replace(search, lexicon=search.lexicon or _lexicon_of(choice.labeler))),
         )
 
 
@@ -181,10 +157,8 @@ def _journal(json: str | None) -> str | None:
 def _check_journal(journal: str | None, resume: bool, overwrite: bool) -> None:
     """Raise if there is nothing to continue, or if an interrupted attack would be lost; delete it with --overwrite."""
     exists = journal is not None and Path(journal).exists()
-    if resume and journal is None:
-        raise UsageError("argument --resume: needs the --json FILE of the interrupted attack")
     if resume and not exists:
-        raise UsageError(f"argument --resume: there is no interrupted attack {journal}")
+        raise SettingError("resume", f"needs the `json` of an interrupted attack; there is no {journal}")
     if journal is not None and exists and not resume:
         if not overwrite:
             raise UsageError(f"{journal} is of an interrupted attack: --resume continues it, --overwrite starts again")
@@ -236,28 +210,28 @@ def _grid(result: "AttackResult") -> "Grid":
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.workers != 1:
+    search, files, choice = (settings_from(args, kind) for kind in (_Search, _Files, RewardChoice))
+    if search.workers != 1:
         prepare_workers()
-    from rrg_rewards.analysis.metric_choice import choose_reward
     from rrg_rewards.data.tables.writers import open_output, write_json
     from rrg_rewards.pages.attack_page import attack_page, draw_attack
 
-    if args.against == "honest" and args.honest_column is None:
-        raise UsageError("argument --against: honest needs --honest-column")
+    if search.against == "honest" and files.honest_column is None:
+        raise SettingError("against", "honest needs `honest_column`")
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
     # The files of an interrupted attack are replaced when it is continued.
-    outputs = replace(outputs, overwrite=outputs.overwrite or args.resume)
-    outputs.check(png=args.png, html=page.html)
-    _check_journal(_journal(outputs.json), args.resume, outputs.overwrite)
-    if args.png is not None:
+    outputs = replace(outputs, overwrite=outputs.overwrite or files.resume)
+    outputs.check(png=files.png, html=page.html)
+    journal = _journal(outputs.json)
+    _check_journal(journal, files.resume, outputs.overwrite)
+    if files.png is not None:
         require("matplotlib.figure", extra="plot")
-    reward = choose_reward(settings_from(args, RewardChoice))
-    table = read_input(args, terminal)
-    result = _attack(args, reward, table, terminal)
+    table = settings_from(args, InputTable).read(terminal)
+    result = _attack(choice, search, files.honest_column, journal, table, terminal)
     if outputs.json is not None:
-        write_json(result.to_dict(quotes=not args.no_quotes), outputs.json, outputs.overwrite)
-    if args.png is not None:
-        with open_output(args.png, outputs.overwrite) as file:
+        write_json(result.to_dict(quotes=not files.no_quotes), outputs.json, outputs.overwrite)
+    if files.png is not None:
+        with open_output(files.png, outputs.overwrite) as file:
             file.write(draw_attack(result))
     if page.html is not None:
         page.write(attack_page(result, page.with_text), outputs.overwrite)
@@ -266,7 +240,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     said = [f"the reward itself fails its check: {failure}" for failure in failures]
     terminal.show(*said, _grid(result), line, result.signature, stderr=outputs.hides_results)
     if not result.complete:
-        how = "--resume continues" if _journal(outputs.json) else "with --json FILE, --resume could continue"
+        how = "--resume continues" if journal else "with --json FILE, --resume could continue"
         terminal.error(f"interrupted after {result.calls} calls, results are of the families so far; {how}")
         return 130
     return 1 if failures else 0

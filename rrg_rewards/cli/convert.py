@@ -1,22 +1,23 @@
 """``rrg-rewards convert``: checkpoints and adapters as Hugging Face folders, and tables of reports as JSON."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.cli.options import (
+    InputTable,
     UsageError,
     add_command_parser,
     add_settings,
     add_shared_options,
     add_table_argument,
-    positive_int,
-    read_input,
+    settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 _DESCRIPTION = """\
 Write a model as a Hugging Face folder, which transformers, PEFT and TRL load, or reports as the JSON document of a
@@ -63,66 +64,70 @@ examples:
   rrg-rewards convert reports predictions.csv --layout rexrank --study-column study_id --output predictions.json
 """
 
-_DTYPES = ("auto", "bfloat16", "float16", "float32")
+
+@dataclass(frozen=True, kw_only=True)
+class _Model(Settings):
+    """A model to write."""
+
+    base_model: str | None = setting(
+        None,
+        "folder or Hub id of the language model that was trained (default: that of a LoRA adapter's configuration)",
+        metavar="MODEL",
+    )
+    output: str = setting(help="folder to write", metavar="FOLDER")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = setting(
+        "auto", "type of the weights (default: that of the base model)"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CTChat(Settings):
+    """What a checkpoint of CT-CHAT does not say."""
+
+    revision: str | None = setting(None, "revision of a base model on the Hub")
+    chat_format: Literal["auto", "llama3", "mistral", "vicuna"] = setting(
+        "auto",
+        "format of the conversation (default: auto: by the tokenizer, configuration or name of the base model)",
+    )
+    task_tokens: Literal["mean", "random"] = setting(
+        "mean",
+        "embeddings of <report_generation> and the other task tokens, which a LoRA checkpoint does not contain: "
+        "the mean of the base model's, or random as in the published training",
+    )
+    pooler_heads: int = setting(
+        8, "attention heads of the projector (default: 8, as published)", metavar="N", minimum=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Document(Settings):
+    """A document of reports."""
+
+    layout: Literal["rexrank", "vlm3d", "vlm3d-predictions"] = setting(help="layout of the document")
+    study_column: str = setting(help="column of the names of the studies", metavar="NAME")
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``convert`` to the command line."""
     parser = commands.add_parser("convert", help=summary, description=_DESCRIPTION)
     kinds = parser.add_subparsers(title="what to convert", metavar="KIND", required=True)
-    _add_reports(kinds)
+
+    reports = add_command_parser(
+        kinds, "reports", _write_reports, "write reports as ReXrank's or VLM3D's JSON", _REPORTS
+    )
+    add_table_argument(reports, "REPORTS", "predicted reports")
+    add_settings(reports, _Document)
+    add_settings(reports, PairColumns, "prediction_column", "missing_section")
+    output = {"required": True, "default": None, "help": "document to write; - is standard output"}
+    add_shared_options(reports, "format", "overwrite", output=output)
 
     ct_chat = add_command_parser(kinds, "ct-chat", _convert_ct_chat, "convert a checkpoint of CT-CHAT", _CT_CHAT)
     ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of the checkpoint")
-    ct_chat.add_argument(
-        "--base-model", metavar="MODEL", help="folder or Hub id of the language model that CT-CHAT was trained from"
-    )
-    ct_chat.add_argument("--revision", help="revision of a base model on the Hub")
-    ct_chat.add_argument(
-        "--chat-format",
-        choices=("auto", "llama3", "mistral", "vicuna"),
-        default="auto",
-        help="format of the conversation (default: auto: by the tokenizer, configuration or name of the base model)",
-    )
-    ct_chat.add_argument(
-        "--task-tokens",
-        choices=("mean", "random"),
-        default="mean",
-        help="embeddings of <report_generation> and the other task tokens, which a LoRA checkpoint does not contain: "
-        "the mean of the base model's, or random as in the published training (default: mean)",
-    )
-    ct_chat.add_argument(
-        "--pooler-heads",
-        type=positive_int,
-        default=8,
-        metavar="N",
-        help="attention heads of the projector (default: 8, as published)",
-    )
-
     lora = add_command_parser(kinds, "lora", _merge_lora, "merge a LoRA adapter into its base model", _LORA)
     lora.add_argument("adapter", metavar="ADAPTER", type=Path, help="folder of the adapter")
-    lora.add_argument(
-        "--base-model", metavar="MODEL", help="model that the adapter was trained on (default: read from the adapter)"
-    )
-
     for model in (ct_chat, lora):
-        model.add_argument("--output", metavar="FOLDER", type=Path, required=True, help="folder to write")
-        model.add_argument(
-            "--dtype", choices=_DTYPES, default="auto", help="type of the weights (default: that of the base model)"
-        )
-
-
-def _add_reports(kinds: Any) -> None:
-    parser = add_command_parser(
-        kinds, "reports", _write_reports, "write reports as ReXrank's or VLM3D's JSON", _REPORTS
-    )
-    add_table_argument(parser, "REPORTS", "predicted reports")
-    layouts = ("rexrank", "vlm3d", "vlm3d-predictions")
-    parser.add_argument("--layout", required=True, choices=layouts, help="layout of the document")
-    parser.add_argument("--study-column", required=True, metavar="NAME", help="column of the names of the studies")
-    add_settings(parser, PairColumns, "prediction_column", "missing_section")
-    output = {"required": True, "default": None, "help": "document to write; - is standard output"}
-    add_shared_options(parser, "format", "overwrite", output=output)
+        add_settings(model, _Model, output={"type": Path})
+    add_settings(ct_chat, _CTChat)
 
 
 def _write_reports(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -133,7 +138,7 @@ def _write_reports(args: argparse.Namespace, terminal: Terminal) -> int:
         raise SettingError("missing_section", "needs a template of predictions, as in '{findings}'")
     check_output(args.output, args.overwrite)
     write_report_document(
-        read_input(args, terminal),
+        settings_from(args, InputTable).read(terminal),
         args.output,
         args.layout,
         study_column=args.study_column,

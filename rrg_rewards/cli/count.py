@@ -3,27 +3,16 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from rrg_rewards.analysis.judge_settings import CountingSettings, JudgeLimits
-from rrg_rewards.cli.options import (
-    OVERWRITE_SUMMARY,
-    Outputs,
-    add_appended_output,
-    add_command_parser,
-    add_model_options,
-    add_settings,
-    add_shared_options,
-    add_table_argument,
-    model_from,
-    read_input,
-    settings_from,
-    show_dry_run,
-)
+from rrg_rewards.analysis.settings import CountingSettings
+from rrg_rewards.cli.answers import add_answer_options, model_from, run_answers
+from rrg_rewards.cli.options import add_command_parser, add_settings, add_table_argument, settings_from
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
     from rrg_rewards.analysis.counting import CountingRun
+    from rrg_rewards.data.tables.table import Table
 
 _DESCRIPTION = """\
 Let a language model count the errors of existing candidate reports, as in the paper of CREPE: for each pair of a
@@ -54,32 +43,19 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``count`` to the command line."""
     parser = add_command_parser(commands, "count", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "PAIRS", "references and candidates")
-    add_settings(parser, CountingSettings, "reference_column", "prediction_column")
-    add_appended_output(parser, "pairs that it contains are not requested again")
-    add_settings(parser, CountingSettings, "max_pairs", "source")
-    add_model_options(parser)
-    add_shared_options(parser, "json", "format", overwrite=OVERWRITE_SUMMARY)
+    add_settings(parser, CountingSettings)
+    add_answer_options(parser, "pairs", model=True)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.analysis.answers import stop_at_interrupt
     from rrg_rewards.analysis.counting import CountingRun, read_pairs
 
-    limits, settings = settings_from(args, JudgeLimits), settings_from(args, CountingSettings)
-    outputs = settings_from(args, Outputs, is_appended=True)
-    outputs.check()
-    judge = model_from(args, limits, "counts no errors")
-    pairs = read_pairs(read_input(args, terminal), settings, terminal)
-    run = CountingRun(pairs, args.output, judge, settings)
-    if judge is None or args.dry_run:
-        show_dry_run(run, limits, outputs, terminal)
-        return 0
-    with stop_at_interrupt(judge, terminal, "rrg-rewards count"):
-        run.request(terminal)
-    outputs.write_summary(run.to_dict())
-    terminal.show(_grid(run), stderr=outputs.json == "-")
-    run.log_outcome(terminal)
-    return run.exit_code
+    settings, judge = settings_from(args, CountingSettings), model_from(args, "counts no errors")
+
+    def make_run(table: "Table") -> "CountingRun":
+        return CountingRun(read_pairs(table, settings, terminal), args.output, judge, settings)
+
+    return run_answers(args, terminal, judge, make_run, _grid)
 
 
 def _grid(run: "CountingRun") -> "Grid":

@@ -8,12 +8,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.cli.options import add_command_parser, add_shared_options, positive_int
+from rrg_rewards.analysis.settings import Seed
+from rrg_rewards.cli.options import add_command_parser, add_settings
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.settings import setting
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -49,19 +52,21 @@ _NUM_REPORTS = 3
 _NOTE_SECONDS = 60.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Demo(Seed):
+    """The length of the training."""
+
+    steps: int = setting(45, "GRPO steps", metavar="N", minimum=1)
+    warm_start_steps: int = setting(300, "steps of the warm start", metavar="N", minimum=1)
+    train_rows: int = setting(6000, "studies to train on", metavar="N", minimum=1)
+    heldout_rows: int = setting(300, "held-out studies", metavar="N", minimum=1)
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``demo`` to the command line."""
     parser = add_command_parser(commands, "demo", _run, summary, _DESCRIPTION)
     parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder to write (default: runs/demo-DATE-TIME)")
-    for name, default, content in (
-        ("steps", 45, "GRPO steps"),
-        ("warm-start-steps", 300, "steps of the warm start"),
-        ("train-rows", 6000, "studies to train on"),
-        ("heldout-rows", 300, "held-out studies"),
-    ):
-        text = f"{content} (default: {default})"
-        parser.add_argument(f"--{name}", type=positive_int, metavar="N", default=default, help=text)
-    add_shared_options(parser, "seed")
+    add_settings(parser, _Demo)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -2,18 +2,21 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis.judge_settings import (
+from rrg_rewards.analysis.settings import (
+    LANGUAGE_MODEL,
+    MetricChoice,
     MiningSettings,
     QuestionSettings,
     ReleasedQuestionSettings,
     ReleasedSchemaSettings,
     SensitivitySettings,
 )
-from rrg_rewards.analysis.settings import LANGUAGE_MODEL, MetricChoice
 from rrg_rewards.cli.options import (
+    InputTable,
     Outputs,
     UsageError,
     add_command_parser,
@@ -21,10 +24,10 @@ from rrg_rewards.cli.options import (
     add_shared_options,
     add_table_argument,
     check_different,
-    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.settings import Settings, setting
 from rrg_rewards.version import __version__
 
 _DESCRIPTION = """\
@@ -99,8 +102,16 @@ examples:
 """
 
 
-_ITEM_SETTINGS = ("id_column", "schema", "judge", "labels", "label_prefix", "key", "one_per_scan", "no_chest")
+_ITEMS = ("id_column", "schema", "judge", "labels", "label_prefix", "key", "one_per_scan", "no_chest", "batch_size")
 _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SensitivityFiles(Settings):
+    """What the command writes."""
+
+    pairs: str | None = setting(None, "write the reports with both versions to FILE", metavar="FILE")
+    output: str | None = setting(None, "write the table to FILE: .json or .md", metavar="FILE")
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -109,17 +120,12 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 
     build = _add_task(tasks, "build", _build, "make question items from reports", _BUILD)
-    add_settings(build, QuestionSettings, *_ITEM_SETTINGS, labels=_LABELS)
-    add_shared_options(build, "output", "spreadsheet_safe", "batch_size")
+    add_settings(build, QuestionSettings, *_ITEMS, labels=_LABELS)
+    add_shared_options(build, "output", "spreadsheet_safe")
 
     mine = _add_task(tasks, "mine", _mine, "count the attributes of findings in reports", _MINE)
-    labels = {
-        **_LABELS,
-        "help": "ask the judge only about findings whose label is 1, in columns named like the findings, or in those "
-        "of another table FILE, which needs --key",
-    }
-    add_settings(mine, MiningSettings, "min_count", *_ITEM_SETTINGS[1:], labels=labels)
-    add_shared_options(mine, "output", "spreadsheet_safe", "batch_size")
+    add_settings(mine, MiningSettings, "min_count", *_ITEMS[1:], labels=_LABELS)
+    add_shared_options(mine, "output", "spreadsheet_safe")
 
     schema = add_command_parser(tasks, "schema", _schema, "convert a released table of attributes", _SCHEMA)
     add_table_argument(schema, "ATTRIBUTES", "attributes")
@@ -135,13 +141,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     sense = _add_task(
         tasks, "sensitivity", _sensitivity, "score paraphrased reports and reports with wrong details", _SENSITIVITY
     )
-    add_settings(sense, MetricChoice, "metrics", metrics={"required": True, "help": "metrics to compare"})
+    add_settings(sense, MetricChoice, "metrics", "set", metrics={"required": True, "help": "metrics to compare"})
     judge = {"help": f"{LANGUAGE_MODEL} (default: rules)"}
-    add_settings(sense, SensitivitySettings, "schema", "judge", judge=judge)
-    add_settings(sense, MetricChoice, "set")
-    add_settings(sense, SensitivitySettings, "seed", "batch_size", "limit")
-    sense.add_argument("--pairs", metavar="FILE", help="write the reports with both versions to FILE")
-    sense.add_argument("--output", metavar="FILE", help="write the table to FILE: .json or .md")
+    add_settings(sense, SensitivitySettings, "schema", "judge", "seed", "batch_size", "limit", judge=judge)
+    add_settings(sense, _SensitivityFiles)
 
 
 def _add_task(
@@ -160,7 +163,7 @@ def _build(args: argparse.Namespace, terminal: Terminal) -> int:
 
     settings_from(args, Outputs).check()
     settings = settings_from(args, QuestionSettings)
-    reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
+    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
     items = build_question_items(reports, settings, terminal)
     write_question_items(items.rows, args.output, args.format, args.overwrite, args.spreadsheet_safe)
     terminal.note(
@@ -181,7 +184,7 @@ def _mine(args: argparse.Namespace, terminal: Terminal) -> int:
 
     settings_from(args, Outputs).check()
     settings = settings_from(args, MiningSettings)
-    reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
+    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
     mined = mine_attributes(reports, settings, terminal)
     write_table(mined.to_table(), args.output, args.format, args.overwrite, args.spreadsheet_safe)
     terminal.note(
@@ -197,7 +200,8 @@ def _schema(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.questions.schema_files import question_schema_yaml
 
     check_output(args.output, args.overwrite)
-    schema = convert_schema(read_input(args, terminal), settings_from(args, ReleasedSchemaSettings), terminal)
+    table = settings_from(args, InputTable).read(terminal)
+    schema = convert_schema(table, settings_from(args, ReleasedSchemaSettings), terminal)
     with open_output(args.output, args.overwrite) as file:
         file.write(question_schema_yaml(schema).encode())
     return 0
@@ -226,7 +230,7 @@ def _sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
         if path is not None:
             check_output(path, args.overwrite)
     metrics = make_paper_metrics(settings_from(args, MetricChoice))
-    reports = read_report_texts(read_input(args, terminal), settings, terminal, args.table)
+    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
     versions = make_versions(reports, settings, terminal)
     result = measure_sensitivity(versions, metrics, terminal)
     if args.pairs is not None:

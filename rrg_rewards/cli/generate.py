@@ -2,24 +2,24 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rrg_rewards.cli.options import (
+    InputTable,
     Outputs,
     UsageError,
     add_command_parser,
     add_settings,
     add_shared_options,
     add_table_argument,
-    positive_int,
-    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.recipes.generation import GenerationSettings, generate_reports
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.settings import Settings, setting
 
 _DESCRIPTION = """\
 Generate a report for each row of a table with a language model, or with CT-CHAT from the features of volumes. The
@@ -40,18 +40,23 @@ examples:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Rows(Settings):
+    """The rows of the table, and their new column."""
+
+    prediction_column: str = setting("prediction", "new column", metavar="NAME")
+    limit: int | None = setting(None, "only the first N rows", metavar="N", minimum=1)
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``generate`` to the command line."""
     parser = add_command_parser(commands, "generate", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "TABLE", "prompts or volumes")
     prompts = ("input_column", "prompt_template", "system_prompt", "plain", "image_column")
     add_settings(parser, GenerationSettings, "model", "revision", *prompts)
-    parser.add_argument(
-        "--prediction-column", default="prediction", metavar="NAME", help="new column (default: prediction)"
-    )
-    add_settings(parser, GenerationSettings, "max_new_tokens", "temperature")
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="only the first N rows")
-    add_settings(parser, GenerationSettings, "backend", "vllm_option", "device", "dtype")
+    add_settings(parser, _Rows)
+    sampling = ("max_new_tokens", "temperature", "backend", "vllm_option", "device", "dtype")
+    add_settings(parser, GenerationSettings, *sampling)
     output = {"required": True, "help": "table to write"}
     batch_size = {
         "default": None,
@@ -67,7 +72,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, outputs = settings_from(args, GenerationSettings), settings_from(args, Outputs)
     outputs.check()
     require("transformers", extra="models")
-    table = read_input(args, terminal)
+    table = settings_from(args, InputTable).read(terminal)
     if args.limit is not None:
         table = replace(table, columns={name: cells[: args.limit] for name, cells in table.columns.items()})
     partial = Path(f"{args.output}.partial.jsonl")

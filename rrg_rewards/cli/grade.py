@@ -4,27 +4,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rrg_rewards.analysis.judge_settings import GradingSettings, JudgeLimits
-from rrg_rewards.cli.options import (
-    OVERWRITE_SUMMARY,
-    Outputs,
-    add_appended_output,
-    add_command_parser,
-    add_model_options,
-    add_settings,
-    add_shared_options,
-    add_table_argument,
-    model_from,
-    read_input,
-    settings_from,
-    show_dry_run,
-)
+from rrg_rewards.analysis.settings import GradingSettings
+from rrg_rewards.cli.answers import add_answer_options, model_from, run_answers
+from rrg_rewards.cli.options import add_command_parser, add_settings, add_table_argument, settings_from
 from rrg_rewards.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
     from rrg_rewards.analysis.grading import GradingRun
+    from rrg_rewards.data.tables.table import Table
 
 _DESCRIPTION = """\
 Let a language model write candidate reports of graded quality. For each reference and each tier (range of total scores)
@@ -56,33 +45,20 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``grade`` to the command line."""
     parser = add_command_parser(commands, "grade", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "REPORTS", "reference reports")
-    add_settings(parser, GradingSettings, "report_column")
-    add_appended_output(parser, "reports that it contains are not requested again")
-    add_settings(parser, GradingSettings, "system", "tiers", "per_tier", "max_reports", "source")
-    add_model_options(parser)
-    add_shared_options(parser, "json", "format", overwrite=OVERWRITE_SUMMARY)
+    add_settings(parser, GradingSettings)
+    add_answer_options(parser, "reports", model=True)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.analysis.answers import stop_at_interrupt
     from rrg_rewards.analysis.grading import GradingRun, choose_system, read_references
 
-    limits, settings = settings_from(args, JudgeLimits), settings_from(args, GradingSettings)
-    outputs = settings_from(args, Outputs, is_appended=True)
-    outputs.check()
+    settings, judge = settings_from(args, GradingSettings), model_from(args, "writes no reports")
     choose_system(settings)  # Raises before the table is read.
-    judge = model_from(args, limits, "writes no reports")
-    references = read_references(read_input(args, terminal), settings, terminal)
-    run = GradingRun(references, args.output, judge, settings)
-    if judge is None or args.dry_run:
-        show_dry_run(run, limits, outputs, terminal)
-        return 0
-    with stop_at_interrupt(judge, terminal, "rrg-rewards grade"):
-        run.request(terminal)
-    outputs.write_summary(run.to_dict())
-    terminal.show(_grid(run), stderr=outputs.json == "-")
-    run.log_outcome(terminal)
-    return run.exit_code
+
+    def make_run(table: "Table") -> "GradingRun":
+        return GradingRun(read_references(table, settings, terminal), args.output, judge, settings)
+
+    return run_answers(args, terminal, judge, make_run, _grid)
 
 
 def _grid(run: "GradingRun") -> "Grid":

@@ -2,29 +2,30 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.judge_settings import CandidateSettings, EvaluationSettings
-from rrg_rewards.analysis.settings import LANGUAGE_MODEL
+from rrg_rewards.analysis.settings import LANGUAGE_MODEL, CandidateSettings, EvaluationSettings
+from rrg_rewards.cli.answers import add_answer_options, run_answers
 from rrg_rewards.cli.options import (
-    OVERWRITE_SUMMARY,
+    InputTable,
     Outputs,
     UsageError,
-    add_appended_output,
     add_command_parser,
     add_settings,
     add_shared_options,
     add_table_argument,
-    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.settings import Settings, setting
 from rrg_rewards.version import __version__
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
     from rrg_rewards.analysis.evaluating import JudgeComparison
+    from rrg_rewards.data.tables.table import Table
 
 _DESCRIPTION = """\
 Evaluate report pairs with a judge for CRIMSON, to train a smaller judge on the evaluations, and measure how far a judge
@@ -79,6 +80,13 @@ examples:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Judge(Settings):
+    """The judge that evaluates."""
+
+    judge: str = setting("rules", f"rules, {LANGUAGE_MODEL}", metavar="JUDGE")
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``judge`` to the command line."""
     parser = commands.add_parser("judge", help=summary, description=_DESCRIPTION)
@@ -89,15 +97,13 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_shared_options(candidates, "output", "json", "format", "overwrite", "spreadsheet_safe")
 
     label = _add_task(tasks, "label", _label, "evaluate report pairs with a judge", _LABEL, "report pairs")
-    add_settings(label, EvaluationSettings, "reference_column", "candidate_column", "source_column")
-    _add_judge_options(label, default="rules")
-    add_settings(label, EvaluationSettings, "context")
-    add_shared_options(label, "json", "format")
-    add_appended_output(label, "pairs that it contains are not evaluated again")
-    add_shared_options(label, overwrite=OVERWRITE_SUMMARY)
+    add_settings(label, EvaluationSettings)
+    add_settings(label, _Judge)
+    add_answer_options(label, "pairs", model=False)
 
     compare = _add_task(tasks, "compare", _compare, "compare a judge with evaluations", _COMPARE, "evaluations")
-    _add_judge_options(compare)
+    add_settings(compare, _Judge, judge={"required": True})
+    add_settings(compare, EvaluationSettings, "prompt", "checks")
     add_shared_options(compare, "json", "overwrite")
 
 
@@ -114,19 +120,13 @@ def _add_task(
     return parser
 
 
-def _add_judge_options(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    given = {"required": True} if default is None else {"default": default}
-    text = f"rules, {LANGUAGE_MODEL}" + ("" if default is None else f" (default: {default})")
-    parser.add_argument("--judge", metavar="JUDGE", help=text, **given)
-    add_settings(parser, EvaluationSettings, "prompt", "checks")
-
-
 def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.candidates import add_candidates
 
     outputs = settings_from(args, Outputs)
     outputs.check()
-    made = add_candidates(read_input(args, terminal), settings_from(args, CandidateSettings), terminal)
+    table = settings_from(args, InputTable).read(terminal)
+    made = add_candidates(table, settings_from(args, CandidateSettings), terminal)
     outputs.write(made.table, {"version": __version__, "table": args.table, **made.to_dict()})
     counts = ", ".join(f"{count} {name}" for name, count in made.candidates.items())
     terminal.note(f"{len(made.table)} candidates ({counts}); {made.declined.total()} could not be made")
@@ -134,23 +134,22 @@ def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _label(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.analysis.answers import stop_at_interrupt
     from rrg_rewards.analysis.evaluating import EvaluationRun, read_sourced_pairs
     from rrg_rewards.analysis.judge_choice import choose_judge
 
-    settings = settings_from(args, EvaluationSettings)
-    outputs = settings_from(args, Outputs, is_appended=True)
-    outputs.check()
-    judge = choose_judge(args.judge)
-    table = read_input(args, terminal)
-    pairs, unscorable = read_sourced_pairs(table, settings, terminal)
-    run = EvaluationRun(pairs, args.output, judge, settings)
-    with stop_at_interrupt(judge, terminal, "rrg-rewards judge"):
-        run.request(terminal)
-    summary = {"version": __version__, "table": args.table, "judge": judge.signature, "prompt": run.prompt}
-    outputs.write_summary({**summary, "rows": len(table), "unscorable": unscorable, **run.to_dict()})
-    run.log_outcome(terminal)
-    return run.exit_code
+    settings, judge = settings_from(args, EvaluationSettings), choose_judge(args.judge)
+    read = {"rows": 0, "unscorable": 0}
+
+    def make_run(table: "Table") -> EvaluationRun:
+        pairs, read["unscorable"] = read_sourced_pairs(table, settings, terminal)
+        read["rows"] = len(table)
+        return EvaluationRun(pairs, args.output, judge, settings)
+
+    def summary(run: EvaluationRun) -> dict[str, Any]:
+        asked = {"judge": judge.signature, "prompt": run.prompt}
+        return {"version": __version__, "table": args.table, **asked, **read, **run.to_dict()}
+
+    return run_answers(args, terminal, judge, make_run, summary=summary)
 
 
 def _compare(args: argparse.Namespace, terminal: Terminal) -> int:

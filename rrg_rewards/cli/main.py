@@ -8,11 +8,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.options import CommandParser, UsageError
+from rrg_rewards.cli.options import CommandParser, UsageError, with_options
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.files import outputs_as_private_as_inputs
 from rrg_rewards.utilities.run_log import RunWarning
@@ -98,10 +99,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _usage(error: UsageError | SettingError) -> str:
-    """Return what is wrong with the command line; a setting is the option of its name."""
-    if isinstance(error, SettingError) and error.setting is not None:
-        return f"argument --{error.setting.replace('_', '-')}: {error.problem}"
-    return str(error)
+    """Return what is wrong with the command line, in which a setting is the option of its name."""
+    problem = with_options(error.problem) if isinstance(error, SettingError) else str(error)
+    setting = getattr(error, "setting", None)
+    return problem if setting is None else f"argument --{setting.replace('_', '-')}: {problem}"
 
 
 def _drop_standard_output() -> None:
@@ -134,7 +135,7 @@ def _own_warnings(terminal: Terminal) -> Iterator[None]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    terminal = Terminal(quiet=args.quiet)
+    terminal = Terminal(args.quiet, partial(with_options, known=args.parser.options))
     with signals_as_interrupts() as received, outputs_as_private_as_inputs():
         try:
             code = _outcome(args, terminal)

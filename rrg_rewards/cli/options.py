@@ -1,32 +1,33 @@
 """Options, checks and outputs that several commands share."""
 
 import argparse
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
 from itertools import combinations
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from rrg_rewards.analysis.settings import LANGUAGE_MODEL, batch_size_setting, seed_setting
+from rrg_rewards.analysis.settings import Batches, RewardChoice, Seed
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.files import is_same_file
 from rrg_rewards.utilities.run_log import RunLog
-from rrg_rewards.utilities.settings import SettingError, setting, setting_choices
+from rrg_rewards.utilities.settings import (
+    SettingError,
+    Settings,
+    setting,
+    setting_choices,
+    setting_kinds,
+    setting_problem,
+)
 from rrg_rewards.utilities.texts import printable
 
 if TYPE_CHECKING:
-    from rrg_rewards.analysis.answers import AnswerRun, Estimate
     from rrg_rewards.analysis.input_tables import TableSink
-    from rrg_rewards.analysis.judge_settings import JudgeLimits
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.judges.base import Judge
     from rrg_rewards.pages.page import Page
 
 S = TypeVar("S")
-
-OVERWRITE_SUMMARY = {"help": "replace a summary that exists; --output is never replaced"}
-"""Changes of ``--overwrite`` beside an output that is appended to."""
 
 
 class UsageError(Exception):
@@ -119,7 +120,7 @@ def add_settings(parser: Any, settings: type, *names: str, **changes: Mapping[st
         parser: Parser or group of options.
         settings: A dataclass whose fields are made by :func:`~rrg_rewards.utilities.settings.setting`, and whose types
             are no texts.
-        names: Fields, in the order of their options. Default: all fields that have a help.
+        names: Fields, in the order of their options. Default: all fields that have a help, those of base classes last.
         changes: Changed arguments of ``add_argument``, by field.
 
     Example:
@@ -129,22 +130,25 @@ def add_settings(parser: Any, settings: type, *names: str, **changes: Mapping[st
         >>> settings_from(parser.parse_args(["--context", "age=patient_age"]), PairColumns).context
         {'age': 'patient_age'}
     """
-    declared = {one.name: one for one in fields(settings)}
-    for name in names or (name for name, one in declared.items() if "help" in one.metadata):
-        option = {**_option(declared[name]), **changes.get(name, {})}
+    declared = {one.name: one for one in fields(settings) if one.metadata.get("help")}
+    # A class shows its own settings first.
+    own_first = dict.fromkeys(name for kind in settings.__mro__ for name in vars(kind).get("__annotations__", {}))
+    for name in names or (name for name in own_first if name in declared):
+        option = _option(declared[name]) | changes.get(name, {})
+        option["help"] = with_options(option["help"])
         parser.add_argument(f"--{name.replace('_', '-')}", **option)
 
 
-def _option(one: "Field[Any]") -> dict[str, Any]:
+def _option(declared: "Field[Any]") -> dict[str, Any]:
     """Return the arguments of ``add_argument`` for a field."""
-    given, kinds = one.metadata, _kinds(one.type)
-    option: dict[str, Any] = {"help": given["help"]}
+    given, kinds = declared.metadata, setting_kinds(declared.type)
+    option: dict[str, Any] = {"help": given["help"] + _default_text(declared)}
     if bool in kinds:
         return {**option, "action": "store_true"}
-    if one.default is MISSING and one.default_factory is MISSING:
+    if declared.default is MISSING and declared.default_factory is MISSING:
         option["required"] = True
-    elif one.default is not MISSING:
-        option["default"] = one.default
+    elif declared.default is not MISSING:
+        option["default"] = declared.default
     if "metavar" in given:
         option["metavar"] = given["metavar"]
     if "form" in given:
@@ -155,17 +159,57 @@ def _option(one: "Field[Any]") -> dict[str, Any]:
         default = option.get("default")
         return {**option, "action": "append", "default": None if default is None else list(default)}
     if Literal in kinds:
-        return {**option, "choices": setting_choices(one.type)}
-    if int in kinds:
-        minimum = given.get("minimum")
-        return {**option, "type": int if minimum is None else positive_int if minimum else not_negative_int}
-    return {**option, "type": finite_number} if float in kinds else option
+        return {**option, "choices": setting_choices(declared.type)}
+    number = next((kind for kind in (float, int) if kind in kinds), None)
+    return option if number is None else {**option, "type": _number_reader(declared, number)}
 
 
-def _kinds(hint: Any) -> set[Any]:
-    """Return the type of a setting without its parameters, or the types of a union."""
-    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return {get_origin(member) or member for member in members}
+def _default_text(declared: "Field[Any]") -> str:
+    """Return the default of a number, a text or a list of texts for the help, unless that says it."""
+    value = declared.default
+    if (
+        isinstance(value, bool)
+        or "(default" in declared.metadata["help"]
+        or not isinstance(value, int | float | str | tuple)
+    ):
+        return ""
+    text = ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+    return f" (default: {text})" if text else ""
+
+
+def with_options(text: str, known: Container[str] | None = None) -> str:
+    """Return a text of the library, which names settings in backticks, with the options of a command.
+
+    Args:
+        text: The text.
+        known: The options of the command; names of others stay as they are. Default: all are options.
+
+    Example:
+        >>> with_options("requires `trainer=kto` and `system_prompt`")
+        'requires --trainer kto and --system-prompt'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, equals, value = found[1].partition("=")
+        name = f"--{name.replace('_', '-')}"
+        return found[0] if known is not None and name not in known else f"{name}{' ' if equals else ''}{value}"
+
+    return re.sub(r"`([a-z][a-z_]*(?:=[^`]+)?)`", option, text)
+
+
+def _number_reader(declared: "Field[Any]", number: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the function that parses a number and checks its range."""
+
+    def read(text: str) -> Any:
+        try:
+            value = number(text)
+        except ValueError:
+            value = text
+        if problem := setting_problem(declared, value):
+            raise argparse.ArgumentTypeError(problem)
+        return value
+
+    return read
 
 
 def settings_from(args: argparse.Namespace, settings: type[S], **changes: Any) -> S:
@@ -181,51 +225,6 @@ def settings_from(args: argparse.Namespace, settings: type[S], **changes: Any) -
     """
     given = {one.name: getattr(args, one.name) for one in fields(settings) if hasattr(args, one.name)}  # type: ignore[arg-type]
     return settings(**{**given, **changes})
-
-
-def not_negative_int(text: str) -> int:
-    """Parse the value of an option that must be 0 or a positive integer.
-
-    Raises:
-        argparse.ArgumentTypeError: If the value is no such number.
-    """
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be 0 or a positive integer, got {text!r}")
-    return int(text)
-
-
-def positive_int(text: str) -> int:
-    """Parse the value of an option that must be a positive integer.
-
-    Raises:
-        argparse.ArgumentTypeError: If the value is not a positive integer.
-
-    Example:
-        >>> positive_int("32")
-        32
-    """
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
-    return int(text)
-
-
-def finite_number(text: str) -> float:
-    """Parse the value of an option that must be a finite number.
-
-    Raises:
-        argparse.ArgumentTypeError: If the value is not a finite number.
-
-    Example:
-        >>> finite_number("0.25")
-        0.25
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
-    return value
 
 
 def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: Mapping[str, Any]) -> None:
@@ -245,74 +244,6 @@ def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: 
     add_settings(parser, _Shared, *names, *(name for name in changes if name not in names), **changes)
 
 
-def add_appended_output(parser: argparse.ArgumentParser, content: str) -> None:
-    """Add ``--output`` for a file of answers, which is appended to.
-
-    Args:
-        parser: Parser of the command.
-        content: What happens with items that the file contains, for the help.
-    """
-    text = f"JSON lines file to append to (.jsonl); {content}"
-    parser.add_argument("--output", required=True, metavar="FILE", help=text)
-
-
-def _positive_number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
-    return number
-
-
-def _price(text: str) -> float:
-    return 0.0 if text.strip() in ("0", "0.0") else _positive_number(text)
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--judge`` for a language model, its prices and rate limits, and ``--dry-run``."""
-    from rrg_rewards.analysis.judge_settings import JudgeLimits
-
-    parser.add_argument("--judge", metavar="JUDGE", help=f"{LANGUAGE_MODEL}; required without --dry-run")
-    price, rate = {"type": _price}, {"type": _positive_number}
-    prices = dict.fromkeys(("price_in", "price_out", "price_cached"), price)
-    add_settings(parser, JudgeLimits, **prices, requests_per_minute=rate, tokens_per_minute=rate)
-    parser.add_argument("--dry-run", action="store_true", help="send nothing; show counts, estimates and one prompt")
-
-
-def model_from(args: argparse.Namespace, limits: "JudgeLimits", lacks: str) -> "Judge | None":
-    """Return the language model of ``--judge``; ``None`` for a dry run without one.
-
-    Args:
-        args: Arguments of the command.
-        limits: Its prices and rate limits.
-        lacks: Why the judge must be a language model, as for :func:`rrg_rewards.analysis.answers.choose_model`.
-
-    Raises:
-        UsageError: If there is no judge, and no dry run.
-        SettingError: If the judge is unknown, or no language model.
-    """
-    from rrg_rewards.analysis.answers import choose_model
-
-    if args.judge is not None:
-        return choose_model(args.judge, limits, lacks)
-    if not args.dry_run:
-        raise UsageError("--judge is required unless --dry-run is set")
-    return None
-
-
-def show_dry_run(run: "AnswerRun[Any, Any]", limits: "JudgeLimits", outputs: "Outputs", terminal: Terminal) -> None:
-    """Show a prompt, the numbers of items, their estimated cost, and the machine that would get the reports."""
-    expected = run.estimate(limits)
-    if outputs.json is not None:
-        # The plan has a hash of the answer's schema, which needs pydantic.
-        outputs.write_summary({**run.plan(), "estimate": asdict(expected)})
-    lines = [run.preview(), run.describe(), str(expected), *_destination(run.judge)]
-    terminal.show(*(line for line in lines if line), stderr=outputs.json == "-")
-    terminal.note("nothing was sent")
-
-
 def show_estimate(
     name: str, requests: str, expected: "Estimate", judge: "Judge", terminal: Terminal, stderr: bool
 ) -> None:
@@ -326,13 +257,33 @@ def show_estimate(
         terminal: Where to show it.
         stderr: Whether standard output contains data.
     """
-    terminal.show(f"{name}: {requests}", str(expected), *_destination(judge), stderr=stderr)
+    terminal.show(f"{name}: {requests}", str(expected), *destination(judge), stderr=stderr)
 
 
-def _destination(judge: "Judge | None") -> list[str]:
+def destination(judge: "Judge | None") -> list[str]:
     """Return a line that names the machine to which reports would be sent; none for a model in this process."""
     address = getattr(judge, "address", None)
     return [] if address is None else [f"reports would be sent to {address.host}"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputTable(Settings):
+    """The table that a command reads."""
+
+    table: str
+    format: str | None = None
+    delimiter: str | None = setting(None, "delimiter of CSV input: , ; or tab (default: by its header)", metavar="CHAR")
+
+    def read(self, log: RunLog) -> "Table":
+        """Read the table, say how it is separated, and warn if it has no rows."""
+        from rrg_rewards.analysis.input_tables import note_delimiter
+        from rrg_rewards.data.tables.readers import read_table
+
+        table = read_table(self.table, self.format, self.delimiter)
+        note_delimiter(table, self.table, self.delimiter, log)
+        if not len(table):
+            log.warn(f"{self.table} has a header and no rows")
+        return table
 
 
 def _delimiter(text: str) -> str:
@@ -351,24 +302,33 @@ def add_table_argument(parser: argparse.ArgumentParser, metavar: str, content: s
 
 def add_delimiter_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--delimiter``."""
-    parser.add_argument(
-        "--delimiter",
-        type=_delimiter,
-        metavar="CHAR",
-        help="delimiter of CSV input: , ; or tab (default: by its header)",
+    add_settings(parser, InputTable, "delimiter", delimiter={"type": _delimiter})
+
+
+def add_reward_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add ``--config``, a file of settings of a reward, or ``--reward`` with the options ``names``."""
+    given = parser.add_mutually_exclusive_group(required=True)
+    add_settings(given, RewardFile, "reward", "config")
+    add_settings(parser, RewardFile, *names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardFile(RewardChoice):
+    """A reward by name, or in a file of settings."""
+
+    reward: str | None = setting(None, "reward, for example crg", metavar="NAME")  # type: ignore[assignment]
+    config: str | None = setting(None, "YAML file of settings, or what rrg-rewards fit has written", metavar="FILE")
+    reference_column: str | None = setting(  # type: ignore[assignment]
+        None, "column of references (default: reference)", metavar="NAME"
     )
+    device: str | None = setting(None, "device of the reward's model, for example cuda or cuda:1", metavar="NAME")
 
-
-def read_input(args: argparse.Namespace, log: RunLog) -> "Table":
-    """Read the table of :func:`add_table_argument`, say how it is separated, and warn if it has no rows."""
-    from rrg_rewards.analysis.input_tables import note_delimiter
-    from rrg_rewards.data.tables.readers import read_table
-
-    table = read_table(args.table, args.format, args.delimiter)
-    note_delimiter(table, args.table, args.delimiter, log)
-    if not len(table):
-        log.warn(f"{args.table} has a header and no rows")
-    return table
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for declared in fields(self) if self.config is not None else ():
+            default = declared.default if declared.default_factory is MISSING else declared.default_factory()
+            if declared.name != "config" and getattr(self, declared.name) != default:
+                raise SettingError(declared.name, "has no effect with `config`; put it into the file")
 
 
 def add_command_parser(
@@ -408,17 +368,8 @@ def check_different(**files: str | None) -> None:
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """The files that a command writes.
-
-    Args:
-        output: Table of ``--output``; ``-`` is standard output.
-        json: Summary of ``--json``.
-        format: Format of ``--format``.
-        overwrite: Whether to replace files that exist.
-        spreadsheet_safe: Whether texts that a spreadsheet would compute are marked in a table of CSV.
-        is_appended: Whether the command appends JSON lines to ``output``.
-    """
+class Outputs(Settings):
+    """The files that a command writes. If ``is_appended``, it appends JSON lines to ``output``."""
 
     output: str | None = None
     json: str | None = setting(None, "write a summary as JSON to FILE; - is standard output", metavar="FILE")
@@ -498,23 +449,17 @@ class Outputs:
 
 
 @dataclass(frozen=True)
-class PageOptions:
-    """The page of ``--html``.
-
-    Args:
-        html: File of the page.
-        with_text: Whether the page contains text of reports.
-        id_column: Column of the names of its rows, for commands that have the option.
-    """
+class PageOptions(Settings):
+    """The page of ``--html``."""
 
     html: str | None = setting(None, "write a page with plots and a table of all rows to FILE", metavar="FILE")
-    with_text: bool = setting(False, "let the page of --html contain reports, findings and reasons of judges")
-    id_column: str | None = setting(None, "column that names the rows of --html (default: numbers)", metavar="NAME")
+    with_text: bool = setting(False, "let the page of `html` contain reports, findings and reasons of judges")
+    id_column: str | None = setting(None, "column that names the rows of `html` (default: numbers)", metavar="NAME")
 
     def __post_init__(self) -> None:
         for option in ("with_text", "id_column"):
             if self.html is None and getattr(self, option):
-                raise SettingError(option, "needs --html FILE")
+                raise SettingError(option, "needs `html`")
 
     def write(self, page: "Page", overwrite: bool) -> None:
         """Write the page."""
@@ -525,9 +470,7 @@ class PageOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Shared(Outputs):
+class _Shared(Batches, Seed, Outputs):
     """Options of several commands."""
 
-    output: str | None = setting("-", "table to write; - is standard output (default: -)", metavar="FILE")
-    batch_size: int = batch_size_setting()
-    seed: int = seed_setting()
+    output: str | None = setting("-", "table to write; - is standard output", metavar="FILE")

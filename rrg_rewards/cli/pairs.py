@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.settings import PreferenceSettings, RewardChoice
 from rrg_rewards.cli.options import (
+    InputTable,
     Outputs,
     add_command_parser,
     add_settings,
     add_shared_options,
     add_table_argument,
-    read_input,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
@@ -50,17 +50,11 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``pairs`` to the command line."""
     parser = add_command_parser(commands, "pairs", _run, summary, _DESCRIPTION)
     add_table_argument(parser, "SAMPLES", "completions")
-    reward = {"help": "reward that ranks completions, for example crg"}
-    add_settings(parser, RewardChoice, "reward", reward=reward)
     output = {"required": True, "help": "preferences to write (.jsonl, .parquet, .csv); - is standard output"}
     add_shared_options(parser, output=output)
-    add_settings(parser, PreferenceSettings, "trainer", "prompt_column", "completion_column")
-    add_settings(parser, RewardChoice, "reference_column")
-    add_settings(parser, PreferenceSettings, "group_column", "keep")
-    add_settings(parser, RewardChoice, "labeler", "judge", "context", "set")
-    names = ("margin", "per_prompt", "threshold", "conversational", "system_prompt")
-    add_settings(parser, PreferenceSettings, *names)
-    add_shared_options(parser, "json", "format", "overwrite", "spreadsheet_safe", "batch_size")
+    add_settings(parser, RewardChoice)
+    add_settings(parser, PreferenceSettings)
+    add_shared_options(parser, "json", "format", "overwrite", "spreadsheet_safe")
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -70,7 +64,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.preference_pairs import make_preferences
 
     reward = choose_reward(settings_from(args, RewardChoice))
-    data = make_preferences(read_input(args, terminal), reward, settings, terminal)
+    table = settings_from(args, InputTable).read(terminal)
+    data = make_preferences(table, reward, settings, terminal)
     summary = {**data.to_dict(), "table": args.table}
     try:
         outputs.write(data.table, summary)

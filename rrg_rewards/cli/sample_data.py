@@ -1,10 +1,12 @@
 """``rrg-rewards sample-data``: write two small tables of synthetic studies, to try the other commands on."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from rrg_rewards.cli.options import add_command_parser, add_shared_options, positive_int
+from rrg_rewards.cli.options import add_command_parser, add_settings, add_shared_options
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.settings import Settings, setting
 
 _DESCRIPTION = """\
 Write two small tables of synthetic chest-CT studies into a folder, to try the other commands on.
@@ -21,12 +23,18 @@ examples:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Studies(Settings):
+    """The studies to write."""
+
+    studies: int = setting(100, "number of studies", metavar="N", minimum=1)
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``sample-data`` to the command line."""
     parser = add_command_parser(commands, "sample-data", _run, summary, _DESCRIPTION)
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="folder to write to, which is made if necessary")
-    help_text = "number of studies (default: 100)"
-    parser.add_argument("--studies", metavar="N", type=positive_int, default=100, help=help_text)
+    add_settings(parser, _Studies)
     add_shared_options(parser, "seed", "overwrite")
 
 

@@ -2,20 +2,29 @@
 
 import argparse
 import os
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.settings import RewardChoice
-from rrg_rewards.cli.options import UsageError, add_command_parser, add_settings, positive_int, settings_from
+from rrg_rewards.cli.options import (
+    RewardFile,
+    UsageError,
+    add_command_parser,
+    add_reward_options,
+    add_settings,
+    settings_from,
+)
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.integrations.serve.settings import ServerOptions, columns_by_prompt
 from rrg_rewards.utilities.plugins import refuse_paths
-from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 if TYPE_CHECKING:
     from rrg_rewards.rewards.base import Reward
 
 # Limits that --config may contain; their options replace them.
 _OF_CONFIG = ("max_batch", "max_wait_ms")
+# Settings of the server that are options of the reward or of the service.
+_OF_REWARD = ("reward", "reference_column", "prompts")
 
 _DESCRIPTION = """\
 Serve a reward over HTTP, for trainers in other processes, environments, machines and languages. Single completions of
@@ -51,111 +60,81 @@ From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/se
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Service(Settings):
+    """Where and how the reward is served."""
+
+    prompts: str | None = setting(
+        None, "for /v1: table with the prompts and the columns of the reward", metavar="TABLE"
+    )
+    prompt_column: str = setting("prompt", "column of `prompts`", metavar="NAME")
+    host: str = setting("127.0.0.1", "address", metavar="NAME")
+    port: int = setting(8787, "port; 0 for a free one", metavar="N", minimum=0, maximum=65535)
+    max_request_mb: int = setting(16, "megabytes of a request; longer ones get HTTP 413", metavar="N", minimum=1)
+    no_plugins: bool = setting(False, "refuse rewards, metrics and functions by path (module:function)")
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``serve`` to the command line."""
     parser = add_command_parser(commands, "serve", _run, summary, _DESCRIPTION)
-    given = parser.add_mutually_exclusive_group(required=True)
-    add_settings(given, RewardChoice, "reward", reward={"required": False, "help": "reward to serve, for example crg"})
-    given.add_argument("--config", metavar="FILE", help="YAML file of settings, or what rrg-rewards fit has written")
-    parser.add_argument(
-        "--no-plugins", action="store_true", help="refuse rewards, metrics and functions by path (module:function)"
-    )
-    column = {"default": None, "help": "column of references, with --reward (default: reference)"}
-    names = ("reference_column", "labeler", "judge", "context", "set")
-    add_settings(parser, RewardChoice, *names, reference_column=column)
-    parser.add_argument("--device", metavar="NAME", help="device of the reward's model, for example cuda or cuda:1")
-    add_settings(parser, ServerOptions, "missing")
-    parser.add_argument(
-        "--prompts", metavar="TABLE", help="for /v1: table with the prompts and the columns of the reward"
-    )
-    parser.add_argument(
-        "--prompt-column", default="prompt", metavar="NAME", help="column of --prompts (default: %(default)s)"
-    )
-    parser.add_argument("--host", default="127.0.0.1", metavar="NAME", help="address (default: %(default)s)")
-    parser.add_argument("--port", type=_port, default=8787, metavar="N", help="port; 0 for a free one (default: 8787)")
+    add_reward_options(parser, "reference_column", "labeler", "judge", "context", "set", "device")
+    add_settings(parser, _Service)
     of_config: dict[str, Any] = {name: {"default": None} for name in _OF_CONFIG}
-    limits = ("max_pending", "timeout", "max_characters", "max_connections", "max_connections_per_address")
-    add_settings(parser, ServerOptions, "workers", *of_config, *limits, **of_config)
-    parser.add_argument(
-        "--max-request-mb",
-        type=positive_int,
-        default=16,
-        metavar="N",
-        help="megabytes of a request; longer ones get HTTP 413 (default: 16)",
-    )
+    add_settings(parser, ServerOptions, **of_config)
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"must be in 0 to 65535, got {text!r}")
-    return int(text)
-
-
-def _configured(path: str, missing: float | None) -> tuple["Reward", dict[str, Any]]:
+def _configured(path: str) -> tuple["Reward", dict[str, Any]]:
     """Return the reward of a file, and the settings of the server that the file contains."""
     from rrg_rewards.integrations.common.settings import read_settings, read_settings_file
 
     settings = read_settings({"config": path})
-    missing_reward = settings.missing if missing is None else missing
-    if missing_reward == "mean":
-        raise UsageError("argument --config: missing must be a number, because workers share no mean")
     # The defaults of a server differ from those of a trainer's workers.
     limits = {name: getattr(settings, name) for name in _OF_CONFIG if name in read_settings_file(path)}
-    return settings.make_reward(), {
-        "missing": missing_reward,
-        "reference_column": settings.reference_column,
-        "extractor": settings.extractor,
-        "score_range": settings.score_range,
-        **limits,
-    }
+    shared = ("missing", "reference_column", "extractor", "score_range")
+    return settings.make_reward(), {**{name: getattr(settings, name) for name in shared}, **limits}
 
 
-def _reward(args: argparse.Namespace) -> tuple["Reward", dict[str, Any]]:
+def _reward(choice: RewardFile) -> tuple["Reward", dict[str, Any]]:
     """Return the reward, and the settings of the server of ``--config`` or of the options."""
-    if args.config is not None:
-        names = ("labeler", "judge", "context", "set", "device", "reference_column")
-        if unused := [name.replace("_", "-") for name in names if getattr(args, name) not in (None, {})]:
-            raise UsageError(f"argument --{unused[0]}: has no effect with --config; put it into the file")
-        reward, server = _configured(args.config, args.missing)
-    else:
-        import yaml
+    if choice.config is not None:
+        return _configured(choice.config)
+    import yaml
 
-        from rrg_rewards.analysis.metric_choice import choose_reward
+    from rrg_rewards.analysis.metric_choice import choose_reward
 
-        # As in --set, a number is the index of a GPU.
-        options = args.set if args.device is None else {**args.set, "device": yaml.safe_load(args.device)}
-        column = args.reference_column or "reference"
-        reward = choose_reward(settings_from(args, RewardChoice, set=options, reference_column=column))
-        server = {"missing": args.missing, "reference_column": column}
-    return reward, {**server, **{name: value for name in _OF_CONFIG if (value := getattr(args, name)) is not None}}
+    # As in --set, a number is the index of a GPU.
+    device = {} if choice.device is None else {"device": yaml.safe_load(choice.device)}
+    column = choice.reference_column or "reference"
+    return choose_reward(replace(choice, set={**choice.set, **device}, reference_column=column)), {
+        "reference_column": column
+    }
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.utilities.imports import require
 
-    if args.no_plugins:
+    choice, service = settings_from(args, RewardFile), settings_from(args, _Service)
+    if service.no_plugins:
         refuse_paths()
     for module in ("uvicorn", "starlette", "prometheus_client"):
         require(module, extra="serve")
     from rrg_rewards.data.tables.readers import read_table
     from rrg_rewards.integrations.serve.run import bind, run_server
 
-    reward, server = _reward(args)
+    reward, server = _reward(choice)
+    limits = {one.name: getattr(args, one.name) for one in fields(ServerOptions) if hasattr(args, one.name)}
+    server |= {name: value for name, value in limits.items() if value is not None and name not in _OF_REWARD}
+    if server.get("missing") == "mean":
+        raise UsageError("argument --config: missing must be a number, because workers share no mean")
     try:
-        if args.prompts is not None:
-            table = read_table(args.prompts)
-            server["prompts"] = columns_by_prompt(table, args.prompt_column, reward, server["reference_column"])
+        if service.prompts is not None:
+            table = read_table(service.prompts)
+            server["prompts"] = columns_by_prompt(table, service.prompt_column, reward, server["reference_column"])
         options = ServerOptions(
             reward,
             token=os.environ.get("RRG_REWARDS_TOKEN"),
-            max_pending=args.max_pending,
-            timeout=args.timeout,
-            max_characters=args.max_characters,
-            max_connections=args.max_connections,
-            max_connections_per_address=args.max_connections_per_address,
-            max_request_bytes=args.max_request_mb * 2**20,
-            max_total_bytes=max(256, args.max_request_mb) * 2**20,
-            workers=args.workers,
+            max_request_bytes=service.max_request_mb * 2**20,
+            max_total_bytes=max(256, service.max_request_mb) * 2**20,
             **server,
         )
     except SettingError:
@@ -163,7 +142,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     except ValueError as error:
         raise UsageError(str(error)) from error
     try:
-        listener = bind(args.host, args.port, options.token, options.workers)
+        listener = bind(service.host, service.port, options.token, options.workers)
     except ValueError as error:
         raise UsageError(f"argument --host: {error}: set the environment variable RRG_REWARDS_TOKEN") from error
     host, port = listener.getsockname()[:2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,14 +25,16 @@ class Terminal(RunLog):
 
     Args:
         quiet: Write results and errors only.
+        translate: Function that puts the options of the command into a text of the library.
 
     Example:
         >>> Terminal().show("crg 0.41")
         crg 0.41
     """
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, translate: Callable[[str], str] = str) -> None:
         self.quiet = quiet
+        self._translate = translate
 
     @staticmethod
     def _console(stderr: bool) -> Console:
@@ -54,7 +56,7 @@ class Terminal(RunLog):
         return self._console(stderr=True).is_terminal
 
     def _print(self, text: str) -> None:
-        self._console(stderr=True).print(f"rrg-rewards: {text}", soft_wrap=True)
+        self._console(stderr=True).print(f"rrg-rewards: {self._translate(text)}", soft_wrap=True)
 
     def error(self, text: str) -> None:
         """Print an error message."""
@@ -89,7 +91,8 @@ class Terminal(RunLog):
             return
         console = self._console(stderr)
         for result in results:
-            console.print(result, soft_wrap=isinstance(result, str))
+            is_text = isinstance(result, str)
+            console.print(self._translate(result) if is_text else result, soft_wrap=is_text)
 
     @contextmanager
     def progress(self, description: str) -> Iterator[Progress]:

@@ -8,13 +8,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.options import UsageError, add_command_parser, positive_int
+from rrg_rewards.cli.options import UsageError, add_command_parser, add_settings
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.settings import Settings, setting
 
 _DESCRIPTION = """\
 Train a learned metric. One YAML file describes one run and follows the conventions of LightningCLI. Each of its keys is
@@ -33,19 +35,26 @@ examples:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Training(Settings):
+    """How to train."""
+
+    config: str | None = setting(None, "YAML file, or name of a recipe (see rrg-rewards recipes ls)", metavar="FILE")
+    keys: bool = setting(False, "show all keys of the YAML file and exit")
+    search: int | None = setting(
+        None,
+        "optimise learning rate, weight decay and warm-up ratio in this many trials before training (needs the extra "
+        "search)",
+        metavar="TRIALS",
+        minimum=1,
+    )
+
+
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``train`` to the command line."""
     parser = add_command_parser(commands, "train", _run, summary, _DESCRIPTION)
     parser.add_argument("task", choices=("crepe", "er2score"), help="learned metric to train")
-    parser.add_argument("--config", metavar="FILE", help="YAML file, or name of a recipe (see rrg-rewards recipes ls)")
-    parser.add_argument("--keys", action="store_true", help="show all keys of the YAML file and exit")
-    parser.add_argument(
-        "--search",
-        type=positive_int,
-        metavar="TRIALS",
-        help="optimise learning rate, weight decay and warm-up ratio in this many trials before training (needs the "
-        "extra `search`)",
-    )
+    add_settings(parser, _Training)
     parser.set_defaults(takes_more=True)
 
 

@@ -216,7 +216,7 @@ class Judge(Backend, ABC):
             return None
         return (
             "a language model as judge answers about many reports concurrently in one process, and each worker would "
-            "send requests beyond its limits or load a copy of the model; leave out --workers"
+            "send requests beyond its limits or load a copy of the model; leave out `workers`"
         )
 
     @property

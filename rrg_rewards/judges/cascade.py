@@ -150,7 +150,7 @@ class CascadeJudge(Judge):
     def worker_refusal(self) -> str | None:
         """Why worker processes must not have a copy each: that of the second judge, or the budget."""
         if self.second.worker_refusal is None and self.has_budget:
-            return "the budget of a cascade is counted in one process; leave out --workers or the budget"
+            return "the budget of a cascade is counted in one process; leave out `workers` or the budget"
         return self.second.worker_refusal
 
     @property

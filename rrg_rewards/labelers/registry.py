@@ -60,7 +60,7 @@ def get_labeler(labeler: LabelerSetting, **further: Any) -> Labeler:
     if name == _JUDGE and "judge" not in further:
         raise ValueError(
             f"labeler {labeler!r} needs a judge: get_labeler({labeler!r}, judge='openai:MODEL'), a mapping with the "
-            "keys name, schema and judge, or --judge on the command line"
+            "keys name, schema and judge, or `judge` on the command line"
         )
     make: Any = LABELERS.load(name)
     return get_labeler(make(argument, **further) if argument else make(**further))

@@ -141,7 +141,7 @@ def metric_maker(name: str) -> MetricMaker:
 
     Raises:
         ValueError: If the name is unknown, naming the nearest one, or the object is no report metric and no function,
-            or paths are refused (``--no-plugins``).
+            or paths are refused.
         ImportError: If the module of a path or of a plug-in cannot be imported.
 
     Example:

@@ -255,7 +255,7 @@ def merge_adapter(adapter: str | Path, base_model: str | None = None, dtype: str
     try:
         check_model_source(source)
     except FileNotFoundError as error:
-        raise FileNotFoundError(f"{error}; name the model that the adapter was trained on with --base-model") from error
+        raise FileNotFoundError(f"{error}; name the model that the adapter was trained on as `base_model`") from error
     base = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=False)
     model = peft.PeftModel.from_pretrained(base, str(adapter)).merge_and_unload(safe_merge=True)
     return model, transformers.AutoProcessor.from_pretrained(str(adapter), trust_remote_code=False)

@@ -1,4 +1,4 @@
-"""The page of ``rrg-rewards agreement --html``, and the plot of ``--png``."""
+"""The page of ``rrg-rewards agreement``, and its plot."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def agreement_page(
     """Return the page of the agreement of scores with human judgements.
 
     Args:
-        result: What ``--json`` contains.
+        result: The summary of the command.
         columns: Scores and judgements by name, ``N`` numbers each, NaN if missing; higher is better.
         human: Names of the judgements among ``columns``.
         rows: The rows of the table.
@@ -53,7 +53,7 @@ def table_agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
     """Return the page of the agreement in a table.
 
     Args:
-        result: What ``--json`` contains.
+        result: The summary of the command.
         rows: The scores and judgements, with the names and reports that the page shows.
     """
     values = {name: column.tolist() for name, column in rows.columns.items()}
@@ -73,7 +73,7 @@ def draw_agreement(result: Mapping[str, Any]) -> bytes:
     """Draw the correlations of all columns, and the first statistic with intervals for each judgement, as PNG.
 
     Args:
-        result: What ``--json`` contains.
+        result: The summary of the command.
 
     Raises:
         ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.

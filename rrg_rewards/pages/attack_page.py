@@ -1,4 +1,4 @@
-"""The page of ``rrg-rewards attack --html``, and the plot of ``--png``."""
+"""The page of ``rrg-rewards attack``, and its plot."""
 
 import math
 

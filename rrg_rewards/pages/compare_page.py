@@ -1,4 +1,4 @@
-"""The page of ``rrg-rewards compare --html``."""
+"""The page of ``rrg-rewards compare``."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

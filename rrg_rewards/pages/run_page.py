@@ -32,7 +32,7 @@ def run_page(folder: str | Path, with_text: bool = False) -> Page:
     """Return the page of a run: learning curves, held-out evaluation, reward watch, attack, and examples.
 
     It joins ``history.json``, ``evaluation.json``, ``reward_watch.json``, ``run.json`` and ``attack.json``, the file
-    that ``rrg-rewards attack --json`` writes; each is left out if the folder does not contain it.
+    that ``rrg-rewards attack`` writes; each is left out if the folder does not contain it.
 
     Args:
         folder: Output folder of the run.

@@ -1,4 +1,4 @@
-"""The page of ``rrg-rewards score --html``, and its rows, which are collected while a table is scored."""
+"""The page of ``rrg-rewards score``, and its rows, which are collected while a table is scored."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,7 +161,7 @@ def score_page(summary: Mapping[str, Any], rows: ScoreRows) -> Page:
     """Return the page of the scores of a table.
 
     Args:
-        summary: What ``--json`` contains.
+        summary: The summary of the command.
         rows: The scored pairs.
     """
     metrics: Mapping[str, Mapping[str, Any]] = summary["metrics"]

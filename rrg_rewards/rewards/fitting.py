@@ -70,7 +70,7 @@ def fit_reward(
         if completions is None:
             raise ValueError(
                 f"normalize of {reward.__name__!r} is measured on completions: pass them, on the command line by "
-                "--prediction-column"
+                "`prediction_column`"
             )
         fitted["normalize"] = _moments(reward, completions, columns)
     return fitted

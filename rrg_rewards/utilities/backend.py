@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MODEL_REFUSAL = (
-    "each worker would load a copy of the model, which uses all cores or a GPU in one process; leave out --workers"
+    "each worker would load a copy of the model, which uses all cores or a GPU in one process; leave out `workers`"
 )
 """:attr:`Backend.worker_refusal` of models."""
 

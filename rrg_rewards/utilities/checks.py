@@ -30,7 +30,7 @@ def check_model_source(name: str | Path) -> None:
     """
     path = Path(name)
     if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
-        raise ValueError(f"{name} is a LoRA adapter; merge it first: rrg-rewards convert lora {name} --output FOLDER")
+        raise ValueError(f"{name} is a LoRA adapter; merge it first: rrg-rewards convert lora {name}")
     # A Hub id has at most two parts. Thus a/b/c, ./a and /a are paths; runs/a is a path if the folder runs exists.
     is_path = str(name).startswith((".", "/", "~")) or len(path.parts) > 2
     if path.exists():

@@ -33,9 +33,9 @@ def check_required(owner: str, required: Iterable[str], given: Container[str]) -
         >>> check_required("reward 'crepe'", ["model"], {})
         Traceback (most recent call last):
         ...
-        ValueError: reward 'crepe' needs the option model (on the command line --set)
+        ValueError: reward 'crepe' needs the option model (on the command line `set`)
     """
     missing = [name for name in required if name not in given]
     if missing:
         noun = "option" if len(missing) == 1 else "options"
-        raise ValueError(f"{owner} needs the {noun} {', '.join(missing)} (on the command line --set)")
+        raise ValueError(f"{owner} needs the {noun} {', '.join(missing)} (on the command line `set`)")

@@ -152,7 +152,7 @@ def import_object(path: str, kind: str) -> Any:
     """
     if os.environ.get(NO_PLUGINS_VARIABLE, "0") not in ("", "0"):
         raise ValueError(
-            f"{kind} {path!r} is a path, which runs code of its own, and paths are refused (--no-plugins, or the "
+            f"{kind} {path!r} is a path, which runs code of its own, and paths are refused (`no_plugins`, or the "
             f"environment variable {NO_PLUGINS_VARIABLE})"
         )
     module, _, attribute = path.partition(":")

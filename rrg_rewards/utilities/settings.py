@@ -1,9 +1,11 @@
 """Settings that are declared once, as fields of dataclasses, for Python, YAML and the command line."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import MISSING, field, fields
-from numbers import Integral
-from typing import Any, Literal, get_args, get_origin
+from dataclasses import MISSING, Field, field, fields
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 
 class SettingError(ValueError):
@@ -13,7 +15,7 @@ class SettingError(ValueError):
 
     Args:
         setting: Name of the setting, such as ``reference_column``; ``None`` if the problem names it.
-        problem: What is wrong.
+        problem: What is wrong. It names other settings in backticks: "needs `key`", "requires `trainer=kto`".
 
     Example:
         >>> str(SettingError("reference_column", "must name a column"))
@@ -34,7 +36,9 @@ def setting(
     help: str = "",  # noqa: A002 (as in argparse)
     *,
     metavar: str | None = None,
-    minimum: int | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
     separator: str | None = None,
     form: str | None = None,
 ) -> Any:
@@ -44,7 +48,9 @@ def setting(
         default: Default value; a mapping is copied for each object. Without one, the setting is required.
         help: Help of the option. The command line shows no option without it.
         metavar: Name of the value in the help.
-        minimum: Smallest integer. :func:`check_settings` checks it.
+        minimum: Smallest number.
+        maximum: Largest number.
+        above: A number that is smaller than all values.
         separator: Separator of the values of a sequence on the command line. Without one the option is repeated.
         form: Form of an assignment, such as ``NAME=COLUMN``, if the setting is a mapping.
 
@@ -56,11 +62,23 @@ def setting(
         >>> Bootstrap().bootstrap
         1000
     """
-    option = {"help": help, "metavar": metavar, "minimum": minimum, "separator": separator, "form": form}
+    numbers = {"minimum": minimum, "maximum": maximum, "above": above}
+    option = {"help": help, "metavar": metavar, **numbers, "separator": separator, "form": form}
     metadata = {name: value for name, value in option.items() if value is not None}
     if isinstance(default, Mapping):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def setting_kinds(hint: Any) -> set[Any]:
+    """Return the type of a setting without its parameters, or the types of a union.
+
+    Example:
+        >>> setting_kinds(list[str]), setting_kinds(int | None) == {int, type(None)}
+        ({<class 'list'>}, True)
+    """
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return {get_origin(member) or member for member in members}
 
 
 def setting_choices(hint: Any) -> tuple[Any, ...]:
@@ -73,25 +91,54 @@ def setting_choices(hint: Any) -> tuple[Any, ...]:
     return next((get_args(kind) for kind in (hint, *get_args(hint)) if get_origin(kind) is Literal), ())
 
 
-def check_settings(settings: Any) -> None:
-    """Check the values of a settings object that the command line checks by their options.
+def setting_problem(declared: "Field[Any]", value: Any) -> str:
+    """Return what is wrong with the value of a setting made by :func:`setting`; an empty text if nothing is."""
+    choices, kinds, limits = setting_choices(declared.type), setting_kinds(declared.type), declared.metadata
+    if "separator" in limits and isinstance(value, str):
+        return f"must be a sequence of texts, got the text {value!r}"
+    if value is None or {bool, str} & kinds:
+        return ""
+    if choices:
+        return "" if value in choices else f"must be one of {', '.join(map(str, choices))}, got {value!r}"
+    if not {int, float} & kinds:
+        return ""
+    is_number = isinstance(value, Real if float in kinds else Integral) and not isinstance(value, bool)
+    low, high, above = (limits.get(name) for name in ("minimum", "maximum", "above"))
+    in_range = is_number and math.isfinite(value) and value >= (value if low is None else low)
+    if in_range and value <= (value if high is None else high) and (above is None or value > above):
+        return ""
+    words = {"at least": low, "above": above, "at most": high}
+    ranges = "".join(f", {word} {number:,}" for word, number in words.items() if number is not None)
+    return f"must be {'a number' if float in kinds else 'an integer'}{ranges}, got {value!r}"
 
-    Args:
-        settings: An instance of a dataclass whose fields are made by :func:`setting`.
+
+class Settings:
+    """Base class of settings, which are dataclasses: their fields, made by :func:`setting`, are checked and documented.
 
     Raises:
-        SettingError: If a number is below its minimum or no integer, a value is not among the choices, or a sequence
+        SettingError: If a number is no finite one or out of its range, a value is not among the choices, or a sequence
             of texts is a single text.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class Draws(Settings):
+        ...     bootstrap: int = setting(1000, "resamples", minimum=0)
+        >>> Draws(bootstrap=-1)
+        Traceback (most recent call last):
+        ...
+        rrg_rewards.utilities.settings.SettingError: bootstrap: must be an integer, at least 0, got -1
     """
-    for one in fields(settings):
-        value = getattr(settings, one.name)
-        if value is None:
-            continue
-        minimum, choices = one.metadata.get("minimum"), setting_choices(one.type)
-        is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-        if minimum is not None and not (is_integer and value >= minimum):
-            raise SettingError(one.name, f"must be a number from {minimum}, got {value!r}")
-        if choices and value not in choices:
-            raise SettingError(one.name, f"must be one of {', '.join(map(str, choices))}, got {value!r}")
-        if "separator" in one.metadata and isinstance(value, str):
-            raise SettingError(one.name, f"must be a sequence of texts, got the text {value!r}")
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        declared = getattr(cls, "__dataclass_fields__", {}) | vars(cls)
+        helps = {name: one.metadata.get("help") for name, one in declared.items() if isinstance(one, Field)}
+        arguments = "".join(f"\n        {name}: {text}." for name, text in helps.items() if text)
+        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\n    Settings:{arguments}\n"
+
+    def __post_init__(self) -> None:
+        for declared in fields(self):  # type: ignore[arg-type]
+            problem = setting_problem(declared, getattr(self, declared.name)) if declared.metadata else ""
+            if problem:
+                raise SettingError(declared.name, problem)

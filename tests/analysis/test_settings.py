@@ -2,45 +2,67 @@
 
 import pytest
 
-from rrg_rewards.analysis import AgreementColumns, LabelSettings, MetricChoice, PairColumns, PreferenceSettings
+from rrg_rewards.analysis import (
+    AgreementColumns,
+    CandidateSettings,
+    CountingSettings,
+    GradingSettings,
+    JudgeLimits,
+    LabelSettings,
+    MetricChoice,
+    MiningSettings,
+    PairColumns,
+    PreferenceSettings,
+    QuestionSettings,
+    SensitivitySettings,
+)
 from rrg_rewards.utilities.settings import SettingError
 
 
+def test_limits_are_the_arguments_of_a_judge_that_are_set():
+    assert JudgeLimits().arguments() == {}
+    assert JudgeLimits(price_in=0, price_out=2.0).arguments() == {"price": (0, 2.0)}
+    prices = JudgeLimits(price_in=1, price_out=2, price_cached=0.5).arguments()
+    assert prices == {"price": (1, 2), "price_cached": 0.5}
+    assert JudgeLimits(tokens_per_minute=5).arguments() == {"tokens_per_minute": 5}
+
+
 @pytest.mark.parametrize(
-    ("settings", "setting"),
+    ("settings", "values", "setting"),
     [
-        ({"margin": -0.1}, "margin"),
-        ({"threshold": 0.5}, "threshold"),
-        ({"system_prompt": "Be brief."}, "system_prompt"),
-        ({"per_prompt": 0}, "per_prompt"),
-        ({"trainer": "ppo"}, "trainer"),
-        ({"batch_size": 0}, "batch_size"),
+        (JudgeLimits, {"price_in": 1}, None),
+        (JudgeLimits, {"price_in": -1, "price_out": 1}, "price_in"),
+        (JudgeLimits, {"price_cached": 1}, "price_cached"),
+        (JudgeLimits, {"requests_per_minute": 0}, "requests_per_minute"),
+        (JudgeLimits, {"tokens_per_minute": float("nan")}, "tokens_per_minute"),
+        (CountingSettings, {"max_pairs": 0}, "max_pairs"),
+        (GradingSettings, {"per_tier": 0}, "per_tier"),
+        (CandidateSettings, {"per_report": 0}, "per_report"),
+        (QuestionSettings, {"batch_size": 0}, "batch_size"),
+        (QuestionSettings, {"one_per_scan": True}, "one_per_scan"),
+        (QuestionSettings, {"labels": "labels.csv"}, "labels"),
+        (MiningSettings, {"min_count": 0}, "min_count"),
+        (MiningSettings, {"labels": True}, "labels"),
+        (MiningSettings, {"label_prefix": ""}, "labels"),
+        (SensitivitySettings, {"seed": -1}, "seed"),
+        (SensitivitySettings, {"limit": 0}, "limit"),
+        (PreferenceSettings, {"margin": -0.1}, "margin"),
+        (PreferenceSettings, {"threshold": 0.5}, "threshold"),
+        (PreferenceSettings, {"system_prompt": "Be brief."}, "system_prompt"),
+        (PreferenceSettings, {"per_prompt": 0}, "per_prompt"),
+        (PreferenceSettings, {"trainer": "ppo"}, "trainer"),
+        (PreferenceSettings, {"batch_size": 0}, "batch_size"),
+        (LabelSettings, {"text_column": "report", "schema": "ct-rate"}, "schema"),
+        (LabelSettings, {"text_column": "report", "batch_size": 0}, "batch_size"),
+        (LabelSettings, {"text_column": "report", "key": "volume", "no_chest": "list.txt"}, "no_chest"),
+        (PairColumns, {"missing_prediction": "drop"}, "missing_prediction"),
+        (MetricChoice, {"metrics": "crg"}, "metrics"),
+        (AgreementColumns, {"human": "rating"}, "human"),
+        (AgreementColumns, {"counts": "counts.csv"}, "counts"),
+        (AgreementColumns, {"candidates": ["_1", "_1"]}, "candidates"),
     ],
 )
-def test_preference_settings_name_what_is_wrong(settings, setting):
-    with pytest.raises(SettingError) as caught:
-        PreferenceSettings(**settings)
-    assert caught.value.setting == setting
-
-
-@pytest.mark.parametrize(
-    ("settings", "setting"), [({"schema": "ct-rate"}, "schema"), ({"batch_size": 0}, "batch_size")]
-)
-def test_label_settings_name_what_is_wrong(settings, setting):
-    with pytest.raises(SettingError) as caught:
-        LabelSettings(text_column="report", **settings)
-    assert caught.value.setting == setting
-
-
-def test_pair_columns_refuse_an_unknown_treatment_of_missing_predictions():
-    with pytest.raises(SettingError, match=r"^missing_prediction: must be one of skip, score, got 'drop'$"):
-        PairColumns(missing_prediction="drop")
-
-
-@pytest.mark.parametrize(
-    ("settings", "values"),
-    [(MetricChoice, {"metrics": "crg"}), (AgreementColumns, {"human": "rating"})],
-)
-def test_settings_refuse_one_name_instead_of_several(settings, values):
-    with pytest.raises(SettingError, match="must be a sequence of texts"):
+def test_settings_name_what_is_wrong(settings, values, setting):
+    with pytest.raises(SettingError) as raised:
         settings(**values)
+    assert raised.value.setting == setting

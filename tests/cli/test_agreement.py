@@ -14,14 +14,14 @@ import pytest
 import torch
 from scipy import stats
 
-from rrg_rewards.analysis import DatasetChoice
+from rrg_rewards.analysis import AgreementColumns
 from rrg_rewards.data import ANNOTATED_SETS, read_annotated_set
 from rrg_rewards.functional import agreement_interval, perm_both_test, williams_test
 from rrg_rewards.metrics import ROUGE, ReportCRG, score_references
 from tests.helpers.annotated_files import WRITERS, write_radevalx_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-DATASETS = get_args(get_args(get_type_hints(DatasetChoice)["dataset"])[0])
+DATASETS = get_args(get_args(get_type_hints(AgreementColumns)["dataset"])[0])
 HEADER = ["study", "hospital", "prediction", "reference", "rating", "errors", "rouge", "crepe"]
 ROWS = [
     ("a", "x", "Small effusion.", "Pleural effusion.", "3", "1", "0.7", "1.2"),

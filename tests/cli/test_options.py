@@ -15,6 +15,7 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     settings_from,
+    with_options,
 )
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError
@@ -74,9 +75,9 @@ def test_add_settings_parses_each_kind_of_field(parser):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rows", "0"], "argument --rows: must be a positive integer, got '0'"),
+        (["--rows", "0"], "argument --rows: must be an integer, at least 1, got 0"),
         (["--draws", "-1"], "argument --draws"),
-        (["--share", "nan"], "argument --share: must be a number, got 'nan'"),
+        (["--share", "nan"], "argument --share: must be a number, got nan"),
         (["--kind", "drop"], "argument --kind: invalid choice: 'drop'"),
         (["--context", "age"], "argument --context: must be NAME=COLUMN, got 'age'"),
         (["--set", "prior=0.2"], "argument --set: must be METRIC.OPTION=VALUE, got 'prior=0.2'"),
@@ -103,6 +104,31 @@ def test_add_settings_takes_changes_and_an_order():
     add_settings(made, Settings, "seed", "draws", draws={"default": 5})
     assert list(vars(made.parse_args([]))) == ["seed", "draws"]
     assert settings_from(made.parse_args([]), Settings, table="b.csv") == Settings(table="b.csv", draws=5)
+
+
+def test_the_help_has_the_defaults_and_the_options_of_other_settings():
+    @dataclass(frozen=True)
+    class Limits:
+        share: float = setting(0.5, "share of `train_rows`")
+        names: Sequence[str] = setting(("a", "b"), "names", separator=",")
+        seed: int = setting(0, "seed (default: that of the run)")
+        keep: bool = setting(False, "keep all")
+
+    made = CommandParser(prog="test", description="Test.")
+    add_settings(made, Limits)
+    helps = {action.dest: action.help for action in made._actions[1:]}
+    assert helps == {
+        "share": "share of --train-rows (default: 0.5)",
+        "names": "names (default: a,b)",
+        "seed": "seed (default: that of the run)",
+        "keep": "keep all",
+    }
+
+
+def test_with_options_translates_the_settings_of_a_command():
+    text = "`batch_size` and `trust_remote_code`; `labeler=rules:ct_rate`"
+    expected = "--batch-size and `trust_remote_code`; --labeler rules:ct_rate"
+    assert with_options(text, ["--batch-size", "--labeler"]) == expected
 
 
 def test_add_settings_repeats_a_sequence_with_a_default():
@@ -180,6 +206,7 @@ def test_outputs_hide_results_if_standard_output_has_data(output, json, hides):
 
 @pytest.mark.parametrize("options", [{"with_text": True}, {"id_column": "id"}])
 def test_page_options_need_a_page(options):
-    with pytest.raises(SettingError, match="needs --html FILE"):
+    with pytest.raises(SettingError) as raised:
         PageOptions(**options)
+    assert [raised.value.setting] == [*options]
     assert PageOptions(html="page.html", **options).html == "page.html"

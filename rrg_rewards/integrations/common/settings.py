@@ -98,8 +98,8 @@ class TrainerSettings:
         if reward.estimated:
             raise ValueError(
                 f"reward {reward.__name__!r} estimates {', '.join(reward.estimated)} from data, and the processes of "
-                "the trainer share no statistics. Run: rrg-rewards fit TABLE --config FILE --output FITTED.json, and "
-                "use FITTED.json as the settings; or give numbers"
+                "the trainer share no statistics. rrg-rewards fit writes settings with "
+                "numbers: use its file; or give numbers"
             )
         return reward
 

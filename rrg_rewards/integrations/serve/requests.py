@@ -116,8 +116,8 @@ class Dialect:
         if not self.carries_null and options.missing is None:
             raise RequestError(
                 422,
-                f"{self.path} cannot carry null for an unscorable completion: start the server with --missing NUMBER, "
-                "the reward of such completions",
+                f"{self.path} cannot carry null for an unscorable completion: start the server with `missing`, the "
+                "reward of such completions",
             )
         samples = self.parse(body, options)
         for row, sample in enumerate(samples):
@@ -126,7 +126,7 @@ class Dialect:
                 raise RequestError(
                     413,
                     f"completion {row} and its columns have {length} characters, more than the maximum, "
-                    f"{options.max_characters} (--max-characters)",
+                    f"{options.max_characters} (`max_characters`)",
                 )
         return samples
 
@@ -232,7 +232,7 @@ def _llama_factory_samples(body: Mapping[str, Any], options: ServerOptions) -> l
     if options.prompts is None:
         raise RequestError(
             422,
-            "/v1 receives no references: start the server with --prompts TABLE, which has the prompt and the "
+            "/v1 receives no references: start the server with `prompts`, a table that has the prompt and the "
             f"columns {', '.join(options.reward.columns) or 'of the reward'}",
         )
     samples = []
@@ -242,7 +242,7 @@ def _llama_factory_samples(body: Mapping[str, Any], options: ServerOptions) -> l
         except ValueError as error:
             raise RequestError(422, f"messages[{row}]: {error}") from None
         if prompt not in options.prompts:
-            raise RequestError(422, f"the prompt of messages[{row}] is not in the table of --prompts")
+            raise RequestError(422, f"the prompt of messages[{row}] is not in the table of `prompts`")
         samples.append(Sample(options.extractor(completion), options.prompts[prompt]))
     return samples
 

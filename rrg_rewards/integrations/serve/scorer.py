@@ -58,7 +58,7 @@ class Scorer:
         if self._overdue:
             return (
                 f"the reward has not returned from {len(self._overdue)} batches within {self._timeout:g} s "
-                "(--timeout); if it never does, restart the server"
+                "(`timeout`); if it never does, restart the server"
             )
         return None
 

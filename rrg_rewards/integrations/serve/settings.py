@@ -1,56 +1,36 @@
 """Settings of a reward server. The command line reads them for its help, so that this module imports no heavy one."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.integrations.common.batching import BatchLimits
 from rrg_rewards.integrations.common.transcripts import ReportExtractor, plain_question
-from rrg_rewards.utilities.settings import SettingError, setting
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 if TYPE_CHECKING:
     from rrg_rewards.data.tables.table import Table
     from rrg_rewards.rewards.base import Reward
 
 _MEBIBYTE = 2**20
-_AT_LEAST_ONE = (
-    "max_batch",
-    "max_pending",
-    "max_concurrent",
-    "max_characters",
-    "max_request_bytes",
-    "max_connections",
-    "max_connections_per_address",
-    "workers",
-)
 
 
 @dataclass(frozen=True)
-class ServerOptions:
+class ServerOptions(Settings):
     """A reward and the limits with which it is served.
 
     Args:
         reward: The reward. Nothing in it may be estimated while it is served.
-        missing: Reward of an unscorable completion in the dialects that cannot carry null; these are refused without
-            it.
+        missing: Without it, the dialects that cannot carry null are refused.
         reference_column: Column of a label that is a plain text, and of the field ``reference`` of ``/rewards``.
         extractor: Extracts the report from a completion, except in ``/rewards``, which scores completions as they are.
         score_range: For ``/get_reward``, two rewards that become 0 and 1 in ``scores``. Default: the rewards.
         prompts: For ``/v1``, the columns of the reward by prompt; ``None`` refuses this dialect.
         token: Token that requests must carry; ``None`` for no check.
-        max_batch: Maximum number of completions in a batch.
-        max_wait_ms: Maximum milliseconds that a completion waits for others.
-        max_pending: Maximum number of waiting completions, and of completions in a request.
         max_concurrent: Maximum number of batches at a time if the reward is asynchronous. Other rewards score one batch
             at a time.
-        timeout: Maximum seconds in which a request must arrive, and then be scored.
-        max_characters: Maximum number of characters of a completion and its columns.
         max_request_bytes: Maximum size of the body of a request.
         max_total_bytes: Maximum size of the bodies of all requests at a time.
-        max_connections: Maximum number of connections of a worker.
-        max_connections_per_address: Maximum number of connections of a worker with one address.
-        workers: Number of worker processes, each with a copy of the reward.
 
     Raises:
         ValueError: If a limit is out of its range, or the reward has settings that are estimated.
@@ -74,55 +54,39 @@ class ServerOptions:
     prompts: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     max_batch: int = setting(
-        64, "completions that are scored at a time (default: that of --config, or 64)", metavar="N", minimum=1
+        64, "completions that are scored at a time (default: that of `config`, or 64)", metavar="N", minimum=1
     )
     max_wait_ms: float = setting(
-        5.0, "milliseconds that a completion waits for others (default: that of --config, or 5)", metavar="N"
+        5.0, "milliseconds that a completion waits for others (default: that of `config`, or 5)", metavar="N"
     )
     max_pending: int = setting(
-        4096,
-        "waiting completions in a worker; further requests get HTTP 429 (default: 4096)",
-        metavar="N",
-        minimum=1,
+        4096, "waiting completions in a worker; further requests get HTTP 429", metavar="N", minimum=1
     )
-    max_concurrent: int = 8
-    timeout: float = setting(
-        60.0, "seconds in which a request must arrive, and then be scored (default: 60)", metavar="N"
-    )
+    max_concurrent: int = setting(8, minimum=1)
+    timeout: float = setting(60.0, "seconds in which a request must arrive, and then be scored", metavar="N", above=0)
     max_characters: int = setting(
-        200_000,
-        "characters of a completion and its columns; longer ones get HTTP 413 (default: 200,000)",
-        metavar="N",
-        minimum=1,
+        200_000, "characters of a completion and its columns; longer ones get HTTP 413", metavar="N", minimum=1
     )
-    max_request_bytes: int = 16 * _MEBIBYTE
+    max_request_bytes: int = setting(16 * _MEBIBYTE, minimum=1)
     max_total_bytes: int = 256 * _MEBIBYTE
-    max_connections: int = setting(1024, "connections of a worker (default: 1024)", metavar="N", minimum=1)
-    max_connections_per_address: int = setting(
-        512, "connections of a worker with one address (default: 512)", metavar="N", minimum=1
-    )
-    workers: int = setting(1, "processes (default: 1)", metavar="N", minimum=1)
+    max_connections: int = setting(1024, "connections of a worker", metavar="N", minimum=1)
+    max_connections_per_address: int = setting(512, "connections of a worker with one address", metavar="N", minimum=1)
+    workers: int = setting(1, "processes", metavar="N", minimum=1)
 
     def __post_init__(self) -> None:
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.timeout < math.inf:
-            raise ValueError(f"timeout must be positive and finite, got {self.timeout}")
+        super().__post_init__()
         if self.max_total_bytes < self.max_request_bytes:
             raise ValueError(
                 f"max_total_bytes must be at least max_request_bytes {self.max_request_bytes}, got "
                 f"{self.max_total_bytes}"
             )
-        if self.missing is not None and not math.isfinite(self.missing):
-            raise ValueError(f"missing must be a finite number, got {self.missing}")
         if self.token is not None and not (self.token and self.token.isascii() and self.token.isprintable()):
             raise ValueError("token must be printable ASCII characters and not empty")
         if estimated := self.reward.estimated:
             raise ValueError(
                 f"reward {self.reward.__name__!r} estimates {', '.join(estimated)} from data, but a server has no "
-                "training set, and its workers share no statistics. Run: rrg-rewards fit TABLE ... --output FILE, "
-                "and serve with --config FILE; or give numbers"
+                "training set, and its workers share no statistics. rrg-rewards fit writes settings with numbers: "
+                "serve its file with `config`; or give numbers"
             )
         self.batch_limits  # noqa: B018 (checks the limits)
 

@@ -134,8 +134,7 @@ def chat_format_of(tokenizer: Any, text_config: Any, source: str | Path) -> str:
     if any("vicuna" in name for name in names):
         return "vicuna"
     raise ValueError(
-        f"{source} does not tell the chat format of its conversations; choose chat_format (--chat-format) "
-        f"{', '.join(CHAT_FORMATS)}"
+        f"{source} does not tell the chat format of its conversations; choose `chat_format`: {', '.join(CHAT_FORMATS)}"
     )
 
 
