@@ -12,7 +12,7 @@ PACKAGES = {"rrg_rewards": "rrg_rewards", "callbacks": "rrg_rewards.callbacks", 
 MOST_LINES = 600
 
 # Functions that run any command, or translate its arguments, and what argparse itself calls.
-TRANSLATORS = {"main._run", "options.__call__", "options.model_from", "options.read_input", "options.settings_from"}
+TRANSLATORS = {"main._run", "options.__call__", "options.settings_from"}
 
 
 @cache

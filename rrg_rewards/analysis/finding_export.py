@@ -11,7 +11,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.reading.engine import read_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.lexicon import load_lexicon
-from rrg_rewards.utilities.settings import SettingError, check_settings, setting
+from rrg_rewards.utilities.settings import SettingError, setting
 
 # Vocabularies of the codes in knowledge/concepts.yaml.
 _CODES = ("oifm", "hpo", "snomed")

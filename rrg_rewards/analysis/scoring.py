@@ -149,7 +149,7 @@ class Scoring:
         if self._relative:
             self._log.note(
                 f"{sink.path} is written after the last row, because scores of {', '.join(self._relative)} depend "
-                "on all references; a prior, as in --set crg.prior=0.2, makes them independent"
+                "on all references; a prior, as in `set=crg.prior=0.2`, makes them independent"
             )
         sink.write(self.tables(), self._pairs.types, "scores", self._pairs.rows, self._log)
 

@@ -246,7 +246,7 @@ class RewardChoice(_Readers, ContextColumns):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSettings(Batches, Workers, ScanChoice):
-    """How the reports of a table are labelled. Other labelers than rules and judges must have the labels of ``schema``."""
+    """How the reports of a table are labelled. A labeler other than rules must have the labels of ``schema``."""
 
     text_column: str = setting(help="column of the report texts", metavar="NAME")
     schema: str | None = setting(

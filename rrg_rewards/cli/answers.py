@@ -13,10 +13,9 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     destination,
-    settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.settings import Settings, setting
+from rrg_rewards.utilities.settings import setting
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -27,11 +26,71 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Model(Settings):
-    """A language model that is asked, unless it is a dry run."""
+class AnswerCommand(JudgeLimits, InputTable, Outputs):
+    """A command that requests answers about the rows of a table, which are appended to its output."""
 
     judge: str | None = setting(None, f"{LANGUAGE_MODEL}; required without `dry_run`", metavar="JUDGE")
     dry_run: bool = setting(False, "send nothing; show counts, estimates and one prompt")
+    is_appended: bool = True
+
+    def model(self, lacks: str) -> "Judge | None":
+        """Return the language model; ``None`` for a dry run without one.
+
+        Args:
+            lacks: Why the judge must be a language model, as for :func:`rrg_rewards.analysis.answers.choose_model`.
+
+        Raises:
+            UsageError: If there is no judge, and no dry run.
+            SettingError: If the judge is unknown, or no language model.
+        """
+        from rrg_rewards.analysis.answers import choose_model
+
+        if self.judge is not None:
+            return choose_model(self.judge, self, lacks)
+        if not self.dry_run:
+            raise UsageError("--judge is required unless --dry-run is set")
+        return None
+
+    def run(
+        self,
+        program: str,
+        judge: "Judge | None",
+        make_run: "Callable[[Table], AnswerRun[Any, Any]]",
+        terminal: Terminal,
+        *,
+        grid: "Callable[[Any], Grid] | None" = None,
+        summary: Callable[[Any], dict[str, Any]] | None = None,
+    ) -> int:
+        """Request the answers that the output lacks, or show what they would cost, and return the exit code.
+
+        Args:
+            program: Name of the command, for the message of its end.
+            judge: The judge; ``None`` for a dry run without one.
+            make_run: Function that makes the run of the input table.
+            terminal: Receives results, notes and warnings.
+            grid: Function that makes a table of the results.
+            summary: Function that makes the summary. Default: the counts of the run.
+        """
+        from rrg_rewards.analysis.answers import stop_at_interrupt
+
+        self.check()
+        run = make_run(self.read(terminal))
+        if judge is None or self.dry_run:
+            expected = run.estimate(self)
+            if self.json is not None:
+                # The plan has a hash of the answer's schema, which needs pydantic.
+                self.write_summary({**run.plan(), "estimate": asdict(expected)})
+            lines = [run.preview(), run.describe(), str(expected), *destination(judge)]
+            terminal.show(*(line for line in lines if line), stderr=self.json == "-")
+            terminal.note("nothing was sent")
+            return 0
+        with stop_at_interrupt(judge, terminal, program):
+            run.request(terminal)
+        self.write_summary(run.to_dict() if summary is None else summary(run))
+        if grid is not None:
+            terminal.show(grid(run), stderr=self.json == "-")
+        run.log_outcome(terminal)
+        return run.exit_code
 
 
 def add_answer_options(parser: argparse.ArgumentParser, items: str, *, model: bool) -> None:
@@ -47,67 +106,6 @@ def add_answer_options(parser: argparse.ArgumentParser, items: str, *, model: bo
     overwrite = {"help": "replace a summary that exists; --output is never replaced"}
     add_shared_options(parser, "output", "json", "format", "overwrite", output=output, overwrite=overwrite)
     if model:
-        add_settings(parser, _Model, "judge")
+        add_settings(parser, AnswerCommand, "judge")
         add_settings(parser, JudgeLimits)
-        add_settings(parser, _Model, "dry_run")
-
-
-def model_from(args: argparse.Namespace, lacks: str) -> "Judge | None":
-    """Return the language model of ``--judge``; ``None`` for a dry run without one.
-
-    Args:
-        args: Arguments of the command.
-        lacks: Why the judge must be a language model, as for :func:`rrg_rewards.analysis.answers.choose_model`.
-
-    Raises:
-        UsageError: If there is no judge, and no dry run.
-        SettingError: If the judge is unknown, or no language model.
-    """
-    from rrg_rewards.analysis.answers import choose_model
-
-    if args.judge is not None:
-        return choose_model(args.judge, settings_from(args, JudgeLimits), lacks)
-    if not args.dry_run:
-        raise UsageError("--judge is required unless --dry-run is set")
-    return None
-
-
-def run_answers(
-    args: argparse.Namespace,
-    terminal: Terminal,
-    judge: "Judge | None",
-    make_run: "Callable[[Table], AnswerRun[Any, Any]]",
-    grid: "Callable[[Any], Grid] | None" = None,
-    summary: Callable[[Any], dict[str, Any]] | None = None,
-) -> int:
-    """Request the answers that the output lacks, or show what they would cost, and return the exit code.
-
-    Args:
-        args: Arguments of the command.
-        terminal: Receives results, notes and warnings.
-        judge: The judge; ``None`` for a dry run without one.
-        make_run: Function that makes the run of the input table.
-        grid: Function that makes a table of the results.
-        summary: Function that makes the summary. Default: the counts of the run.
-    """
-    from rrg_rewards.analysis.answers import stop_at_interrupt
-
-    outputs = settings_from(args, Outputs, is_appended=True)
-    outputs.check()
-    run = make_run(settings_from(args, InputTable).read(terminal))
-    if judge is None or getattr(args, "dry_run", False):
-        expected = run.estimate(settings_from(args, JudgeLimits))
-        if outputs.json is not None:
-            # The plan has a hash of the answer's schema, which needs pydantic.
-            outputs.write_summary({**run.plan(), "estimate": asdict(expected)})
-        lines = [run.preview(), run.describe(), str(expected), *destination(judge)]
-        terminal.show(*(line for line in lines if line), stderr=outputs.json == "-")
-        terminal.note("nothing was sent")
-        return 0
-    with stop_at_interrupt(judge, terminal, args.parser.prog):
-        run.request(terminal)
-    outputs.write_summary(run.to_dict() if summary is None else summary(run))
-    if grid is not None:
-        terminal.show(grid(run), stderr=outputs.json == "-")
-    run.log_outcome(terminal)
-    return run.exit_code
+        add_settings(parser, AnswerCommand, "dry_run")

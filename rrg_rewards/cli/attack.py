@@ -210,7 +210,7 @@ def _grid(result: "AttackResult") -> "Grid":
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    search, files, choice = (settings_from(args, kind) for kind in (_Search, _Files, RewardChoice))
+    search, files = settings_from(args, _Search), settings_from(args, _Files)
     if search.workers != 1:
         prepare_workers()
     from rrg_rewards.data.tables.writers import open_output, write_json
@@ -227,7 +227,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if files.png is not None:
         require("matplotlib.figure", extra="plot")
     table = settings_from(args, InputTable).read(terminal)
-    result = _attack(choice, search, files.honest_column, journal, table, terminal)
+    result = _attack(settings_from(args, RewardChoice), search, files.honest_column, journal, table, terminal)
     if outputs.json is not None:
         write_json(result.to_dict(quotes=not files.no_quotes), outputs.json, outputs.overwrite)
     if files.png is not None:

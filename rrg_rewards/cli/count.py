@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.settings import CountingSettings
-from rrg_rewards.cli.answers import add_answer_options, model_from, run_answers
+from rrg_rewards.cli.answers import AnswerCommand, add_answer_options
 from rrg_rewards.cli.options import add_command_parser, add_settings, add_table_argument, settings_from
 from rrg_rewards.cli.terminal import Terminal
 
@@ -50,12 +50,13 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.counting import CountingRun, read_pairs
 
-    settings, judge = settings_from(args, CountingSettings), model_from(args, "counts no errors")
+    settings, command = settings_from(args, CountingSettings), settings_from(args, AnswerCommand)
+    judge = command.model("counts no errors")
 
     def make_run(table: "Table") -> "CountingRun":
         return CountingRun(read_pairs(table, settings, terminal), args.output, judge, settings)
 
-    return run_answers(args, terminal, judge, make_run, _grid)
+    return command.run("rrg-rewards count", judge, make_run, terminal, grid=_grid)
 
 
 def _grid(run: "CountingRun") -> "Grid":

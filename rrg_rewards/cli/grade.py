@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.settings import GradingSettings
-from rrg_rewards.cli.answers import add_answer_options, model_from, run_answers
+from rrg_rewards.cli.answers import AnswerCommand, add_answer_options
 from rrg_rewards.cli.options import add_command_parser, add_settings, add_table_argument, settings_from
 from rrg_rewards.cli.terminal import Terminal
 
@@ -52,13 +52,14 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.grading import GradingRun, choose_system, read_references
 
-    settings, judge = settings_from(args, GradingSettings), model_from(args, "writes no reports")
+    settings, command = settings_from(args, GradingSettings), settings_from(args, AnswerCommand)
+    judge = command.model("writes no reports")
     choose_system(settings)  # Raises before the table is read.
 
     def make_run(table: "Table") -> "GradingRun":
         return GradingRun(read_references(table, settings, terminal), args.output, judge, settings)
 
-    return run_answers(args, terminal, judge, make_run, _grid)
+    return command.run("rrg-rewards grade", judge, make_run, terminal, grid=_grid)
 
 
 def _grid(run: "GradingRun") -> "Grid":

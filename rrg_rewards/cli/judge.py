@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.settings import LANGUAGE_MODEL, CandidateSettings, EvaluationSettings
-from rrg_rewards.cli.answers import add_answer_options, run_answers
+from rrg_rewards.cli.answers import AnswerCommand, add_answer_options
 from rrg_rewards.cli.options import (
     InputTable,
     Outputs,
@@ -149,7 +149,8 @@ def _label(args: argparse.Namespace, terminal: Terminal) -> int:
         asked = {"judge": judge.signature, "prompt": run.prompt}
         return {"version": __version__, "table": args.table, **asked, **read, **run.to_dict()}
 
-    return run_answers(args, terminal, judge, make_run, summary=summary)
+    command = settings_from(args, AnswerCommand)
+    return command.run("rrg-rewards judge", judge, make_run, terminal, summary=summary)
 
 
 def _compare(args: argparse.Namespace, terminal: Terminal) -> int:

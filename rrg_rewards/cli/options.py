@@ -134,7 +134,7 @@ def add_settings(parser: Any, settings: type, *names: str, **changes: Mapping[st
     # A class shows its own settings first.
     own_first = dict.fromkeys(name for kind in settings.__mro__ for name in vars(kind).get("__annotations__", {}))
     for name in names or (name for name in own_first if name in declared):
-        option = _option(declared[name]) | changes.get(name, {})
+        option = {**_option(declared[name]), **changes.get(name, {})}
         option["help"] = with_options(option["help"])
         parser.add_argument(f"--{name.replace('_', '-')}", **option)
 
@@ -242,22 +242,6 @@ def add_shared_options(parser: argparse.ArgumentParser, *names: str, **changes: 
         Namespace(json=None, seed=7)
     """
     add_settings(parser, _Shared, *names, *(name for name in changes if name not in names), **changes)
-
-
-def show_estimate(
-    name: str, requests: str, expected: "Estimate", judge: "Judge", terminal: Terminal, stderr: bool
-) -> None:
-    """Show the estimated cost of the requests to a judge, and the machine that would get the reports.
-
-    Args:
-        name: What the judge is asked for.
-        requests: The number of requests in words.
-        expected: The cost.
-        judge: The judge.
-        terminal: Where to show it.
-        stderr: Whether standard output contains data.
-    """
-    terminal.show(f"{name}: {requests}", str(expected), *destination(judge), stderr=stderr)
 
 
 def destination(judge: "Judge | None") -> list[str]:

@@ -16,8 +16,8 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     add_table_argument,
+    destination,
     settings_from,
-    show_estimate,
 )
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.settings import SettingError, setting
@@ -326,7 +326,8 @@ def _show_estimates(
             queries = [metric.queries(one.predictions, one.references, **one.context[name]) for one in pairs]
             found = estimate_crimson(metric, chain.from_iterable(queries))
             expected[name] = asdict(found)
-            show_estimate(name, f"{found.requests:,} requests", found, metric.judge, terminal, to_stderr)
+            lines = (f"{name}: {found.requests:,} requests", str(found), *destination(metric.judge))
+            terminal.show(*lines, stderr=to_stderr)
         elif most := most_requests(metric, pairs.rows):
             expected[name] = {role: {"most_requests": number} for role, number in most.items()}
             for role, number in most.items():

@@ -91,8 +91,8 @@ class Terminal(RunLog):
             return
         console = self._console(stderr)
         for result in results:
-            is_text = isinstance(result, str)
-            console.print(self._translate(result) if is_text else result, soft_wrap=is_text)
+            shown = self._translate(result) if isinstance(result, str) else result
+            console.print(shown, soft_wrap=isinstance(result, str))
 
     @contextmanager
     def progress(self, description: str) -> Iterator[Progress]:

@@ -139,7 +139,7 @@ def test_preferences_and_yes_no_items() -> None:
     assert [one.statistic for one in judgement.agreement] == ["binary", "kendall"]
     assert judgement.of("error", "binary").value == 0.75
     changed = AgreementSettings(statistics=["binary"], lower_is_better=["error"])
-    with pytest.raises(SettingError, match="as they are; leave out --lower-is-better"):
+    with pytest.raises(SettingError, match="`lower_is_better`"):
         measure_agreement({"error": [1]}, {"annotated": [1]}, settings=changed)
 
 
@@ -158,7 +158,7 @@ def test_one_unit_has_no_interval_and_a_warning() -> None:
     scores, ratings = columns()
     measure_agreement(scores, {"h": ratings}, units=[7] * 40, settings=AgreementSettings(**FEW), log=log)
     assert log.warnings == [
-        "1 of 1 comparisons have no intervals, because they have only one value of 'unit' (--unit), and the bootstrap "
+        "1 of 1 comparisons have no intervals, because they have only one value of 'unit' (`unit`), and the bootstrap "
         "draws these"
     ]
 
@@ -189,18 +189,17 @@ def test_wrong_columns_are_named(scores: Any, human: Any, options: Any, message:
 
 
 @pytest.mark.parametrize(
-    ("settings", "setting", "message"),
+    ("settings", "message"),
     [
-        ({"statistics": ["kendal"]}, "statistics", "did you mean 'kendall'"),
-        ({"statistics": ["kendall", "kendall"]}, "statistics", "named more than once"),
-        ({"bootstrap": -1}, "bootstrap", "must be a number from 0"),
-        ({"permutations": -1}, "permutations", "must be a number from 0"),
+        ({"statistics": ["kendal"]}, "^statistics: .* did you mean 'kendall'"),
+        ({"statistics": ["kendall", "kendall"]}, "^statistics: "),
+        ({"bootstrap": -1}, "^bootstrap: "),
+        ({"permutations": -1}, "^permutations: "),
     ],
 )
-def test_wrong_settings_are_named(settings: Any, setting: str, message: str) -> None:
-    with pytest.raises(SettingError, match=message) as error:
-        AgreementSettings(**settings)
-    assert error.value.setting == setting
+def test_wrong_settings_are_named(settings: Any, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        measure_agreement({"a": [1]}, {"h": [1]}, settings=AgreementSettings(**settings))
 
 
 def test_a_column_to_turn_must_exist() -> None:

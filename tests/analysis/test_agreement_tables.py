@@ -151,12 +151,12 @@ def test_yes_no_items_of_a_table(write: Write) -> None:
 @pytest.mark.parametrize(
     ("columns", "metrics", "settings", "message"),
     [
-        ({}, {}, {}, "one of --scores and --metrics is needed"),
+        ({}, {}, {}, "`scores` and `metrics`"),
         ({"scores": ["rating"]}, {}, {}, "rating: named more than once"),
         ({"scores": ["errors"]}, {}, {"lower_is_better": ["x"]}, "'x' is not among"),
         ({"scores": ["errors"]}, {}, {"baseline": "x"}, "'x' is not among errors"),
-        ({}, {"rouge": ROUGE()}, {"lower_is_better": ["rouge"]}, "'rouge' is not among --scores and --human"),
-        ({}, {"rouge": ROUGE()}, {"statistics": ["binary"]}, "leave out --metrics"),
+        ({}, {"rouge": ROUGE()}, {"lower_is_better": ["rouge"]}, "lower_is_better: 'rouge' is not among"),
+        ({}, {"rouge": ROUGE()}, {"statistics": ["binary"]}, "leave out `metrics`"),
         (
             {},
             {"own": CallableMetric(length, higher_is_better=None)},

@@ -102,7 +102,7 @@ def test_an_estimate_sends_and_writes_nothing(output):
 def test_an_estimate_in_words():
     assert str(Estimate(2, 1500, 20, None, None)).splitlines() == [
         "estimated tokens: 1,500 of prompts, 20 of answers (4 characters per token)",
-        "cost: unknown without a price, in the settings of the judge or as --price-in and --price-out",
+        "cost: unknown without a price, in the settings of the judge or as `price_in` and `price_out`",
         "time: unknown without a rate limit",
     ]
     assert str(Estimate(2, 1, 1, 0.0213, 1.5)).splitlines()[1:] == [

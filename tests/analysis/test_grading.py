@@ -65,7 +65,7 @@ def test_reports_outside_their_tier_are_kept_and_counted(output):
 
 def test_a_file_of_another_system_is_refused(output):
     grade_reports(REFERENCES, AnsweringJudge(well), output)
-    with pytest.raises(TableError, match="graded under radcliq, not mrscore; choose another --output"):
+    with pytest.raises(TableError, match="graded under radcliq, not mrscore"):
         GradingRun(REFERENCES, output, settings=GradingSettings(system="mrscore")).plan()
 
 

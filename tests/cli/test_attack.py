@@ -145,7 +145,7 @@ def test_an_interrupted_attack_writes_its_result_and_is_resumed(run, pairs, tmp_
     assert not kept.exists()
     assert "the search takes about" in resumed.err
     nothing = run(*command, "--json", told, "--resume")
-    assert (nothing.code, "there is no interrupted attack" in nothing.err) == (2, True)
+    assert (nothing.code, "argument --resume: needs the --json" in nothing.err) == (2, True)
 
 
 def test_an_interrupted_attack_is_not_lost_by_a_new_one(run, pairs, tmp_path, interrupted):
@@ -158,4 +158,4 @@ def test_an_interrupted_attack_is_not_lost_by_a_new_one(run, pairs, tmp_path, in
     assert "--resume continues it, --overwrite starts again" in refused.err
     assert run(*command, "--overwrite").code == 0
     without = run("attack", pairs, "--reward", "rouge", *SMALL, "--resume")
-    assert (without.code, "needs the --json FILE" in without.err) == (2, True)
+    assert (without.code, "argument --resume: needs the --json" in without.err) == (2, True)

@@ -125,4 +125,4 @@ def test_misspelled_settings_and_options_of_the_other_source(run, table, tmp_pat
     config.write_text("reward: crg\nmising: 0\n")
     assert "did you mean 'missing'" in run("fit", table, "--config", config, "--output", "-").err
     result = run("fit", table, "--config", config, "--set", "prior=0.2", "--output", "-")
-    assert (result.code, "write them into the file" in result.err) == (2, True)
+    assert (result.code, "argument --set: has no effect with --config" in result.err) == (2, True)

@@ -157,7 +157,7 @@ def test_messages(run, samples, tmp_path, ending):
         (["--reward", "crgg"], "did you mean 'crg'"),
         ([*CRG, "--set", "priorr=1"], "did you mean 'prior'"),
         ([*CRG, "--set", "prior"], "must be OPTION=VALUE"),
-        ([*CRG, "--margin", "-1"], "--margin: must be at least 0"),
+        ([*CRG, "--margin", "-1"], "argument --margin: must be a number, at least 0"),
         ([*CRG, "--margin", "nan"], "must be a number"),
         ([*CRG, "--threshold", "0"], "requires --trainer kto"),
         ([*CRG, "--system-prompt", "x"], "needs --conversational"),

@@ -123,8 +123,8 @@ def test_other_addresses_need_a_token(served, monkeypatch, capsys):
         (["--reward", "crg", "--set", "prior=running"], "estimates prior from data"),
         (["--reward", "crgg"], "did you mean 'crg'"),
         (["--reward", "crg", "--set", "prior=0.2", "--device", "cuda"], "unknown option of reward 'crg' 'device'"),
-        (["--reward", "rouge", "--port", "99999"], "argument --port: must be in 0 to 65535"),
-        (["--reward", "rouge", "--timeout", "0"], "timeout must be positive"),
+        (["--reward", "rouge", "--port", "99999"], "argument --port: must be an integer, at least 0, at most 65,535"),
+        (["--reward", "rouge", "--timeout", "0"], "argument --timeout: must be a number, above 0"),
         (["--reward", "rouge", "--max-batch", "9999"], "max_pending must be at least max_batch"),
     ],
 )
