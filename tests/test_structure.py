@@ -11,6 +11,13 @@ COMMANDS = ROOT / "rrg_rewards" / "cli"
 PACKAGES = {"rrg_rewards": "rrg_rewards", "callbacks": "rrg_rewards.callbacks", "recipes": "rrg_rewards.recipes"}
 MOST_LINES = 600
 
+# Modules whose texts are command lines of other programs: pip's, and those of Lightning's parser.
+OTHER_COMMANDS = {
+    "rrg_rewards.training.metrics.cli",
+    "rrg_rewards.training.metrics.search",
+    "rrg_rewards.utilities.imports",
+}
+
 # Functions that run any command, or translate its arguments, and what argparse itself calls.
 TRANSLATORS = {"main._run", "options.__call__", "options.settings_from"}
 
@@ -59,6 +66,26 @@ def test_only_commands_take_the_arguments_of_the_command_line():
     paths = {name: path for name, path in modules().items() if COMMANDS not in path.parents}
     wrong = {name: found for name, path in paths.items() if (found := [one.name for one in takers(path)])}
     assert not wrong, f"takes argparse.Namespace: {wrong}"
+
+
+def documentation(path: Path) -> set[ast.Constant]:
+    """Return the docstrings of a module."""
+    bodies = [node.body for node in ast.walk(tree(path)) if isinstance(getattr(node, "body", None), list) and node.body]
+    first = [body[0].value for body in bodies if isinstance(body[0], ast.Expr)]
+    return {text for text in first if isinstance(text, ast.Constant)}
+
+
+def test_only_the_command_line_speaks_of_options():
+    """A message names the argument of Python in backticks; the command line makes an option of it."""
+    wrong = {}
+    for name, path in modules().items():
+        if COMMANDS in path.parents or name.startswith("rrg_rewards.recipes") or name in OTHER_COMMANDS:
+            continue
+        texts = [one for one in ast.walk(tree(path)) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        named = [one.value for one in texts if re.search(r"(^|[^\w-])--[a-z]", one.value)]
+        if found := [text for text in named if text not in {one.value for one in documentation(path)}]:
+            wrong[name] = found
+    assert not wrong, f"names an option of the command line: {wrong}"
 
 
 def imported(path: Path) -> set[str]:

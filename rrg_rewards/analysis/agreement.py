@@ -390,7 +390,7 @@ def check_names(names: Sequence[str], turned: Sequence[str], turnable: Sequence[
 
 
 def check_statistics(settings: AgreementSettings, **changed: Any) -> None:
-    """Raise a SettingError if a statistic is unknown or named twice, or ``binary`` meets columns that are ``changed``."""
+    """Raise a SettingError if a statistic is unknown or named twice, or ``binary`` meets changed columns."""
     statistics, known = list(settings.statistics or ()), get_args(AgreementStatistic)
     for name in statistics:
         if name not in known:

@@ -69,7 +69,7 @@ def test_label_table_replaces_columns_unless_there_is_a_prefix():
         ({"labeler": "ruls"}, "labeler: unknown labeler 'ruls'"),
         ({"labeler": "judge"}, "labeler: judge:ct_rate needs a language model"),
         ({"judge": "rules"}, "judge: the labeler rules takes none"),
-        ({"labeler": "rules:chexbert", "schema": "ct_rate"}, "does not have the labels of --schema ct_rate"),
+        ({"labeler": "rules:chexbert", "schema": "ct_rate"}, "^schema: "),
     ],
 )
 def test_label_table_names_the_setting(settings, message):

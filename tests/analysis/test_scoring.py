@@ -131,7 +131,7 @@ def test_score_table_keeps_the_rows_before_a_failure(pairs, tmp_path):
 
 
 def test_score_table_names_what_is_missing(pairs):
-    with pytest.raises(TableError, match=r"unknown column 'reference'.* --reference-column names the column$"):
+    with pytest.raises(TableError, match=r"unknown column 'reference'.* `reference_column` names the column$"):
         score_table(pairs, ["rouge"], settings=QUICK)
 
 
@@ -140,12 +140,12 @@ def test_score_table_names_what_is_missing(pairs):
     [
         ({"metrics": ["crgg"]}, "metrics", "did you mean 'crg'"),
         ({"metrics": ["crg", "crg"]}, "metrics", "crg is named more than once"),
-        ({"metrics": ["crg"], "set": {"rouge.x": 1}}, "set", "'rouge' is not among --metrics crg"),
+        ({"metrics": ["crg"], "set": {"rouge.x": 1}}, "set", "'rouge' is not among `metrics=crg`"),
         ({"metrics": ["crg"], "set": {"crg.colour": 1}}, None, "colour"),
         ({"metrics": ["rouge"], "labeler": "rules:ct_rate"}, "labeler", "no metric among rouge takes one"),
         ({"metrics": ["crg"], "labeler": "judge:ct_rate"}, "labeler", "needs a language model"),
         ({"metrics": ["crimson"], "judge": "{name: rules"}, "judge", "cannot read"),
-        ({"metrics": ["crepe"]}, "metrics", "crepe needs --set crepe.model=FOLDER"),
+        ({"metrics": ["crepe"]}, "metrics", "crepe needs `set=crepe.model=FOLDER`"),
     ],
     ids=str,
 )

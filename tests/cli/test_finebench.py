@@ -214,8 +214,8 @@ def test_the_table_as_markdown_by_limit_and_seed(run, reports, tmp_path):
         (("--metrics", "bleu2", "--set", "crg.prior=3"), "'crg' is not among --metrics bleu2"),
         (("--metrics", "crepe"), "model"),
         (("--metrics", "bleu2", "--output", "t.csv"), "must end in .json or .md"),
-        (("--metrics", "bleu2", "--seed", "-1"), "must not be negative"),
-        (("--metrics", "bleu2", "--limit", "0"), "must be a positive integer"),
+        (("--metrics", "bleu2", "--seed", "-1"), "argument --seed: "),
+        (("--metrics", "bleu2", "--limit", "0"), "argument --limit: "),
     ],
 )
 def test_a_wrong_command_line_is_told_before_any_work(run, reports, arguments, words):

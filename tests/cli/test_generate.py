@@ -155,8 +155,8 @@ def test_volumes(run: Any, tmp_path: Path) -> None:
     ("options", "code", "message"),
     [
         (["--output", "-"], 2, "must be a file, because an interrupted run is resumed from it"),
-        (["--temperature", "-1"], 2, "must be a number from 0, got -1.0"),
-        (["--temperature", "nan"], 2, "must be a number, got 'nan'"),
+        (["--temperature", "-1"], 2, "argument --temperature: must be a number, at least 0"),
+        (["--temperature", "nan"], 2, "argument --temperature: must be a number, at least 0"),
         (["--model", "./nowhere"], 1, "./nowhere: no such folder"),
         (["--input-column", "text"], 1, "unknown column 'text'"),
         (["--image-column", "findings"], 1, "an empty ending is not a format of features"),

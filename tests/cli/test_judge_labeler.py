@@ -80,8 +80,8 @@ def test_pairs_by_a_judged_reward(judge, run, write_csv):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--labeler", "judge:ct_rate"), "argument --labeler: judge:ct_rate needs a language model: --judge"),
-        (("--judge", "openai:m"), "argument --judge: the labeler rules takes none; --labeler judge:SCHEMA does"),
+        (("--labeler", "judge:ct_rate"), "argument --labeler: judge:ct_rate needs a language model as --judge"),
+        (("--judge", "openai:m"), "argument --judge: the labeler rules takes none; judge:SCHEMA does"),
         (("--labeler", "judge", "--judge", "rules"), "argument --labeler: judge: the judge 'rules' evaluates CRIMSON"),
         (("--labeler", "judge:merlim", "--judge", "openai:m"), "did you mean 'merlin'"),
     ],

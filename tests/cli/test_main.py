@@ -56,7 +56,10 @@ def test_version(run):
         (["label", "a.csv"], "required: --text-column"),
         (["label", "a.csv", "--text", "t"], "required: --text-column"),
         (["label", "a.csv", "--text-column", "t", "--schema", "ct-rate"], "did you mean 'ct_rate'?"),
-        (["label", "a.csv", "--text-column", "t", "--batch-size", "0"], "argument --batch-size: must be an integer, at least 1, got 0"),
+        (
+            ["label", "a.csv", "--text-column", "t", "--batch-size", "0"],
+            "argument --batch-size: must be an integer, at least 1, got 0",
+        ),
         (["score", "a.csv"], "required: --metrics"),
         (["score", "a.csv", "--metrics", "crg", "--bootstrap", "-1"], "--bootstrap"),
         (["score", "a.csv", "--metrics", "crg", "--metric", "rouge"], "--metric rouge; did you mean --metrics?"),

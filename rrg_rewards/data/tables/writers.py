@@ -386,7 +386,7 @@ def check_output(path: str | Path, overwrite: bool = False) -> None:
     if path.is_dir():
         raise TableError(f"{path}: is a folder")
     if path.is_file() and not overwrite:
-        raise TableError(f"{path}: exists already; set `overwrite` to replace it")
+        raise TableError(f"{path}: exists already; pass `overwrite` to replace it")
     if not os.access(folder, os.W_OK) and not _is_stream(path):
         raise TableError(f"{path}: the folder {path.parent} is not writable")
     for abandoned in abandoned_files(folder):

@@ -140,7 +140,7 @@ def test_open_output_leaves_nothing_at_an_interrupt_midway(tmp_path):
 def test_write_table_existing_file_needs_leave_to_be_replaced(tmp_path):
     path = tmp_path / "out.csv"
     path.write_text("old")
-    with pytest.raises(TableError, match=r"out.csv: exists already; pass --overwrite"):
+    with pytest.raises(TableError, match=r"out.csv: exists already"):
         write_table(Table({"a": ["x"]}), path)
     assert path.read_text() == "old"
     write_table(Table({"a": ["x"]}), path, overwrite=True)

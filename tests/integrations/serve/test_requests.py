@@ -122,16 +122,16 @@ def test_dialects_without_null_need_a_missing_reward():
     with Served() as served:
         status, reply, _ = served.post("/remote_rm", {"response": "a", "label": "a"})
         assert (status, served.reward.batches) == (422, [])
-        assert "start the server with --missing NUMBER" in reply["error"]
+        assert "start the server with `missing`" in reply["error"]
         reply = served.post("/v1", {"messages": []})[1]
-    assert "--missing" in reply["error"]
+    assert "`missing`" in reply["error"]
 
 
 def test_llama_factory_dialect_says_what_to_do_without_a_table():
     with Served(missing=0.0) as served:
         status, reply, _ = served.post("/v1", {"messages": ["a"]})
     assert status == 422
-    assert "start the server with --prompts TABLE" in reply["error"]
+    assert "start the server with `prompts`" in reply["error"]
 
 
 @pytest.mark.parametrize("label", ['{"reference": "a", "age": 3}', {"reference": "a", "age": 3}])

@@ -106,7 +106,7 @@ def test_scorer_says_that_a_reward_does_not_return(caplog):
         assert served.post("/rewards", ONE)[0] == 504
         status, reply, _ = served.get("/health")
         assert (status, reply["status"]) == (503, "failed")
-        assert reply["reason"].startswith("the reward has not returned from 1 batches within 0.3 s (--timeout)")
+        assert reply["reason"].startswith("the reward has not returned from 1 batches within 0.3 s (`timeout`)")
         assert "a batch of 1 completions has no rewards after 0.3 s" in caplog.text
         # At once, without the wait of a batch that cannot begin.
         assert served.post("/rewards", ONE)[:2] == (503, {"error": reply["reason"]})

@@ -25,9 +25,9 @@ def test_server_options_refuse_a_reward_that_estimates_while_serving(reward, est
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"timeout": 0}, "timeout must be positive"),
-        ({"missing": float("nan")}, "missing must be a finite number"),
-        ({"workers": 0}, "workers must be at least 1"),
+        ({"timeout": 0}, "^timeout: "),
+        ({"missing": float("nan")}, "^missing: "),
+        ({"workers": 0}, "^workers: "),
         ({"token": ""}, "token must be printable"),
         ({"max_request_bytes": 2**30}, "max_total_bytes must be at least"),
         ({"max_batch": 128, "max_pending": 64}, "max_pending must be at least max_batch 128"),
