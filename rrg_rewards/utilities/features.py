@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rrg_rewards.utilities.files import whole_file
+from rrg_rewards.utilities.imports import require
 
 FEATURE_ENDINGS = (".npz", ".npy", ".safetensors")
 """Endings of feature files. The ending determines the format."""
@@ -29,14 +30,11 @@ _MEMBER = f"{FEATURE_KEY}.npy"
 _ALIGNMENT = 64
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _HEADER_LENGTH = struct.Struct("<Q")
-_MAX_HEADER = 100_000_000
 _DTYPES = (np.dtype(np.float16), np.dtype(np.float32))
-_SAFETENSORS: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "BF16": np.dtype("<u2")}
 # Errors that zipfile and numpy raise for damaged files.
 _DAMAGE = (
     EOFError,
     KeyError,
-    NotImplementedError,
     OSError,
     RuntimeError,
     SyntaxError,
@@ -87,6 +85,7 @@ def read_features(
     Raises:
         FeatureError: If the file is missing, damaged or truncated, lacks the array, or has an unexpected dtype, shape
             or width.
+        ModuleNotFoundError: For ``.safetensors``, if the package of this name is not installed.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -214,7 +213,7 @@ def _is_finite(features: Array) -> bool:
     return all(bool(np.isfinite(part).all()) for part in features)
 
 
-def _map(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, fortran: bool = False) -> Array:
+def _map(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, fortran: bool) -> Array:
     """Map an array in a file into memory; changes are not written to the file."""
     needed = offset + dtype.itemsize * math.prod(shape)
     size = file.seek(0, io.SEEK_END)
@@ -294,36 +293,21 @@ def _unpack(stream: Any, size: int) -> Array:
 
 
 def _read_safetensors(path: Path) -> Array:
-    # Not read with the safetensors library, which copies the data and needs torch for bfloat16.
-    with path.open("rb") as file:
-        (length,) = _HEADER_LENGTH.unpack(file.read(_HEADER_LENGTH.size))
-        if length > _MAX_HEADER:
-            raise FeatureError("damaged: not a safetensors file; copy the file again")
-        header = json.loads(file.read(length))
-        if not isinstance(header, dict):
-            raise FeatureError("damaged: the header is not a JSON object; copy the file again")
-        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
-        if FEATURE_KEY not in tensors and len(tensors) != 1:
-            raise FeatureError(f"has no tensor {FEATURE_KEY!r}; it contains: {', '.join(tensors) or 'nothing'}")
-        entry = tensors.get(FEATURE_KEY) or next(iter(tensors.values()))
-        return _safetensors_tensor(file, entry, _HEADER_LENGTH.size + length)
-
-
-def _safetensors_tensor(file: BinaryIO, entry: dict[str, Any], data: int) -> Array:
-    if entry["dtype"] not in _SAFETENSORS:
-        raise FeatureError(f"must be F16, F32 or BF16, got {entry['dtype']}; save it as one of these")
-    dtype, shape = _SAFETENSORS[entry["dtype"]], tuple(entry["shape"])
-    start, end = entry["data_offsets"]
-    if any(not isinstance(n, int) or n < 0 for n in (*shape, start, end)):
-        raise FeatureError("damaged: the header has an impossible shape; copy the file again")
-    if end - start != dtype.itemsize * math.prod(shape):
-        raise FeatureError(f"the tensor's shape {shape} does not fit its {end - start} bytes")
-    tensor = _map(file, dtype, shape, data + start)
-    if entry["dtype"] != "BF16":
-        return tensor
-    # A bfloat16 is the upper half of a float32.
-    widened: Array = (tensor.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return widened
+    library = require("safetensors", extra="labelers")
+    try:
+        # With torch, because the library copies arrays of numpy instead of mapping them.
+        with library.safe_open(path, "pt") as file:
+            names = list(file.keys())
+            if FEATURE_KEY not in names and len(names) != 1:
+                raise FeatureError(f"has no tensor {FEATURE_KEY!r}; it contains: {', '.join(names) or 'nothing'}")
+            tensor = file.get_tensor(FEATURE_KEY if FEATURE_KEY in names else names[0])
+    except library.SafetensorError as error:
+        raise ValueError(str(error)) from error
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in ("float16", "float32", "bfloat16"):
+        raise FeatureError(f"must be float16, float32 or bfloat16, got {name}; save it as one of these")
+    features: Array = (tensor.float() if name == "bfloat16" else tensor).numpy()
+    return features
 
 
 def _npy_bytes(features: Array) -> bytes:
