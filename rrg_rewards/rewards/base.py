@@ -129,6 +129,9 @@ class Reward(ABC):
 
     __name__: str
 
+    metric_class: ClassVar[type[ReportMetric] | None] = None
+    """Metric that the reward makes of its further options; ``None`` if it makes none."""
+
     output = RewardOutput()
     """Selects the score that is the reward and transforms it; set by :func:`rrg_rewards.rewards.make_reward`."""
 
@@ -193,7 +196,7 @@ class Reward(ABC):
 
     def logged_details(self, scores: Scores) -> dict[str, Tensor]:
         """Return the sub-scores that trainers log, ``(N,)`` each, by name; NaN where they are undefined."""
-        return {name: scores.details[name] for name in self._logged_details(scores)}
+        return dict(scores.details)
 
     @property
     def estimated(self) -> tuple[str, ...]:
@@ -295,10 +298,6 @@ class Reward(ABC):
         # A pair has at most one kind of failure.
         failed = {"failed": sum(kinds.values()), **(kinds if self.log_details else {})} if kinds else {}
         return {**details, **failed, "unscorable": _share(self.output.values(scores).isnan())}
-
-    def _logged_details(self, scores: Scores) -> Iterable[str]:
-        """Return the names of the sub-scores to log."""
-        return scores.details
 
     def _column(self, columns: Mapping[str, Any], name: str) -> Sequence[Any]:
         if name not in columns:
@@ -456,9 +455,12 @@ class MetricReward(Reward):
         numbers = used.numbers() if total.calls or total.cached else {}
         return {**super()._sub_scores(scores), **{f"judge_{name}": float(value) for name, value in numbers.items()}}
 
-    def _logged_details(self, scores: Scores) -> Iterable[str]:
+    def logged_details(self, scores: Scores) -> dict[str, Tensor]:
+        """Return the sub-scores that trainers log: the main ones, or all with ``log_details``."""
         main = self.metric.main_details
-        return scores.details if main is None or self.log_details else main
+        return (
+            dict(scores.details) if main is None or self.log_details else {name: scores.details[name] for name in main}
+        )
 
     def _metric_inputs(
         self, completions: Sequence[Completion], columns: Mapping[str, Any]

@@ -265,7 +265,7 @@ class ComposedReward(Reward):
     part; ``{name}/open_{part}``, the fraction of completions for which its gate is open; and ``{name}/unscorable``.
 
     Args:
-        parts: The parts. A part may be a mapping, as in YAML, with ``name`` and options of
+        parts: The parts. A part may be a name, or a mapping, as in YAML, with ``name`` and options of
             :func:`rrg_rewards.rewards.make_reward`, ``as`` (name under which the part is logged), ``weight``,
             ``normalize`` (true, or a mean and a standard deviation), ``clip`` and ``gate`` (a mapping with ``on``,
             ``at_least`` and ``otherwise``).
@@ -294,7 +294,7 @@ class ComposedReward(Reward):
 
     def __init__(
         self,
-        parts: Sequence[RewardPart | Mapping[str, Any]],
+        parts: Sequence[RewardPart | Mapping[str, Any] | str],
         *,
         reference_column: str | None = "reference",
         name: str = "composed",
@@ -463,7 +463,7 @@ class AsyncComposedReward(ComposedReward):
 
 
 def compose(
-    parts: Sequence[RewardPart | Mapping[str, Any]],
+    parts: Sequence[RewardPart | Mapping[str, Any] | str],
     *,
     reference_column: str | None = "reference",
     name: str = "composed",
@@ -482,9 +482,7 @@ def compose(
     return (AsyncComposedReward if asynchronous else ComposedReward)(built, name=name)
 
 
-def _part(setting: Mapping[str, Any], reference_column: str | None) -> RewardPart:
-    if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
-        raise ValueError(f"parts: each must be a RewardPart, or a mapping with a name, got {setting!r}")
+def _part(setting: Any, reference_column: str | None) -> RewardPart:
     name, options = name_and_options(setting, reference_column)
     shaping = {key: options.pop(key) for key in SHAPING_OPTIONS if key in options}
     if isinstance(gate := shaping.get("gate"), Mapping):

@@ -1,15 +1,12 @@
 """CREPE as a reward."""
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torch import nn
 
 from rrg_rewards.metrics.crepe import CREPE
-from rrg_rewards.models.crepe.encoding import LongReports
-from rrg_rewards.models.pair_predictor import Precision
 from rrg_rewards.rewards.base import MetricReward
 
 RewardShape = Literal["linear", "exponential"]
@@ -32,19 +29,10 @@ class CrepeReward(MetricReward):
         model: Folder or Hub id of a CREPE model, or a :class:`rrg_rewards.models.CrepeModel`.
         shape: ``"linear"`` or ``"exponential"``.
         tau: :math:`\tau`, the number of errors that multiplies an exponential reward by 0.37.
-        weights: Weights of the categories by name; 1 for categories that are not given.
-        tokenizer: The tokenizer, or its folder or Hub id. Default: the folder of the model.
         reference_column: Column of reference reports.
         name: Name under which trainers log the reward.
         log_explanations: Whether to add the likely errors to the trainer's table of completions.
-        max_length: This option and the following are those of :class:`rrg_rewards.metrics.CREPE`.
-        long_reports: Rule for pairs that are longer than ``max_length``.
-        token_budget: Maximum number of tokens of a batch.
-        dtype: Type of matrix products.
-        compile: Whether to compile the model.
-        device: Device of a loaded model.
-        revision: Revision of a Hub id.
-        progress: Whether to show a progress bar on stderr.
+        options: Further options of :class:`rrg_rewards.metrics.CREPE`, such as ``weights`` and ``dtype``.
 
     Raises:
         FileNotFoundError: If the folder does not exist.
@@ -57,6 +45,7 @@ class CrepeReward(MetricReward):
     """
 
     metric: CREPE
+    metric_class = CREPE
 
     def __init__(
         self,
@@ -64,19 +53,10 @@ class CrepeReward(MetricReward):
         *,
         shape: RewardShape = "linear",
         tau: float = 2.0,
-        weights: Mapping[str, float] | None = None,
-        tokenizer: Any = None,
         reference_column: str | None = "reference",
         name: str | None = None,
         log_explanations: bool = False,
-        max_length: int | None = None,
-        long_reports: LongReports = "truncate",
-        token_budget: int = 8192,
-        dtype: Precision = "auto",
-        compile: bool = False,  # noqa: A002 (as torch names it)
-        device: str | None = None,
-        revision: str | None = None,
-        progress: bool = False,
+        **options: Any,
     ) -> None:
         if shape not in get_args(RewardShape):
             raise ValueError(f"shape must be 'linear' or 'exponential', got {shape!r}")
@@ -84,20 +64,9 @@ class CrepeReward(MetricReward):
             raise ValueError(f"tau must be positive and finite, got {tau}")
         if reference_column is None:
             raise ValueError("crepe needs a reference_column")
-        metric = CREPE(
-            model,
-            tokenizer,
-            weights=weights,
-            max_length=max_length,
-            long_reports=long_reports,
-            token_budget=token_budget,
-            dtype=dtype,
-            compile=compile,
-            device=device,
-            revision=revision,
-            progress=progress,
+        super().__init__(
+            CREPE(model, **options), name=name, reference_column=reference_column, log_explanations=log_explanations
         )
-        super().__init__(metric, name=name, reference_column=reference_column, log_explanations=log_explanations)
         self.shape = shape
         self.tau = tau
 

@@ -1,19 +1,16 @@
 """The CRG score as a reward."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from rrg_rewards.functional.crg import CRGAverage
 from rrg_rewards.functional.label_counts import label_statistics
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.crg import CRGPrior, LabelScores, ReportCRG, prior_text
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.rewards.base import Completion, MetricReward
 from rrg_rewards.utilities.signature import format_signature
 
@@ -67,20 +64,16 @@ class CRGReward(MetricReward):
         labeler: A labeler, or its name; see :func:`rrg_rewards.labelers.get_labeler`.
         prior: ``"dataset"``, ``"running"``, or the prevalence in (0, 1); with ``average="macro"`` the prevalences of
             the labels.
-        average: ``"micro"`` or ``"macro"``.
-        min_prevalence: With ``"macro"``, the prevalence below which labels weigh less, in [0, 0.5]; see
-            :func:`rrg_rewards.functional.crg_label_weights`.
-        levels: Levels of :class:`rrg_rewards.metrics.ReportCRG`; the reward is then the mean of the contributions to
-            the levels, and a prior has one prevalence for each level.
-        level_schema: As in :class:`rrg_rewards.metrics.ReportCRG`.
         label_column: Column of known reference labels: lists of ``L`` values 0 or 1 in the order of the labeler. If
             given, the labeler is not applied to references, and the signature says so. A metric would warn of two
             labelers; the reward does not, because the column is named on purpose.
-        reference_labeler: Who made the labels of that column, as in :class:`rrg_rewards.metrics.ReportCRG`.
         reference_column: Column of reference reports; may be ``None`` if ``label_column`` is given and there are no
             levels.
         name: Name under which trainers log the reward.
         log_explanations: Add the missed and invented labels to the trainer's table of completions.
+        options: Further options of :class:`rrg_rewards.metrics.ReportCRG`: ``average``, ``min_prevalence``, ``levels``
+            (the reward is then the mean of the contributions to the levels, and a prior has one prevalence for each
+            level), ``level_schema`` and ``reference_labeler``.
 
     Raises:
         ValueError: If the prior or the labeler is unknown, or neither column is given; when called, if a column is
@@ -100,6 +93,7 @@ class CRGReward(MetricReward):
     """
 
     metric: ReportCRG
+    metric_class = ReportCRG
     _compares_across_batches = True
 
     def __init__(
@@ -107,32 +101,20 @@ class CRGReward(MetricReward):
         labeler: LabelerSetting = "rules:ct_rate",
         *,
         prior: float | Sequence[float] | PriorMode = "dataset",
-        average: CRGAverage = "micro",
-        min_prevalence: float = 0.0,
-        levels: Sequence[str] | None = None,
-        level_schema: str | Path | QuestionSchema = "ct_rate",
         label_column: str | None = None,
-        reference_labeler: str | None = None,
         reference_column: str | None = "reference",
         name: str | None = None,
         log_explanations: bool = False,
+        **options: Any,
     ) -> None:
         if isinstance(prior, str) and prior not in get_args(PriorMode):
             raise ValueError(f"prior must be 'dataset', 'running' or a number in (0, 1), got {prior!r}")
         if reference_column is None and label_column is None:
             raise ValueError("crg needs a reference_column or a label_column")
-        if reference_column is None and levels is not None:
+        if reference_column is None and options.get("levels") is not None:
             raise ValueError("crg with levels needs a reference_column, from whose reports the levels are read")
         super().__init__(
-            ReportCRG(
-                labeler,
-                prior=None if isinstance(prior, str) else prior,
-                average=average,
-                min_prevalence=min_prevalence,
-                levels=levels,
-                level_schema=level_schema,
-                reference_labeler=reference_labeler,
-            ),
+            ReportCRG(labeler, prior=None if isinstance(prior, str) else prior, **options),
             name=name,
             reference_column=reference_column,
             context_columns={} if label_column is None else {"target_labels": label_column},

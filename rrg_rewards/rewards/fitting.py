@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rrg_rewards.rewards.base import as_completions
+from rrg_rewards.rewards.base import Reward, as_completions
 from rrg_rewards.rewards.compose import SHAPING_OPTIONS, RunningMoments
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 
@@ -20,8 +20,7 @@ def reward_columns(setting: Any, reference_column: str) -> tuple[str, ...]:
     entries = [setting] if isinstance(setting, str | Mapping) else list(setting)
     found: dict[str, None] = {}
     for entry in entries:
-        name, options = _name_and_options(entry, reference_column)
-        found.update(dict.fromkeys(make_reward(name, **options).columns))
+        found.update(dict.fromkeys(_reward(entry, reference_column).columns))
     return tuple(found)
 
 
@@ -58,8 +57,7 @@ def fit_reward(
     if entry["name"] == "composed":
         own = entry.get("reference_column", reference_column)
         return {**entry, "parts": fit_reward(entry["parts"], columns, completions, own)}
-    name, options = _name_and_options(entry, reference_column)
-    reward = make_reward(name, **options).fit(**columns)
+    reward = _reward(entry, reference_column).fit(**columns)
     if reward.estimated:
         raise ValueError(
             f"{', '.join(reward.estimated)} of reward {reward.__name__!r} cannot be fitted, because its setting is not "
@@ -88,9 +86,6 @@ def _moments(reward: Any, completions: Sequence[str | None], columns: Mapping[st
     return [moments.mean, moments.deviation]
 
 
-def _name_and_options(entry: Any, reference_column: str) -> tuple[str, dict[str, Any]]:
-    setting = {"name": entry} if isinstance(entry, str) else entry
-    if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
-        raise ValueError(f"reward must be a name, a mapping with a name, or a list of them, got {entry!r}")
-    name, options = name_and_options(setting, reference_column)
-    return name, {key: value for key, value in options.items() if key not in SHAPING_OPTIONS}
+def _reward(entry: Any, reference_column: str) -> Reward:
+    name, options = name_and_options(entry, reference_column)
+    return make_reward(name, **{key: value for key, value in options.items() if key not in SHAPING_OPTIONS})

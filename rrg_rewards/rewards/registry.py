@@ -28,8 +28,6 @@ _REWARDS = {
 REWARDS = Registry("reward", "rrg_rewards.rewards", _REWARDS, METRICS)
 """The rewards of this package that are no metrics, and those of the entry points ``rrg_rewards.rewards``."""
 
-_OF_EVERY_REWARD = inspect.signature(MetricReward).parameters.keys() - {"metric"}
-
 
 def available_rewards() -> tuple[str, ...]:
     """Return the names that :func:`make_reward` accepts: all metrics and further rewards, also those of plug-ins.
@@ -43,64 +41,62 @@ def available_rewards() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _RewardMaker:
-    """Makes a reward from options: calls a reward class, or wraps a metric."""
+    """Makes a reward from options: of a reward class, or of :class:`MetricReward` and the metric that it wraps."""
 
-    reward: type[Reward] | None
+    reward: type[Reward]
     metric: MetricMaker | None
 
     @property
-    def context(self) -> tuple[str, ...]:
-        """Keywords of the context columns of the wrapped metric."""
-        return () if self.metric is None else self.metric.context
+    def context(self) -> dict[str, str]:
+        """Keywords of the context columns of the wrapped metric, by the names of their options."""
+        return {f"{name}_column": name for name in self.metric.context} if self.metric and self._wraps else {}
 
-    def known_options(self, name: str) -> set[str] | None:
-        """Return the names of the options of the reward and of the wrapped metric; ``None`` for any name."""
-        called = self.reward if self.metric is None else self.metric.cls
-        assert called is not None
-        # Further arguments of registered metrics are arguments of torchmetrics and have no effect on a reward.
-        any_name = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(called).parameters.values())
-        if any_name and ":" in name and (self.metric is None or self.metric.function is None):
-            return None
-        if self.metric is None:
-            return {*inspect.signature(called).parameters, *OUTPUT_OPTIONS}
-        return {
-            *self.metric.options,
-            *OUTPUT_OPTIONS,
-            *_OF_EVERY_REWARD,
-            *(f"{keyword}_column" for keyword in self.context),
-        }
+    @property
+    def _wraps(self) -> bool:
+        return self.reward is MetricReward
+
+    @property
+    def _own(self) -> dict[str, bool]:
+        """Options of the reward itself, and whether each is required."""
+        parameters = inspect.signature(self.reward).parameters.values()
+        named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        return {one.name: one.default is one.empty for one in named if one.name != "metric" or not self._wraps}
+
+    @property
+    def options(self) -> set[str]:
+        """Names of the options of the reward, and of its metric."""
+        return {*OUTPUT_OPTIONS, *self._own, *self.context, *(self.metric.options if self.metric else ())}
+
+    @property
+    def takes_any_option(self) -> bool:
+        """Whether further options are arguments of the class."""
+        if self.metric is not None and self.metric.function is not None:
+            return False
+        parameters = inspect.signature(self.metric.cls if self.metric else self.reward).parameters.values()
+        return any(one.kind is one.VAR_KEYWORD for one in parameters)
 
     @property
     def required(self) -> tuple[str, ...]:
         """Names of the options without a default."""
-        if self.metric is not None:
-            return self.metric.required
-        assert self.reward is not None
-        parameters = inspect.signature(self.reward).parameters.values()
-        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        return tuple(one.name for one in parameters if one.default is one.empty and one.kind not in variable)
+        own = (name for name, is_required in self._own.items() if is_required)
+        return tuple(dict.fromkeys([*own, *(self.metric.required if self.metric else ())]))
 
     def make(self, options: Mapping[str, Any]) -> Reward:
         """Make the reward."""
-        if self.metric is None:
-            assert self.reward is not None
+        if self.metric is None or not self._wraps:
             return self.reward.from_options(**options)
-        reward_options, metric_options = self._split(options)
-        defaults = {} if reward_options.get("reference_column") is None else self.metric.cls.reward_options
-        metric = self.metric.make(**{**defaults, **metric_options})
-        if isinstance(metric, AsyncReportMetric) and not metric.is_immediate:
-            return AsyncMetricReward(metric, **reward_options)
-        return MetricReward(metric, **reward_options)
-
-    def _split(self, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the options of the reward and the options of the wrapped metric."""
-        context = {f"{keyword}_column": keyword for keyword in self.context}
-        reward = {key: value for key, value in options.items() if key in _OF_EVERY_REWARD}
-        given = {context[key]: column for key, column in options.items() if key in context and column is not None}
+        own = {key: value for key, value in options.items() if key in self._own}
+        given = {
+            self.context[key]: column for key, column in options.items() if key in self.context and column is not None
+        }
         if given:
-            reward["context_columns"] = {**named_columns(reward.get("context_columns", ())), **given}
-        metric = {key: value for key, value in options.items() if key not in _OF_EVERY_REWARD and key not in context}
-        return reward, metric
+            own["context_columns"] = {**named_columns(own.get("context_columns", ())), **given}
+        of_metric = {key: value for key, value in options.items() if key not in own and key not in self.context}
+        defaults = {} if own.get("reference_column") is None else self.metric.cls.reward_options
+        metric = self.metric.make(**{**defaults, **of_metric})
+        if isinstance(metric, AsyncReportMetric) and not metric.is_immediate:
+            return AsyncMetricReward(metric, **own)
+        return MetricReward(metric, **own)
 
 
 def _maker(name: str) -> _RewardMaker:
@@ -115,14 +111,14 @@ def _maker(name: str) -> _RewardMaker:
     else:
         raise ValueError(unknown_name_message("reward", name, available_rewards()) + OF_YOUR_OWN)
     if isinstance(found, type) and issubclass(found, Reward):
-        return _RewardMaker(found, None)
+        return _RewardMaker(found, None if found.metric_class is None else MetricMaker(found.metric_class))
     metric = maker_of(found)
     if metric is None:
         raise ValueError(
             f"reward {name!r} must name a Reward or ReportMetric class, or a function of predictions and references, "
             f"got {found!r}"
         )
-    return _RewardMaker(None, metric)
+    return _RewardMaker(MetricReward, metric)
 
 
 def check_reward_options(name: str, /, **options: Any) -> None:
@@ -137,10 +133,13 @@ def check_reward_options(name: str, /, **options: Any) -> None:
         ...
         ValueError: unknown option of reward 'crg' 'priorr'; did you mean 'prior'? Known: ...
     """
-    known = _maker(name).known_options(name)
-    for key in options:
-        if known is not None and key not in known:
-            raise ValueError(unknown_name_message(f"option of reward {name!r}", key, known))
+    _check_options(name, _maker(name), options)
+
+
+def _check_options(name: str, maker: _RewardMaker, options: Mapping[str, Any]) -> None:
+    # Further arguments of registered metrics are arguments of torchmetrics and have no effect on a reward.
+    if unknown := [] if ":" in name and maker.takes_any_option else sorted(options.keys() - maker.options):
+        raise ValueError(unknown_name_message(f"option of reward {name!r}", unknown[0], maker.options))
 
 
 def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> Reward:
@@ -178,10 +177,9 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         [-1.0]
     """
     maker = _maker(name)
-    known = maker.known_options(name)
-    if known is None or "reference_column" in known:
+    if "reference_column" in maker.options or (":" in name and maker.takes_any_option):
         options = {"reference_column": reference_column, **options}
-    check_reward_options(name, **options)
+    _check_options(name, maker, options)
     check_required(f"reward {name!r}", maker.required, options)
     output = RewardOutput.from_options(options)
     reward = maker.make({key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
@@ -228,10 +226,6 @@ def parse_reward(setting: str | Mapping[str, Any], reference_column: str) -> Rew
         >>> parse_reward({"name": "crg", "weight": 2, "prior": "running"}, "impression")
         RewardSetting(name='crg', weight=2.0, options={'reference_column': 'impression', 'prior': 'running'})
     """
-    if isinstance(setting, str):
-        setting = json.loads(setting) if setting.lstrip().startswith("{") else {"name": setting}
-    if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
-        raise ValueError(f"rewards: each must be a name, or a mapping with a name, got {setting!r}")
     name, options = name_and_options(setting, reference_column)
     weight = options.pop("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float):
@@ -239,13 +233,27 @@ def parse_reward(setting: str | Mapping[str, Any], reference_column: str) -> Rew
     return RewardSetting(name, float(weight), options)
 
 
-def name_and_options(setting: Mapping[str, Any], reference_column: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the name of the reward in a mapping, and its options; ``as`` becomes the option ``name``.
+def name_and_options(setting: Any, reference_column: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the name of the reward of a setting, and its options; ``as`` becomes the option ``name``.
+
+    Args:
+        setting: A name, a mapping with ``name`` and options, such a mapping in JSON, or a list of them, which are parts
+            of a composed reward.
+        reference_column: Column of references if the options contain none.
+
+    Raises:
+        ValueError: If the setting has another form.
 
     Example:
         >>> name_and_options({"name": "crg", "as": "labels"}, None)
         ('crg', {'reference_column': None, 'name': 'labels'})
     """
+    if isinstance(setting, str):
+        setting = json.loads(setting) if setting.lstrip().startswith("{") else {"name": setting}
+    if isinstance(setting, list | tuple):
+        setting = {"name": "composed", "parts": [*setting]}
+    if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
+        raise ValueError(f"a reward must be a name, a mapping with a name, or a list of them, got {setting!r}")
     options = {"reference_column": reference_column, **setting}
     name = options.pop("name")
     if "as" in options:

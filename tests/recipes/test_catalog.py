@@ -105,7 +105,7 @@ def test_validate_recipe_a_missing_deepspeed_names_its_extra(
         ({"algorithm": "ppo"}, "unknown algorithm 'ppo'"),
         ({"algorithm": "rloo", "scale_rewards": "group"}, "unknown key 'scale_rewards'"),
         ({"rewards": None}, "rewards is empty"),
-        ({"rewards": [{"nam": "crg"}]}, "rewards: each must be a name, or a mapping with a name"),
+        ({"rewards": [{"nam": "crg"}]}, "a reward must be a name, a mapping with a name"),
         ({"rewards": ["crgg"]}, "unknown reward 'crgg'; did you mean 'crg'"),
         ({"rewards": ["math:pow"], "no_plugins": True}, "'math:pow' is a path, which runs code"),
         ({"rewards": [{"name": "crg", "priorr": 1}]}, "option of reward 'crg' 'priorr'; did you mean 'prior'"),

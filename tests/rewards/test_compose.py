@@ -221,7 +221,7 @@ def test_composed_reward_fit_reaches_the_parts():
         ([{"name": "crg", "normalize": 1}], "normalize of part 'crg'"),
         ([{"name": "crgg"}], "unknown reward 'crgg'"),
         ([{"name": "crg", "priorr": 1}], "unknown option of reward 'crg' 'priorr'"),
-        (["crg"], "each must be a RewardPart, or a mapping with a name"),
+        ([3], "must be a name, a mapping with a name"),
     ],
 )
 def test_composed_reward_parts_that_cannot_be(parts, message):

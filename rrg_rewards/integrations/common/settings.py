@@ -86,13 +86,7 @@ class TrainerSettings:
             ValueError: If a name or an option is unknown, or the reward estimates a setting from data: processes that
                 share no statistics would estimate different values.
         """
-        setting = self.reward
-        if isinstance(setting, list | tuple):
-            setting = {"name": "composed", "parts": [{"name": one} if isinstance(one, str) else one for one in setting]}
-        setting = {"name": setting} if isinstance(setting, str) else setting
-        if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
-            raise ValueError(f"reward must be a name, a mapping with a name, or a list of them, got {setting!r}")
-        name, options = name_and_options(setting, self.reference_column)
+        name, options = name_and_options(self.reward, self.reference_column)
         reward = make_reward(name, **options)
         reward.log_details = reward.log_details or self.log_details
         if reward.estimated:
