@@ -6,9 +6,11 @@ import json
 import pickle
 import shutil
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import date, datetime, time
 from io import SEEK_END, BytesIO
 from itertools import chain, count, islice
 from pathlib import Path
@@ -18,7 +20,6 @@ from typing import IO, Any, BinaryIO
 
 from rrg_rewards.data.tables.json_documents import parse_json, unique_keys
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, check_header, table_format
-from rrg_rewards.data.tables.xlsx import parse_xlsx
 from rrg_rewards.utilities.files import note_input
 from rrg_rewards.utilities.imports import require
 
@@ -34,8 +35,10 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
     ``NaN`` and ``none``; an empty cell is missing, and blank lines are skipped. It is separated by commas, or by
     semicolons or tabs if its header contains these and no comma. JSON lines have one object per line. Its keys
     are the columns. A key that an object lacks is a missing cell. Parquet needs the extra ``parquet``. A JSON document
-    (``.json``) is read by :func:`~rrg_rewards.data.tables.json_documents.parse_json`, and an Excel workbook
-    (``.xlsx``, extra ``xlsx``) by :func:`~rrg_rewards.data.tables.xlsx.parse_xlsx`.
+    (``.json``) is read by :func:`~rrg_rewards.data.tables.json_documents.parse_json`. An Excel workbook (``.xlsx``,
+    extra ``xlsx``) has one sheet with content, and the names of the columns in its first row. Its cells are text,
+    numbers and booleans; a formula has the value that was saved with it, and dates become text as ``2024-01-31``. Empty
+    rows are skipped, and lines in messages are the rows of the sheet.
 
     Args:
         path: Path of the table, or ``-`` for standard input.
@@ -166,7 +169,7 @@ def _parse(file: BinaryIO, kind: str, source: str, rows: int | None, delimiter: 
     if kind == "jsonl":
         return parse_jsonl(file, source, rows)
     if kind == "xlsx":
-        return parse_xlsx(file, source, rows)
+        return _parse_xlsx(file, source, rows)
     return parse_json(file, source, rows) if kind == "json" else _parse_parquet(file, source, rows)
 
 
@@ -267,20 +270,24 @@ def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[
             yield line, cells
 
 
+def _row_tables(
+    rows: Iterator[tuple[int, Sequence[Any]]], names: Sequence[str], source: str, most: int | None, delimiter: str = ""
+) -> Iterator[Table]:
+    """Yield numbered rows in tables of at most ``most``; at least one. With a delimiter, empty texts are missing."""
+    first = 0
+    while (batch := list(islice(rows, most))) or not first:
+        columns = {
+            name: [cells[place] or None for _, cells in batch] if delimiter else [cells[place] for _, cells in batch]
+            for place, name in enumerate(names)
+        }
+        yield Table(columns, source, tuple(line for line, _ in batch), delimiter=delimiter or ",", first=first)
+        first += len(batch)
+        if not batch:
+            return
+
+
 def _parse_csv(file: BinaryIO, source: str, rows: int | None = None, delimiter: str | None = None) -> Iterator[Table]:
-    r"""Yield the rows of a CSV file in tables.
-
-    Args:
-        file: The file.
-        source: Name of the file in messages.
-        rows: Maximum number of rows in a table; ``None`` for one table.
-        delimiter: Character that separates cells; default: by the header.
-
-    Yields:
-        Tables with the same columns; at least one, which may have no rows.
-
-    Raises:
-        TableError: If the file is malformed. The message names the line and the row.
+    r"""Yield the rows of a CSV file in tables with the same columns; at least one, which may have no rows.
 
     Example:
         >>> [table.columns for table in _parse_csv(io.BytesIO(b"id\n1\n2\n3\n"), "reports", rows=2)]
@@ -299,23 +306,14 @@ def _parse_csv(file: BinaryIO, source: str, rows: int | None = None, delimiter: 
     if header is None:
         raise TableError(f"{source}: is empty; a table has a header line at least")
     check_header(header, source)
-    first = 0
-    while True:
-        batch = list(islice(_whole_records(records, header, first, source, delimiter), rows))
-        if batch or not first:
-            columns = {name: [cells[index] or None for _, cells in batch] for index, name in enumerate(header)}
-            numbers = tuple(line for line, _ in batch)
-            yield Table(columns, source, numbers, delimiter=delimiter, first=first)
-        first += len(batch)
-        if rows is None or len(batch) < rows:
-            return
+    return _row_tables(_whole_records(records, header, source, delimiter), header, source, rows, delimiter)
 
 
 def _whole_records(
-    records: Iterator[tuple[int, list[str]]], header: Sequence[str], first: int, source: str, delimiter: str
+    records: Iterator[tuple[int, list[str]]], header: Sequence[str], source: str, delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield records, and raise at one that has another number of cells than the header."""
-    for row, (line, cells) in zip(count(first + 1), records, strict=False):
+    for row, (line, cells) in enumerate(records, start=1):
         if len(cells) != len(header):
             raise TableError(
                 f"{source}: data row {row} (line {line}): has {len(cells)} cells where the header has "
@@ -323,6 +321,66 @@ def _whole_records(
                 "needs double quotes"
             )
         yield line, cells
+
+
+def _parse_xlsx(file: BinaryIO, source: str, rows: int | None = None) -> Iterator[Table]:
+    """Yield the rows of an Excel workbook in tables with the same columns; at least one, which may have no rows."""
+    numbered = _sheet_rows(_sheet(file, source))
+    header_row, header = next(numbered, (0, ()))
+    if not header_row:
+        raise TableError(f"{source}: is empty; a table has a row of names at least")
+    names = _sheet_names(header, source)
+    return _row_tables(_sheet_records(numbered, names, source), names, source, rows)
+
+
+def _sheet_records(
+    numbered: Iterator[tuple[int, Sequence[Any]]], names: Sequence[str], source: str
+) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the rows of a sheet with a cell for each name; raise at one with a cell beyond them."""
+    for row, (number, cells) in enumerate(numbered, start=1):
+        if any(cell is not None for cell in cells[len(names) :]):
+            raise TableError(
+                f"{source}: data row {row} (line {number}): has a cell beyond the last column, {names[-1]!r}; give "
+                "each column a name"
+            )
+        yield number, [_sheet_value(cells[place]) if place < len(cells) else None for place in range(len(names))]
+
+
+def _sheet(file: BinaryIO, source: str) -> Any:
+    """Return the only sheet with content."""
+    openpyxl = require("openpyxl", extra="xlsx")
+    try:
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        sheets = [sheet for sheet in book.worksheets if next(_sheet_rows(sheet), None) is not None]
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, openpyxl.utils.exceptions.InvalidFileException) as error:
+        raise TableError(f"{source}: not a readable Excel workbook: {error}") from error
+    if len(sheets) > 1:
+        titles = ", ".join(repr(sheet.title) for sheet in sheets)
+        raise TableError(f"{source}: {len(sheets)} sheets have content, {titles}; save the one to read as CSV")
+    return sheets[0] if sheets else book.worksheets[0]
+
+
+def _sheet_rows(sheet: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """Yield the number and the cells of each row with content."""
+    for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+        if any(cell is not None for cell in cells):
+            yield number, cells
+
+
+def _sheet_names(header: Sequence[Any], source: str) -> list[str]:
+    last = max(place for place, cell in enumerate(header) if cell is not None)
+    # The first column of a table that pandas wrote with its index has no name, as in CSV.
+    names = ["" if cell is None else str(cell) for cell in header[: last + 1]]
+    if "" in names[1:]:
+        raise TableError(f"{source}: column {names.index('', 1) + 1} has no name")
+    check_header(names, source)
+    return names
+
+
+def _sheet_value(cell: Any) -> Any:
+    if isinstance(cell, datetime) and cell.time() == time():
+        return cell.date().isoformat()
+    return cell.isoformat() if isinstance(cell, date | time) else cell
 
 
 def _json_record(text: str, where: str) -> dict[str, Any]:
@@ -374,20 +432,7 @@ def parse_jsonl(file: BinaryIO, source: str, rows: int | None = None) -> Iterato
 
 
 def _parse_parquet(file: BinaryIO, source: str, rows: int | None = None) -> Iterator[Table]:
-    """Yield the rows of a Parquet file in tables.
-
-    Args:
-        file: The file, which must be seekable.
-        source: Name of the file in messages.
-        rows: Maximum number of rows in a table; ``None`` for one table.
-
-    Yields:
-        Tables with the same columns; at least one, which may have no rows.
-
-    Raises:
-        TableError: If the file is not readable as Parquet, or a column name is repeated.
-        ModuleNotFoundError: Without pyarrow. The message gives the pip command.
-    """
+    """Yield the rows of a seekable Parquet file in tables with the same columns; at least one."""
     arrow = require("pyarrow", extra="parquet")
     parquet = require("pyarrow.parquet", extra="parquet")
     types: dict[str, Any] = {}

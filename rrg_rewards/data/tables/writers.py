@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
 from rrg_rewards.utilities.files import abandoned_files, longest_name, whole_file
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.texts import REPLACEMENT, encodable_text
+
+T = TypeVar("T")
 
 # Of the files in which commands keep incomplete results, beside the output of this name.
 _LONGEST_ENDING = ".partial.jsonl"
@@ -57,6 +59,15 @@ class TableEncoder(ABC):
     def _write(self, table: Table, is_first: bool) -> None:
         """Write the rows of a table, and before the first what precedes the rows."""
 
+    @staticmethod
+    def _made(table: Table, make: Callable[[tuple[Any, ...]], T], kind: str) -> Iterator[T]:
+        """Yield what ``make`` makes of the cells of each row; an error names the row."""
+        for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
+            try:
+                yield make(cells)
+            except (TypeError, ValueError) as error:
+                raise TableError(f"{table.where(row)}: cannot be written as {kind}: {error}") from error
+
 
 def _make_encoder(
     kind: str, file: BinaryIO, delimiter: str, types: Mapping[str, Any], spreadsheet_safe: bool
@@ -84,16 +95,9 @@ class _CsvEncoder(TableEncoder):
         self._text = _spreadsheet_text if spreadsheet_safe else _csv_text
 
     def _write(self, table: Table, is_first: bool) -> None:
-        lines = b"".join(self._lines(table))
+        lines = b"".join(self._made(table, self._line, "CSV"))
         self._file.write((self._line(table.names) if is_first else b"") + lines)
         self._file.flush()
-
-    def _lines(self, table: Table) -> Iterator[bytes]:
-        for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
-            try:
-                yield self._line(cells)
-            except (TypeError, ValueError) as error:
-                raise _unwritable(table, row, "CSV", error) from error
 
     def _line(self, cells: tuple[Any, ...]) -> bytes:
         # A row with a single missing cell would be a blank line, which readers skip.
@@ -102,16 +106,11 @@ class _CsvEncoder(TableEncoder):
 
 class _JsonlEncoder(TableEncoder):
     def _write(self, table: Table, is_first: bool) -> None:  # noqa: ARG002 (JSON lines have no header)
-        self._file.write(b"".join(self._lines(table)))
-        self._file.flush()
+        def line(cells: tuple[Any, ...]) -> bytes:
+            return json_line(finite(dict(zip(table.names, cells, strict=True))), default=_plain)
 
-    def _lines(self, table: Table) -> Iterator[bytes]:
-        for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
-            record = finite(dict(zip(table.names, cells, strict=True)))
-            try:
-                yield json_line(record, default=_plain)
-            except (TypeError, ValueError) as error:
-                raise _unwritable(table, row, "JSON", error) from error
+        self._file.write(b"".join(self._made(table, line, "JSON")))
+        self._file.flush()
 
 
 # Rows are collected up to this size, because each group of rows in a Parquet file is compressed separately.
@@ -186,25 +185,6 @@ def arrow_types(table: Table, known: Mapping[str, Any]) -> dict[str, Any]:
     return types
 
 
-def arrow_table(table: Table, types: Mapping[str, Any]) -> Any:
-    """Return a table for Arrow.
-
-    Args:
-        table: The table.
-        types: Types of its columns, as :func:`arrow_types` returns them.
-
-    Raises:
-        TableError: If a column has cells of another type.
-        ModuleNotFoundError: Without pyarrow. The message gives the pip command.
-
-    Example:
-        >>> arrow_table(Table({"id": ["a", None]}), {"id": "string"}).to_pydict()
-        {'id': ['a', None]}
-    """
-    arrow = require("pyarrow", extra="parquet")
-    return arrow.table({name: _array(table, name, types.get(name)) for name in table.names})
-
-
 def finite(value: Any) -> Any:
     """Replace NaN and infinity by ``None``, also in nested values.
 
@@ -261,16 +241,12 @@ class _XlsxEncoder(TableEncoder):
             raise TableError(
                 f"{table.source}: Excel has at most {_MOST_ROWS - 1} rows and {_MOST_COLUMNS} columns; write CSV"
             )
-        rows = []
-        for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
-            try:
-                rows.append([self._excel_cell(cell) for cell in cells])
-            except (TypeError, ValueError) as error:
-                raise _unwritable(table, row, "Excel", error) from error
-        if is_first:
-            self._sheet.append([self._excel_cell(name) for name in table.names])
-        for made in rows:
-            self._sheet.append(made)
+        rows = list(self._made(table, self._row, "Excel"))
+        for row in [self._row(table.names), *rows] if is_first else rows:
+            self._sheet.append(row)
+
+    def _row(self, cells: tuple[Any, ...]) -> list[Any]:
+        return [self._excel_cell(cell) for cell in cells]
 
     def _excel_cell(self, cell: Any) -> Any:
         if cell is None or isinstance(cell, bool):
@@ -302,10 +278,6 @@ def _spreadsheet_text(cell: Any) -> str:
     if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
         return _csv_text(f"'{cell}")
     return _csv_text(cell)
-
-
-def _unwritable(table: Table, row: int, kind: str, error: Exception) -> TableError:
-    return TableError(f"{table.where(row)}: cannot be written as {kind}: {error}")
 
 
 def json_line(value: Any, **options: Any) -> bytes:

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from rrg_rewards.data import TableError, read_table
-from rrg_rewards.data.tables import xlsx
+from rrg_rewards.data.tables import readers
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.data.tables.writers import open_table, write_table
@@ -88,7 +88,7 @@ def test_parse_xlsx_without_openpyxl_names_the_extra(monkeypatch, tmp_path):
     def missing(module, extra):
         raise ModuleNotFoundError(f"{module} is not installed; run: python -m pip install rrg-rewards[{extra}]")
 
-    monkeypatch.setattr(xlsx, "require", missing)
+    monkeypatch.setattr(readers, "require", missing)
     (tmp_path / "reports.xlsx").write_bytes(b"PK")
     with pytest.raises(ModuleNotFoundError, match=r"openpyxl is not installed.*rrg-rewards\[xlsx\]"):
         read_table(tmp_path / "reports.xlsx")
