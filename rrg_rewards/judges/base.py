@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from rrg_rewards.functional.crimson import Route
@@ -249,10 +250,24 @@ class Judge(Backend, ABC):
         Raises:
             ValueError: If the judge draws nothing at random, so that each run would return the same results.
         """
-        if run:
-            raise ValueError(f"{type(self).__name__} returns the same result in each run; set runs to 1")
-        return self
+        if run == 0:
+            return self
+        if run not in self._reruns:
+            self._reruns[run] = self._make_rerun(run)
+        if self.is_stopped:
+            self._reruns[run].stop()
+        return self._reruns[run]
+
+    @cached_property
+    def _reruns(self) -> "dict[int, Judge]":
+        return {}
+
+    def _make_rerun(self, run: int) -> "Judge":  # noqa: ARG002 (for subclasses)
+        """Return a new judge for :meth:`rerun`."""
+        raise ValueError(f"{type(self).__name__} returns the same result in each run; set runs to 1")
 
     def stop(self) -> None:
-        """Send no further items; they fail with ``STOPPED``. May be called from any thread."""
+        """Send no further items, nor in the other runs; they fail with ``STOPPED``. May be called from any thread."""
         self.is_stopped = True
+        for judge in self._reruns.values():
+            judge.stop()

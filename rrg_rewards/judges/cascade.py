@@ -110,7 +110,6 @@ class CascadeJudge(Judge):
         self.over_budget: OverBudget = over_budget
         self._limits = {"budget_pairs": budget_pairs, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
         self._budget = _Budget(self.second, budget_pairs, budget_tokens, budget_cost)
-        self._reruns: dict[int, CascadeJudge] = {}
         self.is_immediate = self.second.is_immediate
         self.has_budget = any(limit is not None for limit in self._limits.values())
         self.has_independent_rows = self.second.has_independent_rows and not self.has_budget
@@ -206,33 +205,20 @@ class CascadeJudge(Judge):
             for pair, is_kept in zip(pairs, kept, strict=True)
         }
 
-    def rerun(self, run: int) -> "CascadeJudge":
-        """Return this judge with another run of the second judge, and the same budget of pairs.
-
-        Raises:
-            ValueError: If the second judge draws nothing at random, or there is a budget of tokens or cost, which could
-                end between two runs of a pair.
-        """
-        if run == 0:
-            return self
+    def _make_rerun(self, run: int) -> "CascadeJudge":
+        """Return a cascade with another run of the second judge, and the same budget of pairs."""
         if self._limits["budget_tokens"] is not None or self._limits["budget_cost"] is not None:
             raise ValueError(
                 "budget_tokens and budget_cost could end between two runs of a pair; with runs above 1 set budget_pairs"
             )
-        if run not in self._reruns:
-            judge = CascadeJudge(**{**self.arguments(), "second": self.second.rerun(run)})
-            judge._budget = self._budget
-            self._reruns[run] = judge
-        if self.is_stopped:
-            self._reruns[run].stop()
-        return self._reruns[run]
+        judge = CascadeJudge(**{**self.arguments(), "second": self.second.rerun(run)})
+        judge._budget = self._budget
+        return judge
 
     def stop(self) -> None:
         """Send no further items to the second judge; see :meth:`rrg_rewards.judges.Judge.stop`."""
         super().stop()
         self.second.stop()
-        for judge in self._reruns.values():
-            judge.stop()
 
     def _kept(self, results: Sequence[_Outcome]) -> list[bool]:
         """Return which results of the rules are those of the cascade."""

@@ -103,7 +103,6 @@ class LocalJudge(Judge):
         self._arguments = {argument.name: getattr(self, argument.name) for argument in fields(self)}
         self.constrained = find_spec("llguidance") is not None if self.constrained == "auto" else self.constrained
         self._grammars: dict[str, _JsonGrammar] = {}
-        self._reruns: dict[int, LocalJudge] = {}
         # Simultaneous evaluations would need more memory and be no faster.
         self._turn = threading.Lock()
 
@@ -124,27 +123,10 @@ class LocalJudge(Judge):
             **sampling,
         )
 
-    def rerun(self, run: int) -> "LocalJudge":
-        """Return this judge with the random draws of another run.
-
-        Raises:
-            ValueError: If the temperature is 0, at which each run would return the same answer.
-        """
-        if run == 0:
-            return self
+    def _make_rerun(self, run: int) -> "LocalJudge":
         if self.temperature == 0:
             raise ValueError("runs at temperature 0 return the same answer; set temperature, such as 0.7")
-        if run not in self._reruns:
-            self._reruns[run] = LocalJudge(**{**self._arguments, "run": self.run + run})
-        if self.is_stopped:
-            self._reruns[run].stop()
-        return self._reruns[run]
-
-    def stop(self) -> None:
-        """See :meth:`rrg_rewards.judges.Judge.stop`; the other runs are stopped, too."""
-        super().stop()
-        for judge in self._reruns.values():
-            judge.stop()
+        return LocalJudge(**{**self._arguments, "run": self.run + run})
 
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """Evaluate items in a thread; see :meth:`rrg_rewards.judges.Judge.evaluate`."""

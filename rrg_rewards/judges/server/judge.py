@@ -119,7 +119,6 @@ class OpenAIJudge(Judge):
         self._client = client
         self.settings = client.settings
         self.address = client.settings.address
-        self._reruns: dict[int, OpenAIJudge] = {}
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this judge, without its key."""
@@ -154,21 +153,17 @@ class OpenAIJudge(Judge):
         require("openai", extra="judge")
         return await _Evaluation(task, items, self._client, self._cache).run()
 
-    def rerun(self, run: int) -> "OpenAIJudge":
-        """Return this judge with the seed and the cache entries of another run, and the same limits and counters.
+    def _make_rerun(self, run: int) -> "OpenAIJudge":
+        """Return a judge with the seed and the cache entries of another run, and the same limits and counters.
 
         At temperature 0 each run is requested as well: servers batch requests, and many do not return the same answer
         twice.
         """
-        if run == 0:
-            return self
-        if run not in self._reruns:
-            # The constructor would make limits and counters of its own.
-            judge = self._reruns[run] = OpenAIJudge.__new__(OpenAIJudge)
-            client = copy(self._client)
-            client.settings = replace(self.settings, run=self.settings.run + run)
-            judge._set(client)
-        return self._reruns[run]
+        # The constructor would make limits and counters of its own.
+        judge, client = OpenAIJudge.__new__(OpenAIJudge), copy(self._client)
+        client.settings = replace(self.settings, run=self.settings.run + run)
+        judge._set(client)
+        return judge
 
     def stop(self) -> None:
         """See :meth:`rrg_rewards.judges.Judge.stop`."""

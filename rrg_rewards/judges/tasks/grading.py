@@ -11,16 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask, quote_text, read_json
+from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import plain_words
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 
 Tier = tuple[float, float]
 """Lowest and highest total of a tier of quality."""
 
-# Above this number, float64 does not represent every whole number.
-_GREATEST = 2**53
 # Greatest number of points of a criterion for which the possible totals are enumerated.
 _MOST_POINTS = 200
 
@@ -165,6 +165,11 @@ class GradingTask(PromptTask[GradingItem, WrittenReport]):
         return f"GradingTask({self.system.name!r})"
 
     @property
+    def form(self) -> Any:  # type: ignore[override]
+        """Form of the answer: the report, and a number for each criterion."""
+        return _form(self.system)
+
+    @property
     def schema(self) -> Mapping[str, Any]:
         """JSON schema of the answer; every key is required, and no other key is allowed."""
         return _schema(self.system)
@@ -188,7 +193,8 @@ class GradingTask(PromptTask[GradingItem, WrittenReport]):
 
     def parse(self, item: GradingItem, answer: str) -> WrittenReport:
         """Return the report that an answer contains."""
-        text, scores = _read(answer, self.system)
+        given = self._read(answer)
+        text, scores = given["report"].strip(), tuple(float(given["scores"][name]) for name in self.system.names)
         words = plain_words(text)
         if not words:
             raise AnswerError("inconsistent", "the report contains no words")
@@ -207,37 +213,17 @@ def _check(criterion: Criterion, score: float, words: int) -> None:
         criterion.check(score)
     except ValueError as error:
         raise AnswerError("inconsistent", f"scores: {error}") from None
-    if criterion.kind != "grade" and score != int(score):
-        raise AnswerError("inconsistent", f"scores: {criterion.name} must be a whole number, got {score:g}")
+    # Infinity is no count, either.
     if criterion.kind == "count" and score > words:
         raise AnswerError("inconsistent", f"scores: {criterion.name} counts more errors than there are words")
+    if criterion.kind != "grade" and score != int(score):
+        raise AnswerError("inconsistent", f"scores: {criterion.name} must be a whole number, got {score:g}")
 
 
-def _read(answer: str, system: ScoringSystem) -> tuple[str, tuple[float, ...]]:
-    """Return report and sub-scores of an answer, without checks of ranges."""
-    content = read_json(answer)
-    fields = _object(content, ("report", "scores"), "the answer")
-    if not isinstance(fields["report"], str):
-        raise AnswerError("malformed", "report must be a string")
-    scores = _object(fields["scores"], system.names, "scores")
-    for name, score in scores.items():
-        # True is an int.
-        if isinstance(score, bool) or not isinstance(score, int | float):
-            raise AnswerError("malformed", f"scores: {name} must be a number")
-        if abs(score) > _GREATEST:
-            raise AnswerError("inconsistent", f"scores: {name} is too large")
-    return fields["report"].strip(), tuple(float(scores[name]) for name in system.names)
-
-
-def _object(content: Any, names: tuple[str, ...], where: str) -> Mapping[str, Any]:
-    if not isinstance(content, Mapping):
-        raise AnswerError("malformed", f"{where} must be an object")
-    if missing := [name for name in names if name not in content]:
-        raise AnswerError("malformed", f"{where} lacks {', '.join(missing)}")
-    # Do not quote the keys, which may contain report text.
-    if further := len(content) - len(names):
-        raise AnswerError("malformed", f"{where} contains {further} unknown keys")
-    return content
+@cache
+def _form(system: ScoringSystem) -> Any:
+    scores = TypedDict("Scores", dict.fromkeys(system.names, float))  # type: ignore[misc]
+    return TypedDict("GradedReport", {"report": str, "scores": scores})
 
 
 @cache
