@@ -1,7 +1,6 @@
 from rrg_rewards.callbacks.lightning_rewards import RewardStateCallback as RewardStateCallback
 from rrg_rewards.callbacks.lightning_rewards import RewardWatchCallback as RewardWatchCallback
 from rrg_rewards.callbacks.report_metrics import ReportMetricsCallback as ReportMetricsCallback
-from rrg_rewards.callbacks.trainers import LogSamplingDifference as LogSamplingDifference
 from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache as ResetVLLMEncoderCache
 from rrg_rewards.callbacks.trainers import TrainerRewardStateCallback as TrainerRewardStateCallback
 from rrg_rewards.callbacks.trainers import TrainerRewardWatchCallback as TrainerRewardWatchCallback

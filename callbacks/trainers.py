@@ -1,4 +1,4 @@
-"""Callbacks for the trainers of transformers and TRL: states of rewards, reward hacking, vLLM's cache and samples."""
+"""Callbacks for the trainers of transformers and TRL: states of rewards, reward hacking and vLLM's cache."""
 
 import json
 import logging
@@ -17,8 +17,6 @@ from rrg_rewards.watch.recording import RewardRecorder
 # Check first: the error message names the extra that installs transformers.
 require("transformers", extra="trl")
 
-import torch  # noqa: E402
-from torch import Tensor  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 
 logger = logging.getLogger(__name__)
@@ -180,7 +178,11 @@ class ResetVLLMEncoderCache(TrainerCallback):  # type: ignore[misc]  # transform
     """
 
     def __init__(self, trainer: Any) -> None:
-        self._generation = _vllm_generation(trainer)
+        if getattr(trainer, "vllm_generation", None) is None:
+            raise ValueError(
+                f"{type(trainer).__name__} does not generate with vLLM; set use_vllm=True in its arguments"
+            )
+        self._generation = trainer.vllm_generation
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Reset the cache after each push of weights from now on."""
@@ -206,88 +208,6 @@ def _reset_on_server(client: Any) -> None:
             f"{url} answered {response.status_code}; start the server with VLLM_SERVER_DEV_MODE=1 and a version of "
             "vLLM that has this endpoint, or freeze the vision part of the model and remove ResetVLLMEncoderCache"
         )
-
-
-class LogSamplingDifference(TrainerCallback):  # type: ignore[misc]  # transformers is optional
-    r"""Logs how much vLLM's log-probabilities differ from the trainer's, for ``RLOOTrainer``.
-
-    ``GRPOTrainer`` logs ``sampling/sampling_logp_difference/mean`` and ``max``: the mean and the maximum over the
-    sampled tokens of :math:`|\log p_\text{vLLM} - \log p_\text{trainer}|`. They show whether vLLM samples from the
-    trained policy. ``RLOOTrainer`` asks vLLM for no log-probabilities. With this callback it does, and logs the same
-    values. Samples, rewards and updates are the same.
-
-    The recipes add the callback if ``use_vllm`` is set.
-
-    Args:
-        trainer: ``RLOOTrainer`` with ``use_vllm=True``.
-
-    Raises:
-        ValueError: If the trainer does not generate with vLLM, or logs the values itself.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> from rrg_rewards.callbacks import LogSamplingDifference
-        >>> # trainer = RLOOTrainer(..., args=RLOOConfig(use_vllm=True, vllm_mode="colocate"))
-        >>> trainer = SimpleNamespace(vllm_generation=SimpleNamespace(logprobs=None))
-        >>> callback = LogSamplingDifference(trainer)
-        >>> # trainer.add_callback(callback)
-    """
-
-    def __init__(self, trainer: Any) -> None:
-        self._generation = _vllm_generation(trainer)
-        if getattr(trainer, "vllm_importance_sampling_correction", False):
-            raise ValueError(f"{type(trainer).__name__} logs sampling/sampling_logp_difference itself")
-        self._trainer = trainer
-        self._sampled: Sequence[Sequence[Sequence[float | None]]] | None = None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Ask vLLM for the log-probabilities of the sampled tokens from now on."""
-        # A trainer can train several times.
-        if self._generation.logprobs is None:
-            self._generation.logprobs = 0
-            self._generation.generate = partial(self._generate, self._generation.generate)
-            method = self._trainer._get_per_token_logps_and_entropies
-            self._trainer._get_per_token_logps_and_entropies = partial(self._compare, method)
-
-    def _generate(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        result = method(*arguments, **options)
-        self._sampled = result[2]
-        return result
-
-    def _compare(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Compare the first log-probabilities that are computed after a generation: those of the policy itself."""
-        result = method(*arguments, **options)
-        if self._sampled is not None:
-            self._log(_differences(self._sampled, result[0]))
-            self._sampled = None
-        return result
-
-    def _log(self, differences: Tensor) -> None:
-        trainer = self._trainer
-        values = differences if len(differences) else differences.new_zeros(1)
-        metrics = trainer._metrics["train" if trainer.model.training else "eval"]
-        name, gather = "sampling/sampling_logp_difference", trainer.accelerator.gather
-        metrics[f"{name}/mean"].append(gather(values.mean()).mean().item())
-        metrics[f"{name}/max"].append(gather(values.max()).max().item())
-
-
-def _differences(sampled: Sequence[Sequence[Sequence[float | None]]], log_probs: Tensor) -> Tensor:
-    """Return the absolute differences of the tokens, without those for which vLLM has no number."""
-    own = log_probs.detach().double()
-    rows = [
-        (own[row, : len(tokens)] - own.new_tensor([torch.nan if one[0] is None else one[0] for one in tokens])).abs()
-        for row, tokens in enumerate(sampled)
-    ]
-    differences = torch.cat(rows)
-    return differences[~differences.isnan()]
-
-
-def _vllm_generation(trainer: Any) -> Any:
-    """Return the object by which a TRL trainer generates with vLLM."""
-    generation = getattr(trainer, "vllm_generation", None)
-    if generation is None:
-        raise ValueError(f"{type(trainer).__name__} does not generate with vLLM; set use_vllm=True in its arguments")
-    return generation
 
 
 def _warn_of_sums(args: Any, names: Sequence[str]) -> None:

@@ -4,10 +4,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from weakref import ref
 
 import torch
@@ -18,17 +17,14 @@ from trl import get_peft_config, get_quantization_config
 from trl.trainer.utils import RepeatSampler, create_model_from_path
 
 import rrg_rewards.models.ct_chat.model  # noqa: F401  (makes CT-CHAT known to the automatic classes)
-from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._checkpoints import finished_checkpoints
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
-from rrg_rewards.utilities.checkpoints import CheckpointError
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process, engine_line
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signals import handled_signals
-from rrg_rewards.utilities.texts import printable
 
 logger = logging.getLogger(__name__)
 
@@ -330,60 +326,3 @@ class ResumableSampling:
 
     def _get_train_sampler(self, dataset: Any = None) -> Any:
         return _OrderByEpoch(super()._get_train_sampler(dataset), self)  # type: ignore[misc]
-
-
-def start(parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., Any], argv: Sequence[str] | None) -> Any:
-    """Parse a command line (``None`` for that of the process), run the recipe, and return its trainer.
-
-    A mistake in the command line, the recipe's keys or the data ends the process with one line instead of a traceback.
-    """
-    # Set before a trainer is constructed, because trainers report their use to the Hub by default.
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
-    argv = sys.argv[1:] if argv is None else argv
-    try:
-        parsed = parse(argv)
-    except (ValueError, OSError, ImportError) as error:
-        _exit(error, 2)
-    warn_of_slow_bfloat16(*parsed[1:])
-    try:
-        return run(*parsed)
-    except FileNotFoundError as error:
-        _exit(FileNotFoundError(f"{error}; see the header of this recipe for how to make it"), 1)
-    except (TableError, CheckpointError, SettingError) as error:
-        _exit(error, 1)
-
-
-def launch(
-    parse: Callable[[Sequence[str]], Sequence[Any]], run: Callable[..., Any], argv: Sequence[str] | None
-) -> None:
-    """Run a recipe with a TRL trainer, as :func:`start`, and end its processes."""
-    trainer = start(parse, run, argv)
-    accelerator = trainer.accelerator
-    engine = getattr(getattr(trainer, "vllm_generation", None), "llm", None)
-    # The accelerator's process group must outlive the model, which the trainer refers to.
-    del trainer
-    finish(accelerator, engine)
-
-
-def _exit(error: Exception, code: int) -> NoReturn:
-    if os.environ.get("RANK", "0") == "0":
-        sys.stderr.write(printable(f"{Path(sys.argv[0]).stem}: error: {error}\n"))
-    sys.exit(code)
-
-
-def finish(accelerator: Any, engine: Any = None) -> None:
-    """End the trackers, the vLLM engine and the process group of a trainer that is no longer referenced.
-
-    The wrapped model is freed first, because it refers to the process group. Otherwise the group could be destroyed
-    together with the model while the interpreter lock is held, and gloo's threads could wait for that lock forever. The
-    engine is shut down before the process group, because it destroys subgroups of it.
-
-    Args:
-        accelerator: The trainer's accelerator.
-        engine: The trainer's ``vllm.LLM`` in this process, if it generates with vLLM.
-    """
-    accelerator.free_memory()
-    if engine is not None:
-        engine.llm_engine.engine_core.shutdown()
-    accelerator.end_training()

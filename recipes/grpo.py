@@ -27,17 +27,15 @@ from typing import Any
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from rrg_rewards.callbacks.trainers import LogSamplingDifference, ResetVLLMEncoderCache, TrainerRewardStateCallback
+from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache, TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._checkpoints import WholeCheckpoints, checkpoint_to_resume
 from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
-from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, make_watch
+from rrg_rewards.recipes._script import RecipeScript, finish
 from rrg_rewards.recipes._training import (
     ResumableSampling,
     check_processes,
-    finish,
-    launch,
     make_trainer,
     show_progress,
     train_and_save,
@@ -88,10 +86,6 @@ def _trainer_arguments(keys: Mapping[str, Any]) -> type:
     return _ALGORITHMS.get(keys.get("algorithm", "grpo"), _ALGORITHMS["grpo"])[0]
 
 
-_PARSER = RecipeParser(RecipeArguments, _trainer_arguments, __doc__)
-parse, validate = _PARSER.parse, _PARSER.validate
-
-
 def run(
     recipe: RecipeArguments,
     training: Any,
@@ -129,8 +123,6 @@ def run(
     further = [TrainerRewardStateCallback(prepared.rewards), *([] if watch is None else [watch])]
     if training.use_vllm:
         further.append(ResetVLLMEncoderCache(trainer))
-        if recipe.algorithm == "rloo":
-            further.append(LogSamplingDifference(trainer))
     for callback in (*further, *callbacks):
         trainer.add_callback(callback)
     show_progress(trainer, progress)
@@ -158,9 +150,8 @@ def _check_generation(recipe: RecipeArguments, training: Any) -> None:
         )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the recipe that a command line describes."""
-    launch(parse, run, argv)
+_SCRIPT = RecipeScript(run, RecipeArguments, _trainer_arguments, __doc__)
+parse, validate, main = _SCRIPT.parse, _SCRIPT.validate, _SCRIPT.main
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from peft import get_peft_model
@@ -27,9 +26,9 @@ from rrg_rewards.callbacks import RewardWatchCallback
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler
 from rrg_rewards.recipes._arguments import WatchArguments, option
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
-from rrg_rewards.recipes._parse import RecipeParser
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, make_watch
-from rrg_rewards.recipes._training import load_pretrained, start, train_in_float32
+from rrg_rewards.recipes._script import RecipeScript
+from rrg_rewards.recipes._training import load_pretrained, train_in_float32
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
 from rrg_rewards.training.base import whole_weights
 from rrg_rewards.training.checkpoints import is_complete
@@ -206,9 +205,6 @@ _OF_THE_MODULE = (
     "seed",
 )
 
-_PARSER = RecipeParser(WatchArguments, lambda _: PolicyTraining, __doc__)
-parse, validate = _PARSER.parse, _PARSER.validate
-
 
 def make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
@@ -327,11 +323,8 @@ def _save(generator: CausalLMGenerator, output_dir: str) -> None:
                 generator.processor.save_pretrained(output_dir)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the recipe that a command line describes."""
-    start(parse, run, argv)
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+_SCRIPT = RecipeScript(run, WatchArguments, lambda _: PolicyTraining, __doc__)
+parse, validate, main = _SCRIPT.parse, _SCRIPT.validate, _SCRIPT.main
 
 
 if __name__ == "__main__":

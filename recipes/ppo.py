@@ -29,13 +29,11 @@ from rrg_rewards.recipes._arguments import PPOArguments
 from rrg_rewards.recipes._data import RecipeData
 from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
-from rrg_rewards.recipes._parse import RecipeParser, check_rewards
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, reward_columns
+from rrg_rewards.recipes._script import RecipeScript, check_rewards, finish
 from rrg_rewards.recipes._training import (
     check_chat_template,
     check_processes,
-    finish,
-    launch,
     saved_on_termination,
     show_progress,
     write_no_card,
@@ -64,23 +62,6 @@ def _trainer_arguments(_: Mapping[str, Any]) -> type:
         )
     config: type = import_module("trl.experimental.ppo").PPOConfig
     return config
-
-
-_PARSER = RecipeParser(PPOArguments, _trainer_arguments, __doc__)
-parse = _PARSER.parse
-
-
-def validate(path: Path) -> None:
-    """Validate a recipe. If TRL has no PPO, check only the arguments of :class:`PPOArguments` and the rewards.
-
-    Raises:
-        ValueError: If a key is unknown or a value is invalid.
-    """
-    if _has_ppo():
-        _PARSER.validate(path)
-        return
-    names = {field.name for field in fields(PPOArguments)}
-    check_rewards(PPOArguments(**{key: value for key, value in read_user_yaml(path).items() if key in names}))
 
 
 class _SubScores(TrainerCallback):  # type: ignore[misc]
@@ -217,9 +198,21 @@ def _as_others_log(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the recipe that a command line describes."""
-    launch(parse, run, argv)
+_SCRIPT = RecipeScript(run, PPOArguments, _trainer_arguments, __doc__)
+parse, main = _SCRIPT.parse, _SCRIPT.main
+
+
+def validate(path: Path) -> None:
+    """Validate a recipe. If TRL has no PPO, check only the arguments of :class:`PPOArguments` and the rewards.
+
+    Raises:
+        ValueError: If a key is unknown or a value is invalid.
+    """
+    if _has_ppo():
+        _SCRIPT.validate(path)
+        return
+    names = {field.name for field in fields(PPOArguments)}
+    check_rewards(PPOArguments(**{key: value for key, value in read_user_yaml(path).items() if key in names}))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ merges), ``run.json`` (resolved configuration, versions, rows), ``history.json``
 (the model card; a card that the user has written or changed is kept).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,20 +22,15 @@ from rrg_rewards.recipes._arguments import SupervisedArguments
 from rrg_rewards.recipes._checkpoints import WholeCheckpoints, checkpoint_to_resume
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._outputs import describe, write_card_and_page, write_run_file
-from rrg_rewards.recipes._parse import RecipeParser
+from rrg_rewards.recipes._script import RecipeScript, finish
 from rrg_rewards.recipes._training import (
     check_processes,
-    finish,
-    launch,
     make_trainer,
     show_progress,
     train_and_save,
 )
 
 __all__ = ["fine_tune", "finish", "main", "parse", "run", "validate"]
-
-_PARSER = RecipeParser(SupervisedArguments, lambda _: SFTConfig, __doc__)
-parse, validate = _PARSER.parse, _PARSER.validate
 
 
 class _Trainer(WholeCheckpoints, SFTTrainer):  # type: ignore[misc]
@@ -96,9 +91,8 @@ def _with_completions(rows: Any, recipe: SupervisedArguments) -> Any:
     return rows.remove_columns(recipe.completion_column).add_column("completion", completions)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the recipe that a command line describes."""
-    launch(parse, run, argv)
+_SCRIPT = RecipeScript(run, SupervisedArguments, lambda _: SFTConfig, __doc__)
+parse, validate, main = _SCRIPT.parse, _SCRIPT.validate, _SCRIPT.main
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ merges), ``run.json`` (resolved configuration, versions, rows) and ``history.jso
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,8 +25,8 @@ from rrg_rewards.judges.base import AnswerError
 from rrg_rewards.judges.evaluations import EvaluatedPair, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.recipes._data import RecipeData
-from rrg_rewards.recipes._parse import RecipeParser
-from rrg_rewards.recipes._training import check_processes, launch
+from rrg_rewards.recipes._script import RecipeScript
+from rrg_rewards.recipes._training import check_processes
 from rrg_rewards.recipes.sft import fine_tune
 
 logger = logging.getLogger(__name__)
@@ -62,10 +62,6 @@ class DistillationArguments:
     def task(self) -> CrimsonTask:
         """Return the task that the judge is trained on."""
         return CrimsonTask(self.task_prompt, self.task_checks)  # type: ignore[arg-type]
-
-
-_PARSER = RecipeParser(DistillationArguments, lambda _: SFTConfig, __doc__)
-parse, validate = _PARSER.parse, _PARSER.validate
 
 
 def load_examples(path: str, task: CrimsonTask, dropped: Counter[str]) -> list[dict[str, Any]]:
@@ -133,9 +129,8 @@ def run(
     return fine_tune(recipe, training, model, _load(recipe), progress)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the recipe that a command line describes."""
-    launch(parse, run, argv)
+_SCRIPT = RecipeScript(run, DistillationArguments, lambda _: SFTConfig, __doc__)
+parse, validate, main = _SCRIPT.parse, _SCRIPT.validate, _SCRIPT.main
 
 
 if __name__ == "__main__":

@@ -9,12 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 from tiny_ct_chat import save_tiny_ct_chat, save_volumes
-from tiny_policy import WORDS, save_tiny_policy, tiny_tokenizer
+from tiny_policy import WORDS
 from vllm_on_cpu import start_engines_quickly
 
-from rrg_rewards.callbacks import LogSamplingDifference, ResetVLLMEncoderCache
+from rrg_rewards.callbacks import ResetVLLMEncoderCache
 from rrg_rewards.training.policy.vllm_generator import keep_cpu_weights
 
 
@@ -96,61 +95,9 @@ def on_server(server: Any, main: bool) -> Any:
     return trainer
 
 
-class Engine:
-    """TRL's object for an engine: samples "edema effusion <eos>" with given errors of their log-probabilities."""
-
-    mode, logprobs = "colocate", None
-    TOKENS = (4, 5, 2)
-    ERRORS = (0.25, None, -0.5)
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def sync_weights(self) -> None:
-        pass
-
-    def generate(self, prompts: list[list[int]], **_: Any) -> Any:
-        completions = [list(self.TOKENS) for _ in prompts]
-        if self.logprobs is None:
-            return prompts, completions, None, None
-        return prompts, completions, [self._log_probs(prompt) for prompt in prompts], None
-
-    def _log_probs(self, prompt: list[int]) -> list[list[float | None]]:
-        with torch.no_grad():
-            logits = self.model(torch.tensor([[*prompt, *self.TOKENS]])).logits[0, len(prompt) - 1 : -1]
-        own = logits.log_softmax(-1).gather(1, torch.tensor([self.TOKENS]).T).flatten().tolist()
-        return [[None if error is None else one + error] for one, error in zip(own, self.ERRORS, strict=True)]
-
-
-@pytest.mark.slow
-def test_log_sampling_difference_rloo_logs_what_grpo_logs(tmp_path: Path) -> None:
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM
-    from trl import RLOOConfig, RLOOTrainer
-
-    arguments = {"per_device_train_batch_size": 2, "num_generations": 2, "max_steps": 1, "logging_steps": 1}
-    off = {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "use_cpu": True, "bf16": False}
-    trainer = RLOOTrainer(
-        AutoModelForCausalLM.from_pretrained(save_tiny_policy(tmp_path / "policy")),
-        lambda completions, **_: [1.0, 0.0],
-        RLOOConfig(str(tmp_path), beta=0.1, gradient_checkpointing=False, **arguments, **off),
-        Dataset.from_list([{"prompt": "report"}, {"prompt": "heart lungs"}]),
-        processing_class=tiny_tokenizer(),
-    )
-    trainer.use_vllm, trainer.vllm_generation = True, Engine(trainer.model)
-    trainer._last_loaded_step = -1
-    trainer.add_callback(LogSamplingDifference(trainer))
-    trainer.train()
-    logged = [entry for entry in trainer.state.log_history if "loss" in entry]
-    assert [entry["sampling/sampling_logp_difference/mean"] for entry in logged] == pytest.approx([0.375], abs=1e-4)
-    assert [entry["sampling/sampling_logp_difference/max"] for entry in logged] == pytest.approx([0.5], abs=1e-4)
-
-
-def test_log_sampling_difference_trainers_that_do_not_need_it() -> None:
-    with pytest.raises(ValueError, match="SimpleNamespace does not generate with vLLM; set use_vllm=True"):
-        LogSamplingDifference(SimpleNamespace())
-    with pytest.raises(ValueError, match="logs sampling/sampling_logp_difference itself"):
-        LogSamplingDifference(SimpleNamespace(vllm_generation=Generation(), vllm_importance_sampling_correction=True))
+def test_reset_vllm_encoder_cache_needs_a_trainer_with_vllm() -> None:
+    with pytest.raises(ValueError, match="use_vllm"):
+        ResetVLLMEncoderCache(SimpleNamespace())
 
 
 @pytest.mark.vllm

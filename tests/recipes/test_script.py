@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rrg_rewards.recipes import _parse, recipe_path
+from rrg_rewards.recipes import _script, recipe_path
 from rrg_rewards.recipes.grpo import main, parse, run
 
 ZERO3 = {"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}}
@@ -34,8 +34,8 @@ def test_parse_deepspeed_on_cpu_starts_processes(
     started: bool,
 ) -> None:
     calls: list[list[str]] = []
-    monkeypatch.setattr(_parse, "_start_deepspeed_on_cpu", lambda: None)
-    monkeypatch.setattr(_parse.RecipeParser, "_parse", lambda self, argv: calls.append(argv))
+    monkeypatch.setattr(_script, "_start_deepspeed_on_cpu", lambda: None)
+    monkeypatch.setattr(_script.RecipeScript, "_parse", lambda self, argv: calls.append(argv))
     parse(["--config", str(recipe(**changes)), *argv])
     (parsed,) = calls
     added = parsed[2 + len(argv) :]

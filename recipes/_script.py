@@ -1,29 +1,37 @@
-"""Parsing of a recipe's arguments from a YAML file, the command line, or both."""
+"""Scripts of recipes: arguments from a YAML file and the command line, their check, and the run."""
 
 import argparse
 import contextlib
 import io
 import json
+import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NoReturn, get_type_hints
 
+from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._catalog import recipe_path
+from rrg_rewards.utilities.checkpoints import CheckpointError
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.plugins import refuse_paths
+from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.texts import printable
 from rrg_rewards.utilities.yaml_files import read_user_yaml
 
 # Before the imports from TRL: if TRL is missing, this error names the extra that installs it.
 require("trl", extra="trl")
 
+import torch  # noqa: E402
 from accelerate import PartialState  # noqa: E402
 from transformers.hf_argparser import string_to_bool  # noqa: E402
 from trl import ModelConfig, TrlParser  # noqa: E402
 
 from rrg_rewards.recipes._reinforcement import make_watch, make_watch_metrics  # noqa: E402
+from rrg_rewards.recipes._training import warn_of_slow_bfloat16  # noqa: E402
 
 # Environment variables that a launcher would set for a single process; port 0 selects any free port.
 _SINGLE_PROCESS = {
@@ -84,21 +92,59 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
     pass
 
 
-class RecipeParser:
-    """Parser of the recipes of a training script.
+class RecipeScript:
+    """A training script whose runs are described by YAML files.
 
     Args:
+        run: Runs a recipe with the recipe's, the trainer's and the model's arguments.
         arguments: Class of the arguments that the script adds to those of TRL.
         trainer_arguments: Function that returns the class of the trainer's arguments for the keys of a recipe.
         description: Text before the options in the script's help.
     """
 
     def __init__(
-        self, arguments: type, trainer_arguments: Callable[[Mapping[str, Any]], type], description: str | None = None
+        self,
+        run: Callable[..., Any],
+        arguments: type,
+        trainer_arguments: Callable[[Mapping[str, Any]], type],
+        description: str | None = None,
     ) -> None:
-        self.description = description
+        self.run = run
         self.arguments = arguments
         self.trainer_arguments = trainer_arguments
+        self.description = description
+
+    def main(self, argv: Sequence[str] | Mapping[str, Any] | None = None) -> None:
+        """Run the recipe that a command line describes, that of the process by default, and end its processes.
+
+        A mistake in the command line, the recipe's keys or the data ends the process with one line instead of a
+        traceback.
+        """
+        trainer = self._start(sys.argv[1:] if argv is None else argv)
+        accelerator = getattr(trainer, "accelerator", None)
+        engine = getattr(getattr(trainer, "vllm_generation", None), "llm", None)
+        # The accelerator's process group must outlive the model, which the trainer refers to.
+        del trainer
+        if accelerator is not None:
+            finish(accelerator, engine)
+        elif torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+    def _start(self, argv: Sequence[str] | Mapping[str, Any]) -> Any:
+        # Set before a trainer is constructed, because trainers report their use to the Hub by default.
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
+        try:
+            parsed = self.parse(argv)
+        except (ValueError, OSError, ImportError) as error:
+            _exit(str(error), 2)
+        warn_of_slow_bfloat16(*parsed[1:])
+        try:
+            return self.run(*parsed)
+        except FileNotFoundError as error:
+            _exit(f"{error}; see the header of this recipe for how to make it", 1)
+        except (TableError, CheckpointError, SettingError) as error:
+            _exit(str(error), 1)
 
     def parse(self, argv: Sequence[str] | Mapping[str, Any]) -> tuple[Any, Any, Any]:
         """Parse a command line. Its options override the keys of the file that ``--config`` names.
@@ -251,3 +297,26 @@ def _same_environment() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _exit(error: str, code: int) -> NoReturn:
+    if os.environ.get("RANK", "0") == "0":
+        sys.stderr.write(printable(f"{Path(sys.argv[0]).stem}: error: {error}\n"))
+    sys.exit(code)
+
+
+def finish(accelerator: Any, engine: Any = None) -> None:
+    """End the trackers, the vLLM engine and the process group of a trainer that is no longer referenced.
+
+    The wrapped model is freed first, because it refers to the process group. Otherwise the group could be destroyed
+    together with the model while the interpreter lock is held, and gloo's threads could wait for that lock forever. The
+    engine is shut down before the process group, because it destroys subgroups of it.
+
+    Args:
+        accelerator: The trainer's accelerator.
+        engine: The trainer's ``vllm.LLM`` in this process, if it generates with vLLM.
+    """
+    accelerator.free_memory()
+    if engine is not None:
+        engine.llm_engine.engine_core.shutdown()
+    accelerator.end_training()
