@@ -75,7 +75,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         raise FileExistsError(f"{folder} exists; choose another --output")
     start = time.monotonic()
     with _quiet_libraries():
-        _train(args, folder, terminal, start)
+        steps, rows = (args.warm_start_steps, args.steps), (args.train_rows, args.heldout_rows)
+        _train(folder, steps, rows, args.seed, terminal, start)
     evaluation = json.loads((folder / "grpo" / "evaluation.json").read_text(encoding="utf-8"))
     terminal.show(_grid(evaluation, args.heldout_rows), *_report_lines(folder))
     terminal.show(_verdict(evaluation))
@@ -123,38 +124,41 @@ def _stage(terminal: Terminal, start: float, name: str, description: str) -> Ite
     yield report
 
 
-def _train(args: argparse.Namespace, folder: Path, terminal: Terminal, start: float) -> None:
+def _train(
+    folder: Path, steps: tuple[int, int], rows: tuple[int, int], seed: int, terminal: Terminal, start: float
+) -> None:
+    """Write the corpus and the model, and train it with the steps of the warm start and of GRPO."""
     require("trl", extra="demo")
     require("matplotlib", extra="demo")
     from rrg_rewards.recipes import policy, sft
     from rrg_rewards.recipes.ct_chat.phantom import write_corpus, write_model
 
-    rows = args.train_rows, args.heldout_rows
+    of_warm_start, of_grpo = steps
     with _stage(
         terminal, start, "phantom corpus", "write {} training and {} held-out studies".format(*rows)
     ) as progress:
-        write_corpus(folder, *rows, seed=args.seed, progress=progress)
-    tables = {"dataset": folder / "train.jsonl", "heldout_file": folder / "heldout.jsonl", "seed": args.seed}
+        write_corpus(folder, *rows, seed=seed, progress=progress)
+    tables = {"dataset": folder / "train.jsonl", "heldout_file": folder / "heldout.jsonl", "seed": seed}
     warm_start = {
         "config": "ct_chat/mini_sft",
-        "model_name_or_path": write_model(folder, args.seed),
+        "model_name_or_path": write_model(folder, seed),
         "output_dir": folder / "sft",
-        "max_steps": args.warm_start_steps,
+        "max_steps": of_warm_start,
         **tables,
     }
     reinforcement = {
         "config": "ct_chat/mini_policy",
         "model_name_or_path": folder / "sft",
         "output_dir": folder / "grpo",
-        "max_steps": args.steps,
-        "heldout_rows": args.heldout_rows,
+        "max_steps": of_grpo,
+        "heldout_rows": rows[1],
         **tables,
     }
-    steps = f"imitate abridged impressions for {args.warm_start_steps} steps"
-    with _stage(terminal, start, "warm start", steps) as progress:
+    text = f"imitate abridged impressions for {of_warm_start} steps"
+    with _stage(terminal, start, "warm start", text) as progress:
         sft.finish(sft.run(*sft.parse(warm_start), progress=progress).accelerator)
-    steps = f"evaluate, train on CRG for {args.steps} steps, evaluate"
-    with _stage(terminal, start, "GRPO", steps) as progress:
+    text = f"evaluate, train on CRG for {of_grpo} steps, evaluate"
+    with _stage(terminal, start, "GRPO", text) as progress:
         policy.run(*policy.parse(reinforcement), progress=progress)
 
 

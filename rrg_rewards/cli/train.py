@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -68,8 +68,12 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.config is None:
         raise UsageError("--config FILE is required; rrg-rewards recipes ls lists recipes")
     terminated: Any = import_module("lightning.pytorch.utilities.exceptions").SIGTERMException
+    argv = ["--config", str(_config_file(args.config)), *args.more]
+    # In a log file, each step of a progress bar would be a line.
+    if args.quiet or not sys.stderr.isatty():
+        argv += ["--trainer.enable_progress_bar", "false"]
     try:
-        return _train(args, training, terminal)
+        return _train(args.task, argv, args.search, training, terminal)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}; see the header of this recipe for how to make it") from error
     except terminated as stop:
@@ -79,17 +83,13 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         return code
 
 
-def _train(args: argparse.Namespace, training: Any, terminal: Terminal) -> int:
-    config = _config_file(args.config)
-    argv = ["--config", str(config), *args.more]
-    # In a log file, each step of a progress bar would be a line.
-    if args.quiet or not sys.stderr.isatty():
-        argv = [*argv, "--trainer.enable_progress_bar", "false"]
+def _train(task: str, argv: Sequence[str], trials: int | None, training: Any, terminal: Terminal) -> int:
+    """Train with the options of LightningCLI, after a search of some of them if there are trials."""
     with _quiet_libraries():
-        if args.search:
+        if trials:
             search = import_module("rrg_rewards.training.metrics.search")
-            argv = [*argv, *search.search(args.task, argv, args.search, terminal.note)]
-        cli = training.build(args.task, argv, terminal.note)
+            argv = [*argv, *search.search(task, argv, trials, terminal.note)]
+        cli = training.build(task, argv, terminal.note)
         report = training.run(cli)
     if report is not None:
         _show(training.summary(report), Path(cli.config.output_dir), terminal)
