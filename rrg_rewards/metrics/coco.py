@@ -1,8 +1,11 @@
 """BLEU, ROUGE-L and METEOR as the COCO caption evaluation and the VLM3D challenge compute them."""
 
+import os
+import threading
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, get_args
 
 import torch
@@ -16,16 +19,135 @@ from rrg_rewards.functional.captions import (
     combined_rouge,
 )
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.coco_java import MeteorJar, package_version, ptb_tokenize, summable
 from rrg_rewards.metrics.nlg import longest_common_subsequence
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.signature import format_signature
 
 Preparation = Literal["vlm3d", "ptb", "none"]
 """``"vlm3d"``: replacements of the VLM3D challenge. ``"ptb"``: tokens of the Penn Treebank, as for COCO captions."""
 
+_PACKAGE = "pycocoevalcap"
+_EXTRA = "coco"
+# What separates the parts of a line that the program reads.
+_SEPARATOR = "|||"
 # What the official script replaces before it scores: in both texts, and in predictions only before that.
 _LINE, _PREDICTION_MARKS, _STOPS = "\n", ("<|eot_id|>", '"', "_"), (" . ", " .")
+
+
+def package_version() -> str:
+    """Return the name and version of the package with the programs; without a version if it is not installed."""
+    try:
+        return f"{_PACKAGE}=={version(_PACKAGE)}"
+    except PackageNotFoundError:
+        return _PACKAGE
+
+
+def ptb_tokenize(texts: Sequence[str]) -> list[str]:
+    """Return texts as pycocoevalcap's tokenizer separates them: lower-case words, without punctuation marks.
+
+    Raises:
+        ModuleNotFoundError: If pycocoevalcap is not installed, naming the pip command.
+        FileNotFoundError: If there is no Java.
+    """
+    if not texts:
+        return []
+    tokenizer = require("pycocoevalcap.tokenizer.ptbtokenizer", extra=_EXTRA).PTBTokenizer()
+    try:
+        # Each text is on a line of its own.
+        found = tokenizer.tokenize({row: [{"caption": _in_a_line(text)}] for row, text in enumerate(texts)})
+    except FileNotFoundError as error:
+        raise _no_java() from error
+    return [found[row][0] for row in range(len(texts))]
+
+
+class MeteorJar(Backend):
+    """METEOR 1.5 as a program that runs beside this process and answers line by line.
+
+    Copies share the program. Another process, such as a worker of a data loader, starts its own.
+    """
+
+    num_statistics = 23
+    """Number of statistics of a pair."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._meteor: Any = None
+
+    def statistics(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> list[list[float]]:
+        """Return the statistics of each pair of a candidate and its references.
+
+        They are lengths, function words and matches, and at the end the number of chunks and of matched words of both
+        texts. :func:`summable` changes them for sums.
+        """
+        lines = [
+            f" {_SEPARATOR} ".join(("SCORE", *map(_in_a_line, texts), _in_a_line(pred).replace("  ", " ")))
+            for pred, texts in zip(preds, target, strict=True)
+        ]
+        with self._lock:
+            return [[float(number) for number in self._ask(line).split()] for line in lines]
+
+    def evaluate(self, rows: Sequence[Sequence[float]]) -> list[float]:
+        """Return METEOR of each row of statistics, or of their sums."""
+        values = []
+        with self._lock:
+            for row in rows:
+                values.append(float(self._ask(f"EVAL {_SEPARATOR} {' '.join(map(str, row))}")))
+                # The program also answers with the value of all rows of the request.
+                self._read()
+        return values
+
+    def _ask(self, line: str) -> str:
+        if self._owner != os.getpid():
+            self._meteor, self._owner = _start(), os.getpid()
+        try:
+            self._meteor.meteor_p.stdin.write(f"{line}\n".encode())
+            self._meteor.meteor_p.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._ended() from error
+        return self._read()
+
+    def _read(self) -> str:
+        answer = self._meteor.meteor_p.stdout.readline().decode().strip()
+        if not answer:
+            raise self._ended()
+        return str(answer)
+
+    def _ended(self) -> RuntimeError:
+        """Return the error for a program that has ended; the next request starts another one."""
+        self._owner = 0
+        return RuntimeError("METEOR's program ended; does it have 2 GB of memory?")
+
+
+def summable(statistics: Sequence[float]) -> list[float]:
+    """Return the statistics of a pair as the program adds them up: a pair of equal texts has no chunk.
+
+    Example:
+        >>> summable([3.0, 3.0, *[0.0] * 18, 1.0, 3.0, 3.0])[-3:]
+        [0.0, 3.0, 3.0]
+    """
+    length, reference_length, *_, chunks, matched, reference_matched = statistics
+    is_equal = chunks == 1 and (matched, reference_matched) == (length, reference_length)
+    return [*statistics[:-3], 0.0 if is_equal else chunks, matched, reference_matched]
+
+
+def _start() -> Any:
+    meteor = require("pycocoevalcap.meteor.meteor", extra=_EXTRA).Meteor
+    try:
+        return meteor()
+    except FileNotFoundError as error:
+        raise _no_java() from error
+
+
+def _no_java() -> FileNotFoundError:
+    return FileNotFoundError("there is no Java, which METEOR and the tokens of the Penn Treebank need; install a JRE")
+
+
+def _in_a_line(text: str) -> str:
+    """Return a text without line breaks and separators, which the programs would read as the end of a text."""
+    return " ".join(text.replace(_SEPARATOR, "").splitlines())
 
 
 class CocoMetric(ReportMetric):
@@ -123,6 +245,17 @@ class CountedMetric(CocoMetric):
         self.counts = self.counts + scores.counts.sum(0).to(self.device)
         self.num_scored = self.num_scored + int(scores.scored.sum())
 
+    def compute(self) -> Tensor:
+        """Value of the counts so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""
+        self._warn_if_unscored()
+        if not self.num_scored:
+            return torch.tensor(torch.nan, dtype=torch.float64, device=self.device)
+        return self._score_prepared((), ()).corpus_value(self.num_scored, self.counts).to(self.device)
+
+    def statistics(self) -> dict[str, Tensor]:
+        """Return no sub-scores."""
+        return {}
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CocoBLEUScores(CountedScores):
@@ -210,20 +343,11 @@ class CocoBLEU(CountedMetric):
         value = _chosen_bleu(caption_bleu(_unpacked(counts)), self.n_gram)
         return CocoBLEUScores(value, counts=counts, n_gram=self.n_gram)
 
-    def compute(self) -> Tensor:
-        """BLEU of the corpus so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""
-        self._warn_if_unscored()
-        return _chosen_bleu(self._bleu(), self.n_gram)
-
-    def _bleu(self) -> Tensor:
-        bleu = caption_bleu(_unpacked(self.counts))
-        return bleu if self.num_scored else torch.full_like(bleu, float("nan"))
-
     def statistics(self) -> dict[str, Tensor]:
         """``bleu_1`` to ``bleu_4`` and ``bleu_mean`` of the corpus, synced over processes as in ``compute``."""
         with self._synced():
-            bleu = self._bleu()
-        return _named_bleu(bleu)
+            found = self._score_prepared((), ()).corpus_parts(self.counts[None])
+            return found if self.num_scored else {name: one * torch.nan for name, one in found.items()}
 
 
 class CocoROUGE(CocoMetric):
@@ -337,13 +461,3 @@ class CocoMETEOR(CountedMetric):
         value = torch.tensor(self.jar.evaluate(found), dtype=torch.float64)
         counts = torch.tensor([summable(row) for row in found], dtype=torch.float64)
         return MeteorScores(value, counts=counts.reshape(len(preds), self.jar.num_statistics), jar=self.jar)
-
-    def compute(self) -> Tensor:
-        """METEOR of the corpus so far: float64 scalar; NaN, with a warning, if all pairs are unscorable."""
-        self._warn_if_unscored()
-        values = self.jar.evaluate([self.counts.tolist()]) if self.num_scored else [float("nan")]
-        return torch.tensor(values[0], dtype=torch.float64, device=self.device)
-
-    def statistics(self) -> dict[str, Tensor]:
-        """Return nothing: METEOR has no parts."""
-        return {}

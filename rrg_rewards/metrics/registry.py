@@ -25,7 +25,7 @@ _METRICS: dict[str, str] = {
     "ct_finebench": "rrg_rewards.metrics.ct_finebench:CTFineBench",
     "er2score": "rrg_rewards.metrics.er2score:ER2Score",
     "label_f1": "rrg_rewards.metrics.label_f1:LabelF1",
-    "rexrank_bleu": "rrg_rewards.metrics.rexrank:ReXrankBLEU",
+    "rexrank_bleu": "rrg_rewards.metrics.nlg:ReXrankBLEU",
     "rouge": "rrg_rewards.metrics.nlg:ROUGE",
 }
 

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rrg_rewards.metrics import CIDEr, CocoBLEU, CocoMETEOR, CocoROUGE, make_metric, score_references
-from rrg_rewards.metrics.coco import prepare_texts
-from rrg_rewards.metrics.coco_java import MeteorJar
+from rrg_rewards.metrics.coco import MeteorJar, prepare_texts
 
 needs_library = pytest.mark.skipif(find_spec("pycocoevalcap") is None, reason="needs pycocoevalcap (extra coco)")
 needs_java = pytest.mark.skipif(
@@ -203,7 +202,7 @@ class RecordedMeteor:
 def test_coco_meteor_sums_the_statistics_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     program = RecordedMeteor()
     module = type("Module", (), {"Meteor": lambda: program})
-    monkeypatch.setattr("rrg_rewards.metrics.coco_java.require", lambda *_, **__: module)
+    monkeypatch.setattr("rrg_rewards.metrics.coco.require", lambda *_, **__: module)
     metric = CocoMETEOR()
     scores = metric.score([*PREDS[:3], None], [*TARGET[:3], "a"])
     assert scores.value.nan_to_num(-1).tolist() == [*RecordedMeteor.VALUES, -1]
@@ -241,7 +240,7 @@ def test_coco_meteor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
 
     jar = MeteorJar()
     module = type("Module", (), {"Meteor": NoJava})
-    monkeypatch.setattr("rrg_rewards.metrics.coco_java.require", lambda *_, **__: module)
+    monkeypatch.setattr("rrg_rewards.metrics.coco.require", lambda *_, **__: module)
     with pytest.raises(FileNotFoundError, match=r"there is no Java, which METEOR .* need"):
         jar.statistics(["a"], [["a"]])
 
