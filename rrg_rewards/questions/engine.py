@@ -198,18 +198,14 @@ def build_items(
         Lung nodule margin spiculated
     """
     schema = get_question_schema(schema)
-    accounts, items = _accounts(report, schema), []
-    asked = ("present", "uncertain") if include_uncertain else ("present",)
-    for index, finding in enumerate(schema.findings):
-        account = accounts.get(index)
-        if account is None or account.presence not in asked:
-            continue
-        for spec, answer in zip(finding.attributes, _answers(finding, account), strict=True):
-            if answer is None or _gives_away(spec.question, answer):
-                continue
-            if informative_only and _says_little(spec, answer, is_candidate=include_uncertain):
-                continue
-            items.append(_item(finding.name, spec, answer))
+    stated = stated_answers(report, schema, informative_only)
+    items = [
+        _item(finding.name, spec, found.answer)
+        for finding in schema.findings
+        for spec in finding.attributes
+        if (found := stated.get((finding.name, spec.name)))
+        and (found.of_candidate if include_uncertain else found.of_reference)
+    ]
     return items_on(items, None if labels is None else positive_findings(labels, schema))
 
 
@@ -244,8 +240,8 @@ def stated_answers(
 ) -> dict[tuple[str, str], StatedAnswer]:
     """Return the answers of a report to all questions of a schema, by finding and attribute.
 
-    The answers are those of :func:`answer_items`, and the questions those of :func:`build_items`, of a reference and
-    (with uncertain findings) of a candidate.
+    :func:`answer_items` returns these answers, and :func:`build_items` asks the questions of a reference or (with
+    uncertain findings) of a candidate.
 
     Example:
         >>> stated_answers("Possible nodule. No effusion.", get_question_schema("ct_rate"))["Lung nodule", "existence"]
@@ -299,8 +295,9 @@ def answer_items(
         ['yes', None, '9 mm', None]
     """
     schema = _schema_of(items) if schema is None else get_question_schema(schema)
-    accounts = _accounts(report, schema)
-    return [_answered(accounts, schema, item) for item in items]
+    stated = stated_answers(report, schema)
+    names = [schema.names(item.finding, item.attribute) for item in items]
+    return [stated[name].answer if name in stated else None for name in names]
 
 
 def _schema_of(items: Sequence[QAItem]) -> QuestionSchema:
@@ -310,16 +307,3 @@ def _schema_of(items: Sequence[QAItem]) -> QuestionSchema:
             return schema
     # No schema has all findings. The one with the most findings then raises the error about a missing one.
     return max(schemas, key=lambda schema: sum(item.finding in schema for item in items))
-
-
-def _answered(accounts: dict[int, _FindingAccount], schema: QuestionSchema, item: QAItem) -> str | None:
-    index, attribute = schema.position(item.finding, item.attribute)
-    account = accounts.get(index)
-    if account is None:
-        return None
-    finding = schema.findings[index]
-    spec = finding.attributes[attribute]
-    if spec.answer_type == "existence":
-        return _EXISTENCE[account.presence]
-    values = account.stated().get(attribute)
-    return _answer(finding.name, spec, values) if values else None

@@ -193,31 +193,27 @@ class QuestionSchema:
     findings: tuple[FindingSpec, ...]
     lexicon: str = "chest_ct"
     _by_name: dict[str, FindingSpec] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _positions: dict[tuple[str, str], tuple[int, int]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "findings", tuple(self.findings))
-        self._by_name.update((name_key(finding.name), finding) for finding in self.findings)
-        if not self.findings or len(self._by_name) != len(self.findings):
-            names = [finding.name for finding in self.findings]
+        names = [finding.name for finding in self.findings]
+        if not names or len(set(map(name_key, names))) != len(names):
             raise ValueError(f"findings of {self.name!r} must be different and at least one, got {names}")
+        # Most names are spelled as in the schema.
+        self._by_name.update((spelled, spec) for spec in self.findings for spelled in (spec.name, name_key(spec.name)))
 
-        for i, finding in enumerate(self.findings):
-            self._positions.update(((finding.name, spec.name), (i, j)) for j, spec in enumerate(finding.attributes))
+    def names(self, finding: str, attribute: str) -> tuple[str, str]:
+        """Return the names of a finding and of one of its attributes as the schema spells them.
 
-    def position(self, finding: str, attribute: str) -> tuple[int, int]:
-        """Return the index of a finding and that of one of its attributes, ignoring case and underscores.
+        Case and underscores are ignored.
 
         Raises:
             ValueError: If a name is unknown. The message names the nearest known one.
         """
-        found = self._positions.get((finding, attribute))
-        if found is None:
-            spec = self.finding(finding)
-            found = self._positions[spec.name, spec.attribute(attribute).name]
-        return found
+        if (finding, attribute) in self._names:
+            return finding, attribute
+        spec = self.finding(finding)
+        return spec.name, spec.attribute(attribute).name
 
     def finding(self, name: str) -> FindingSpec:
         """Return a finding by name, ignoring case and underscores.
@@ -225,21 +221,20 @@ class QuestionSchema:
         Raises:
             ValueError: If the name is unknown. The message names the nearest known one.
         """
-        found = self._by_name.get(name_key(name))
+        found = self._by_name.get(name) or self._by_name.get(name_key(name))
         if found is None:
             raise ValueError(unknown_name_message("finding", name, [finding.name for finding in self.findings]))
         return found
 
     def __contains__(self, name: str) -> bool:
-        # Most names are spelled as in the schema.
-        return name in self._names or name_key(name) in self._by_name
+        return name in self._by_name or name_key(name) in self._by_name
 
     def __hash__(self) -> int:
         return hash((self.name, self.digest))
 
     @cached_property
-    def _names(self) -> frozenset[str]:
-        return frozenset(finding.name for finding in self.findings)
+    def _names(self) -> frozenset[tuple[str, str]]:
+        return frozenset((finding.name, spec.name) for finding in self.findings for spec in finding.attributes)
 
     @cached_property
     def digest(self) -> str:

@@ -11,6 +11,9 @@ from rrg_rewards.questions.engine import answer_items, build_items, stated_answe
 from rrg_rewards.questions.grading import compare_answers
 from rrg_rewards.questions.schema import QAItem, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
+from tests.helpers.tables import read_tables
+
+TABLES = read_tables(__file__)
 
 SCHEMA = get_question_schema("ct_rate")
 # The attribute that each word of a phantom's `severity` and `kind` states; the rest are places.
@@ -185,50 +188,7 @@ def test_build_items_dropped_size_of_a_phantom_lowers_sizes_only(style: str) -> 
         assert wrong == sizes
 
 
-CHEST = {
-    "Two solid nodules are seen, the largest measuring 8 x 6 mm in the left lung lower lobe laterobasal segment.": {
-        "location": "left lower lobe laterobasal",
-        "size": "8 x 6 mm",
-        "number": "two",
-        "density": "solid",
-    },
-    "Nodule of 3-5 mm in the lingula. It is unchanged since the previous CT.": {
-        "location": "left lingula",
-        "size": "3-5 mm",
-        "change": "stable",
-    },
-    "There is a nodule in the right upper lobe. It measures 7 mm and has smooth margins.": {
-        "location": "right upper lobe",
-        "size": "7 mm",
-        "margin": "smooth",
-    },
-    "A 6 mm nodule, previously 4 mm, is 10 mm from the fissure in the right middle lobe.": {"size": "6 mm"},
-    "Several nodules in both lungs. The largest nodule is located in the right middle lobe, size 7x5 mm.": {
-        "location": "both lungs; right middle lobe",
-        "size": "7x5 mm",
-        "number": "multiple",
-    },
-    "Nodules of 2-6 mm in the lungs, the larger one is 6 x 5 mm, in the left upper lobe.": {
-        "location": "left upper lobe",
-        "size": "6 x 5 mm",
-    },
-    "Nodules in the left lung with a diameter of less than 4 mm.": {"size": "< 4 mm"},
-    "Nodules in the left lung with a diameter not greater than about 4 mm.": {"size": "< 4 mm"},
-    "Nodules in the left lung with a diameter not exceeding 4 mm.": {"size": "< 4 mm"},
-    "A 6 mm nodule, larger than 4 mm in the left lung.": {"size": "6 mm"},
-    "A nodule of 34mmx30mm in the left lung.": {"size": "34mmx30mm"},
-    "A nodule of 6 * 4mm in the left lung.": {"size": "6 * 4mm"},
-    "A nodule of 9X10mm in the left lung.": {"size": "9X10mm"},
-    "Nodules of 3-6mm in the left lung.": {"size": "3-6mm"},
-    "A nodule of 1,5 cm in the left lung.": {"size": "1,5 cm"},
-    "A nodule with a diameter of about 4M in the left lung.": {"size": "4 mm"},
-    "A nodule is seen in the left lung - 12 mm in diameter.": {"size": "12 mm"},
-    "A mixed ground glass nodule is seen under the pleura of the left lung.": {
-        "location": "left lung subpleural",
-        "density": "part-solid",
-    },
-    "Several nodules are seen in the left lung, mainly with ground glass density.": {"density": "ground-glass"},
-}
+CHEST = TABLES["chest"]
 
 
 @pytest.mark.parametrize("sentence", CHEST)
@@ -238,56 +198,7 @@ def test_build_items_attributes_of_nodules(sentence: str) -> None:
         assert answers[attribute] == answer
 
 
-ABDOMEN = [
-    (
-        "The liver is diffusely hypoattenuating, consistent with moderate steatosis.",
-        "Hepatic steatosis",
-        "severity",
-        "moderate",
-    ),
-    ("Status post cholecystectomy with surgical clips.", "Surgically absent gallbladder", "signs", "surgical clips"),
-    ("Moderate left hydronephrosis due to a stone in the distal ureter.", "Hydronephrosis", "severity", "moderate"),
-    ("Moderate left hydronephrosis.", "Hydronephrosis", "location", "left"),
-    ("Bilateral simple renal cysts, the largest 3.2 cm, measuring 8 HU.", "Renal cyst", "size", "3.2 cm"),
-    ("Bilateral simple renal cysts, the largest 3.2 cm, measuring 8 HU.", "Renal cyst", "attenuation", "8 HU"),
-    ("Infrarenal abdominal aortic aneurysm of 4.5 x 4.2 cm.", "Abdominal aortic aneurysm", "size", "4.5 x 4.2 cm"),
-    ("Small volume ascites in the pelvis.", "Ascites", "location", "pelvis"),
-    (
-        "Small bowel obstruction with transition point in the right lower quadrant.",
-        "Bowel obstruction",
-        "location",
-        "right lower quadrant",
-    ),
-    ("Small bowel obstruction, likely due to adhesions.", "Bowel obstruction", "cause", "adhesions"),
-    ("Enlarged retroperitoneal lymph nodes up to 2.1 cm.", "Lymphadenopathy", "location", "retroperitoneum"),
-    ("Acute perforated appendicitis with an appendicolith.", "Appendicitis", "type", "acute, perforation"),
-    ("Chronic compression fracture of L1.", "Fracture", "location", "l1"),
-    ("Nonocclusive thrombus in the main portal vein.", "Thrombosis", "type", "nonocclusive"),
-    ("Multiple hepatic metastases, the largest 3 cm in the right hepatic lobe.", "Metastatic disease", "size", "3 cm"),
-    ("Splenomegaly measuring 15 cm.", "Splenomegaly", "size", "15 cm"),
-    ("The prostate is enlarged, measuring 5.2 cm.", "Prostatomegaly", "size", "5.2 cm"),
-    (
-        "Moderate atherosclerosis of the abdominal aorta and iliac arteries.",
-        "Atherosclerosis",
-        "location",
-        "abdominal aorta; iliac artery",
-    ),
-    ("Mild intrahepatic biliary ductal dilation.", "Biliary ductal dilation", "severity", "mild"),
-    ("Severe pancreatic atrophy.", "Pancreatic atrophy", "severity", "severe"),
-    ("Small amount of free air under the diaphragm.", "Free air", "severity", "mild"),
-    ("Multiple calcified gallstones.", "Gallstones", "number", "multiple"),
-    ("Submucosal edema of the sigmoid colon.", "Submucosal edema", "location", "sigmoid colon"),
-    ("Diffuse anasarca.", "Anasarca", "distribution", "diffuse"),
-    ("Small hypodensities of the left kidney, unchanged.", "Renal hypodensities", "change", "stable"),
-    ("Mild aortic valve calcification.", "Aortic valve calcification", "severity", "mild"),
-    ("Calcification of the LAD.", "Coronary calcification", "location", "left anterior descending artery"),
-    ("Diffuse osteopenia.", "Osteopenia", "distribution", "diffuse"),
-    ("Bibasilar dependent atelectasis.", "Atelectasis", "location", "both lower lobes basal"),
-    ("Small sliding hiatal hernia.", "Hiatal hernia", "type", "sliding"),
-    ("Mild cardiomegaly.", "Cardiomegaly", "severity", "mild"),
-    ("Marked hepatomegaly, 22 cm.", "Hepatomegaly", "size", "22 cm"),
-    ("Small right pleural effusion.", "Pleural effusion", "location", "right"),
-]
+ABDOMEN = TABLES["abdomen"]
 
 
 @pytest.mark.parametrize(("sentence", "finding", "attribute", "answer"), ABDOMEN)
@@ -344,59 +255,7 @@ def test_build_items_unknown_names_are_told() -> None:
         build_items(None)  # type: ignore[arg-type]
 
 
-RUN_ON = {
-    "Multiple nodules are seen in the right lung, the largest is in the right upper lobe, and both pulmonary hila are "
-    "not large.": ("Lung nodule", "location", "right lung; right upper lobe"),
-    "Multiple nodules are seen in both lungs. The larger one is located in the left lower lobe, both hila are "
-    "normal.": ("Lung nodule", "location", "both lungs; left lower lobe"),
-    "A nodule is seen in the left lung. The larger one is 6 x 5 mm in size, a cavity shadow can be seen in the right "
-    "lower lobe.": ("Lung nodule", "size", "6 x 5 mm"),
-    "The dorsal segment of the right lower lobe has a few dilated airways, and both lungs have multiple nodules.": (
-        "Lung nodule",
-        "location",
-        "both lungs",
-    ),
-    "Consolidations are seen in the left lower lobe, cord foci in both lungs, and both hila are not large.": (
-        "Consolidation",
-        "location",
-        "left lower lobe",
-    ),
-    "Subpleural ground-glass density areas are observed in both lungs, and viral pneumonia is considered.": (
-        "Lung opacity",
-        "location",
-        "both lungs subpleural",
-    ),
-    "Consolidations in which air bronchograms are observed are seen in the left lung.": (
-        "Consolidation",
-        "location",
-        "left lung",
-    ),
-    "A lymph node is seen in the right upper paratracheal area.": (
-        "Lymphadenopathy",
-        "location",
-        "right upper paratracheal",
-    ),
-    "A port catheter ends in the superior distal portion of the vena cava.": (
-        "Medical material",
-        "location",
-        "superior vena cava",
-    ),
-    "Central consolidations and areas of ground glass are seen in the left lung.": (
-        "Consolidation",
-        "location",
-        "left lung; central",
-    ),
-    "A nodule is seen in the left upper lobe, a strip shadow can be seen in the right lung.": (
-        "Lung nodule",
-        "location",
-        "left upper lobe",
-    ),
-    "The right lung is in the upper lobe apical segment, the left lung is adjacent to the fissure, nodules are seen": (
-        "Lung nodule",
-        "location",
-        "right upper lobe apical; left lung fissural",
-    ),
-}
+RUN_ON = TABLES["run_on"]
 
 
 @pytest.mark.parametrize("report", RUN_ON)
@@ -422,20 +281,7 @@ def test_build_items_smaller_than_a_measure_is_no_change() -> None:
     assert changes == ["decreased"]
 
 
-SEGMENTS = {
-    "dorsal segment of the left lower lobe": "left lower lobe superior",
-    "outer basal segment of the right lower lobe": "right lower lobe laterobasal",
-    "inner basal segment of the right lower lobe": "right lower lobe mediobasal",
-    "front basal segment of the left lower lobe": "left lower lobe anterobasal",
-    "back basal segment of the left lower lobe": "left lower lobe posterobasal",
-    "front segment of the left upper lobe": "left upper lobe anterior",
-    "back segment of the right upper lobe": "right upper lobe posterior",
-    "tip segment of the right upper lobe": "right upper lobe apical",
-    "tip posterior segment of the left upper lobe": "left upper lobe apicoposterior",
-    "outer segment of the right middle lobe": "right middle lobe lateral",
-    "tongue segment of the left upper lobe": "left lingula",
-    "upper tongue segment of the left lung": "left superior lingula",
-}
+SEGMENTS = TABLES["segments"]
 
 
 @pytest.mark.parametrize("place", SEGMENTS)
@@ -474,28 +320,7 @@ def test_build_items_ground_glass_before_a_nodule_is_the_nodules_density() -> No
     assert answers["Lung nodule", "density"] == "ground-glass"
 
 
-SHARED_PLACES = {
-    "In both lungs, central consolidation areas and accompanying ground glass densities are seen in the upper lobes.": {
-        "Consolidation": "both upper lobes; both lungs central",
-        "Lung opacity": "both upper lobes",
-    },
-    "In the right lung, there is a ground-glass-like density increase in the subpleural area of the upper lobe.": {
-        "Lung opacity": "right lung; right upper lobe subpleural",
-    },
-    "In the left lung, nodules are seen in the lower lobe.": {"Lung nodule": "left lung; left lower lobe"},
-    "Atelectasis is seen in the lower lobes of both lungs, with minimal ground glass densities around it.": {
-        "Atelectasis": "both lower lobes",
-        "Lung opacity": "both lower lobes",
-    },
-    "Consolidation in both lungs, with nodules in the left upper lobe.": {
-        "Consolidation": "both lungs",
-        "Lung nodule": "left upper lobe",
-    },
-    "Nodules are seen in the left lung, emphysema in the upper lobes.": {
-        "Lung nodule": "left lung",
-        "Emphysema": "upper lobe",
-    },
-}
+SHARED_PLACES = TABLES["shared_places"]
 
 
 @pytest.mark.parametrize("report", SHARED_PLACES)
@@ -504,17 +329,7 @@ def test_build_items_places_at_the_start_of_a_sentence_and_around_another_findin
     assert answers == SHARED_PLACES[report]
 
 
-WHOLE_PLACES = {
-    "Pleural effusion in both hemithoraces and in the right oblique fissure.": "bilateral; right fissural",
-    "When both lungs are evaluated in the parenchyma window: a nodule in the left lower lobe.": "left lower lobe",
-    "Bronchiectasis is seen in the center of both lungs.": "both lungs central",
-    "A calcification in the center of the nodule in the left lung.": "left lung",
-    "Right upper, bilateral lower paratracheal lymph nodes.": "right upper paratracheal; both lower paratracheal",
-    "Right upper-bilateral lower paratracheal lymph nodes.": "right upper paratracheal; both lower paratracheal",
-    "Right upper-lower paratracheal lymph nodes.": "right paratracheal",
-    "Lymph nodes in the mediastinal, paratracheal, right hilar area.": "mediastinum; paratracheal; right hilum",
-    "Ground glass densities are seen in the bilateral peribronchial areas.": "both lungs bronchovascular",
-}
+WHOLE_PLACES = TABLES["whole_places"]
 
 
 @pytest.mark.parametrize("report", WHOLE_PLACES)

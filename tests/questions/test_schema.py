@@ -354,13 +354,14 @@ def test_positive_findings_by_hand_on_real_reports(shared_data: Path) -> None:
     assert 0 < left_out < kept / 10
 
 
-def test_position_ignores_spelling_and_names_the_unknown():
+def test_names_ignore_spelling_and_say_what_is_unknown():
     schema = get_question_schema("ct_rate")
-    for i, finding in enumerate(schema.findings):
-        for j, spec in enumerate(finding.attributes):
-            assert schema.position(finding.name, spec.name) == (i, j)
-            assert schema.position(finding.name.upper().replace(" ", "_"), f" {spec.name.upper()}") == (i, j)
+    for finding in schema.findings:
+        for spec in finding.attributes:
+            names = finding.name, spec.name
+            assert schema.names(*names) == names
+            assert schema.names(finding.name.upper().replace(" ", "_"), f" {spec.name.upper()}") == names
     with pytest.raises(ValueError, match="finding"):
-        schema.position("Lung nodul", "size")
+        schema.names("Lung nodul", "size")
     with pytest.raises(ValueError, match="attribute of Lung nodule"):
-        schema.position("Lung nodule", "sise")
+        schema.names("Lung nodule", "sise")

@@ -6,13 +6,16 @@ from functools import cache, partial
 from typing import Any
 
 from rrg_rewards.findings.editing.injected_report import WHOLE_EXAMINATION, ErrorEdit
-from rrg_rewards.findings.editing.report_view import Proposal, ReportView, only_compares, without_comparison
-from rrg_rewards.findings.editing.text_edits import (
+from rrg_rewards.findings.editing.report_view import (
+    Proposal,
     Replacement,
+    ReportView,
     Sentence,
     corrected_article,
     drop_sentence,
     matching_case,
+    only_compares,
+    without_comparison,
     without_item,
 )
 from rrg_rewards.findings.knowledge.concepts import concept_graph

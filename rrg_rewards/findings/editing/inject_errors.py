@@ -24,10 +24,11 @@ from rrg_rewards.findings.editing.injected_report import (
     draw_counts,
     requested_counts,
 )
-from rrg_rewards.findings.editing.report_view import Proposal, ReportView
-from rrg_rewards.findings.editing.text_edits import (
+from rrg_rewards.findings.editing.report_view import (
     Move,
+    Proposal,
     Replacement,
+    ReportView,
     apply,
     candidate_place,
     conflicting,

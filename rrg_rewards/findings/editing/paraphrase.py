@@ -6,6 +6,7 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import NamedTuple
 
+from rrg_rewards.findings.editing.report_view import AN, Replacement, apply
 from rrg_rewards.findings.editing.rewrite_rules import (
     MEASURED_NUMBERS,
     Rewording,
@@ -16,7 +17,6 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     read_rules,
     spans,
 )
-from rrg_rewards.findings.editing.text_edits import AN, Replacement, apply
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 

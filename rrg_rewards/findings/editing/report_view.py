@@ -1,17 +1,128 @@
-"""The findings of a report, the sentences that mention them, and those that compare with a prior study."""
+"""A report as its findings and sentences, edits of its sentences, and the sentences that compare with a prior study."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import pairwise, takewhile
+from operator import attrgetter
+from typing import NamedTuple
 
 from rrg_rewards.findings.editing.injected_report import ErrorEdit
-from rrg_rewards.findings.editing.text_edits import Replacement, Sentence, read_sentences
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
 from rrg_rewards.findings.reading.engine import extract_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
+from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, split_unit, unwrap
+from rrg_rewards.utilities.random_draws import Draws
+
+_TERMINATOR = re.compile(r"[.;]*[ \t]*")
+# The marker of a list item: "1.", "2)", "-". The engine reads a number as a separate sentence.
+_MARKER = re.compile(r"\(?(\d{1,2})[.)]?$|[-*]$")
+_NUMBER = re.compile(r"\d{1,2}")
+_SEPARATOR = re.compile(r",? and (?:also )?|,? or |, ?")
+_words = partial(word_pattern, "errors", "comparison")
+_INDEFINITE = re.compile(r"\b(an?) $", re.IGNORECASE)
+AN = re.compile(r"(?!one|uni|use|eu)(?:hour|[aeiou]|8|1[18](?!\d))", re.IGNORECASE)
+"""Start of a word or number before which ``a`` is ``an``: "upper", "hour", "8", "18.5", and not "1.1"."""
+
+
+class Replacement(NamedTuple):
+    """Text that replaces characters ``start`` to ``end`` of the reference."""
+
+    start: int
+    end: int
+    text: str
+
+
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span without leading and trailing spaces.
+
+    Example:
+        >>> trimmed("Clear. No effusion ", 6, 19)
+        (7, 18)
+    """
+    inside = text[start:end]
+    return start + len(inside) - len(inside.lstrip()), end - len(inside) + len(inside.rstrip())
+
+
+class Move(NamedTuple):
+    """Shift of characters ``start`` to ``end`` by ``by`` characters."""
+
+    start: int
+    end: int
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a report.
+
+    Args:
+        index: Index of the sentence, as in ``Finding.sentence``.
+        start: First character.
+        stop: End of its last word.
+        end: End of its full stop and the spaces after it.
+        text: Characters from ``start`` to ``stop``.
+        mentions: Findings that it mentions.
+    """
+
+    index: int
+    start: int
+    stop: int
+    end: int
+    text: str
+    mentions: tuple[Finding, ...]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Start and end in the report, without the full stop."""
+        return self.start, self.stop
+
+    @property
+    def abnormal(self) -> tuple[Finding, ...]:
+        """Mentions that are present or possible."""
+        return tuple(mention for mention in self.mentions if mention.presence != "absent")
+
+    @property
+    def marker(self) -> int | None:
+        """Number of a list item if the sentence is only its marker, 0 for a bullet; ``None`` for other sentences."""
+        found = _MARKER.fullmatch(self.text)
+        return None if found is None else int(found[1] or 0)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the sentence refers to the one before it."""
+        return word_pattern("errors", "goes_on").match(self.text) is not None
+
+
+def read_sentences(report: str, mentions: Iterable[Finding]) -> list[Sentence]:
+    """Split a report into the finding engine's sentences, with the findings that they mention.
+
+    Args:
+        report: Report text.
+        mentions: Findings of the report, from :func:`rrg_rewards.findings.extract_findings`.
+
+    Example:
+        >>> [sentence.text for sentence in read_sentences("1. Small effusion. 2. Scoliosis.", [])]
+        ['1', 'Small effusion', '2', 'Scoliosis']
+    """
+    by_sentence = defaultdict(list)
+    for mention in mentions:
+        by_sentence[mention.sentence].append(mention)
+    sentences, index, offset = [], 0, 0
+    for unit in unwrap(report).split(UNIT_SEPARATOR):
+        for piece_start, piece in split_unit(unit):
+            if piece.strip():
+                start, stop = trimmed(report, offset + piece_start, offset + piece_start + len(piece))
+                # Always found, because it also matches no character.
+                end = next(_TERMINATOR.finditer(report, stop)).end()
+                sentences.append(Sentence(index, start, stop, end, report[start:stop], tuple(by_sentence[index])))
+            index += 1
+        offset += len(unit) + len(UNIT_SEPARATOR)
+    return sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +204,6 @@ class ReportView:
         indices = {mention.sentence for mention in mentions}
         return [i for i, sentence in enumerate(self.sentences) if sentence.index in indices]
 
-    def sentence_of(self, finding: Finding) -> Sentence | None:
-        """Return the sentence of a finding, unless it only makes sense after the one before it."""
-        found = next((one for one in self.sentences if one.start <= finding.start and finding.end <= one.end), None)
-        return None if found is None or found.goes_on else found
-
     def compared_next(self, place: int) -> bool:
         """Whether the next sentence is a comparison without a finding: "Decreased from before"."""
         return place + 1 in self.comparing and not self.sentences[place + 1].mentions
@@ -107,7 +213,181 @@ class ReportView:
         return any(sentence.goes_on for sentence in self.sentences[place + 1 : place + 2])
 
 
-_words = partial(word_pattern, "errors", "comparison")
+def matching_case(new: str, old: str) -> str:
+    """Return words with the capitals of the words that they replace.
+
+    Example:
+        >>> matching_case("right", "Left"), matching_case("lul", "RUL"), matching_case("both", "A")
+        ('Right', 'LUL', 'Both')
+    """
+    if len(old) > 1 and old.isupper() and old.isalpha():
+        return new.upper()
+    return new[:1].upper() + new[1:] if old[:1].isupper() else new
+
+
+def apply(report: str, replacements: Iterable[Replacement]) -> str:
+    """Return the report with all replacements made.
+
+    Example:
+        >>> apply("Small left effusion.", [Replacement(6, 10, "right"), Replacement(0, 5, "Large")])
+        'Large right effusion.'
+    """
+    parts, last = [], 0
+    for start, end, text in sorted(replacements):
+        parts += [report[last:start], text]
+        last = end
+    return "".join([*parts, report[last:]])
+
+
+def conflicting(replacements: Iterable[Replacement]) -> bool:
+    """Whether two replacements overlap or insert text at the same position.
+
+    Example:
+        >>> conflicting([Replacement(0, 5, ""), Replacement(5, 5, "x")]), conflicting([Replacement(0, 5, "")] * 2)
+        (False, True)
+    """
+    return any(
+        second.start < first.end or second.start == first.start for first, second in pairwise(sorted(replacements))
+    )
+
+
+def candidate_place(place: tuple[int, int], replacements: Iterable[Replacement]) -> tuple[int, int]:
+    """Return the span in the candidate of a span of the reference, or of its replacement.
+
+    Example:
+        >>> candidate_place((6, 10), [Replacement(0, 5, "Large"), Replacement(6, 10, "right")])
+        (6, 11)
+    """
+    start, end = place
+    before = inside = 0
+    for replaced_start, replaced_end, text in replacements:
+        longer = len(text) - (replaced_end - replaced_start)
+        # Text that is inserted at the start or end of a span belongs to the span only if the span is empty.
+        if replaced_end <= start and (replaced_start < start or start < end):
+            before += longer
+        elif start <= replaced_start and replaced_end <= end and (replaced_start < end or start == end):
+            inside += longer
+    return start + before, end + before + inside
+
+
+def corrected_article(report: str, start: int, text: str) -> Replacement | None:
+    """Return the edit of ``a`` or ``an`` before a word that is replaced; ``None`` if there is none or it fits.
+
+    Example:
+        >>> corrected_article("an 8 mm nodule", 3, "24 mm").text
+        'a'
+    """
+    found = _INDEFINITE.search(report[max(0, start - 4) : start])
+    article = "an" if AN.match(text) else "a"
+    if not found or article == found[1].lower():
+        return None
+    return Replacement(start - len(found[0]), start - 1, matching_case(article, found[1]))
+
+
+def drop_sentence(sentences: Sequence[Sentence], place: int) -> list[Replacement]:
+    """Remove a sentence and the sentences that refer to it, and renumber its list.
+
+    Args:
+        sentences: Sentences of the report.
+        place: Index in ``sentences`` of the sentence to remove.
+
+    Returns:
+        Replacements; empty if a sentence that refers to the removed one mentions findings.
+    """
+    following = list(takewhile(attrgetter("goes_on"), sentences[place + 1 :]))
+    if any(sentence.mentions for sentence in following):
+        return []
+    first, rest = sentences[place], sentences[place + 1 + len(following) :]
+    end = following[-1].end if following else first.end
+    number = sentences[place - 1].marker if place else None
+    if number is None or (rest and rest[0].marker is None):
+        return [Replacement(first.start, end, "")]
+    dropped = [Replacement(sentences[place - 1].start, end, "")]
+    for sentence in rest:
+        if sentence.marker == number + 1:
+            start, stop = next(_NUMBER.finditer(sentence.text)).span()
+            dropped.append(Replacement(sentence.start + start, sentence.start + stop, str(number)))
+            number += 1
+    return dropped
+
+
+def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, list[Move]]:
+    """Reorder neighbouring sentences; the last sentence, list items and sentences with a heading do not move.
+
+    Args:
+        report: Report text.
+        sentences: Sentences of the report.
+        draws: Source of the random order.
+
+    Returns:
+        The text and the moves; none if the order does not change.
+    """
+    runs: list[list[tuple[int, int]]] = [[]]
+    for place, sentence in enumerate(sentences[:-1]):
+        plain = report.startswith(". ", sentence.stop) and ":" not in sentence.text and sentence.marker is None
+        after_item = place and sentences[place - 1].marker is not None
+        if not plain or after_item or "\n" in report[sentence.start : sentence.end]:
+            runs.append([])
+        elif sentence.goes_on and runs[-1]:
+            runs[-1][-1] = (runs[-1][-1][0], sentence.stop + 1)
+        else:
+            runs[-1].append((sentence.start, sentence.stop + 1))
+    run = max(runs, key=len)
+    order = draws.shuffled(run)
+    if order == run:
+        return report, []
+    moves, start = [], run[0][0]
+    for first, last in order:
+        moves.append(Move(first, last, start - first))
+        start += last - first + 1
+    text = " ".join(report[first:last] for first, last in order)
+    return report[: run[0][0]] + text + report[run[-1][1] :], moves
+
+
+def without_item(sentence: Sentence, targets: Sequence[Finding]) -> list[Replacement]:
+    """Remove findings from a sentence that lists others too; return nothing if its grammar is too complex.
+
+    Example:
+        >>> from rrg_rewards.findings import extract_findings
+        >>> report = "There is no effusion, edema, or pneumothorax"
+        >>> mentions = extract_findings(report)
+        >>> apply(report, without_item(read_sentences(report, mentions)[0], mentions[1:2]))
+        'There is no effusion or pneumothorax'
+    """
+    separators = list(_SEPARATOR.finditer(sentence.text))
+    bounds = [0, *(bound for separator in separators for bound in separator.span()), len(sentence.text)]
+    items = list(zip(bounds[::2], bounds[1::2], strict=True))
+
+    def item_of(mention: Finding) -> int:
+        start, end = mention.start - sentence.start, mention.end - sentence.start
+        return next((i for i, (first, last) in enumerate(items) if first <= start and end <= last), -1)
+
+    places = {item_of(target) for target in targets}
+    others = {item_of(mention) for mention in sentence.mentions if mention not in targets}
+    # Each item must contain a finding: the comma in "calcified, 5 mm nodule and scar" does not separate two findings.
+    if len(places) != 1 or not others or places & others or places | others != set(range(len(items))):
+        return []
+    place = places.pop()
+    start, end = items[place]
+    item = sentence.text[start:end]
+    after = item[max(target.end for target in targets) - sentence.start - start :]
+    if word_pattern("errors", "predicates").search(after):
+        return []
+    parts = [sentence.text[first:last] for i, (first, last) in enumerate(items) if i != place]
+    joint = separators[-1].group()
+    if place == 0:
+        found = word_pattern("errors", "determiners").match(item)
+        lead, rest = found.group() if found else "", sentence.text[items[1][0] :]
+        if re.match(r"an? ", rest):
+            lead = re.sub(r"\ban? $", "", lead)
+        text = lead + rest if lead else rest[:1].upper() + rest[1:]
+        if len(items) == 3:
+            text = text.replace(", and ", " and ").replace(", or ", " or ")
+    elif len(parts) == 1:
+        text = parts[0]
+    else:
+        text = ", ".join(parts[:-1]) + (joint.replace(",", "") if len(parts) == 2 else joint) + parts[-1]
+    return [Replacement(sentence.start, sentence.stop, text)]
 
 
 def compares(sentence: str) -> bool:

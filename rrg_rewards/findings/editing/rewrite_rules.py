@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import localcontext
 from typing import Any, NamedTuple
 
-from rrg_rewards.findings.editing.text_edits import Replacement, apply, matching_case, trimmed
+from rrg_rewards.findings.editing.report_view import Replacement, apply, matching_case, trimmed
 from rrg_rewards.findings.knowledge.load import joined
 
 # A sentence ends at a full stop before a space, at a line end, and at quotes and bullets, which separate lines of an

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.reading.cue_codes import CUES
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.findings.reading.phrases import (
     CompoundTable,
@@ -40,16 +41,6 @@ _SHARED = "cues"
 # The lexicon of the concepts in knowledge/concepts.yaml.
 _NAMED = "chest"
 _MODALITIES: dict[str, Modality] = {"chest_ct": "ct", "abdomen": "ct", "chest_xray": "xray"}
-# Kinds of cues in the order of their bits. `cues.yaml` contains the words of each.
-CUES = (
-    *("boundary", "comma", "joint", "verb", "predicate", "be", "have", "exist", "show", "relative"),
-    *("not", "none", "ended", "history", "former", "current", "other", "open", "doubt", "query"),
-    *("normal", "abnormal", "place", "degree", "with", "surgery", "purpose", "except", "same"),
-    *("inside", "definite", "article", "extent", "sure", "perhaps", "supposed", "instead"),
-    *("request", "unstated", "asking", "would", "quality", "unable", "changing", "tied", "filled"),
-    *("linking", "reason", "refuted", "than", "whether", "measure", "lasting", "partly"),
-    *("hedge", "plural", "recurring"),
-)
 # Sections of a lexicon file, those that an extended lexicon adds to, and keys of a rule.
 _SECTIONS = ("name", "extends", "exclusive", "groups", "sites", "compounds", "concepts", "labels")
 _MERGED = ("groups", "sites", "compounds", "concepts")

@@ -246,13 +246,15 @@ class PhraseTable(WordTable[RareWord[AnyPhrase] | None]):
         compiler: The compiler of the phrases.
 
     Attributes:
+        phrases: The phrases, by rank.
         bits: Bits of the rarest words. A sentence without one of them contains no phrase.
     """
 
     def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
+        self.phrases = tuple(phrases)
         words, commonness = compiler.words, compiler.commonness()
         self._by_rarest: dict[int, dict[int, list[Anchored[AnyPhrase]]]] = {}
-        for rank, phrase in enumerate(phrases):
+        for rank, phrase in enumerate(self.phrases):
             bits = [phrase.first, *[step[0] for step in phrase.rest]]
             places = sorted(range(len(bits)), key=[commonness[bit.bit_length() - 1] for bit in bits].__getitem__)
             place, rarest, second = places[0], bits[places[0]], bits[places[min(1, len(phrase.rest))]]

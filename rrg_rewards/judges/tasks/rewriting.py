@@ -9,8 +9,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from rrg_rewards.findings.editing.report_view import Replacement, apply
 from rrg_rewards.findings.editing.rewrite_rules import Rewording, RewrittenReport
-from rrg_rewards.findings.editing.text_edits import Replacement, apply
 from rrg_rewards.judges.base import AnswerError, Judge, JudgeFailure, Message
 from rrg_rewards.judges.tasks.base import PromptTask, quote_text
 from rrg_rewards.judges.tasks.grounding import report_words

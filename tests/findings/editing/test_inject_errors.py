@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rrg_rewards.findings import InjectedReport, compare_findings, extract_findings, inject_errors
-from rrg_rewards.findings.editing.report_view import compares
-from rrg_rewards.findings.editing.text_edits import read_sentences
+from rrg_rewards.findings.editing.report_view import compares, read_sentences
 
 REPORT = (
     "Small left pleural effusion, unchanged from the prior exam. There is an 8 mm nodule in the right upper lobe. "

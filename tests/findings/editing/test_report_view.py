@@ -1,8 +1,17 @@
-"""Which sentences compare with a prior study, and what remains without the comparison."""
+"""Edits of sentences, which sentences compare with a prior study, and what remains without the comparison."""
 
 import pytest
 
-from rrg_rewards.findings.editing.report_view import compares, without_comparison
+from rrg_rewards.findings import extract_findings
+from rrg_rewards.findings.editing.report_view import (
+    Replacement,
+    apply,
+    candidate_place,
+    compares,
+    read_sentences,
+    without_comparison,
+    without_item,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,3 +40,30 @@ def test_comparison_words_are_dropped(sentence, left):
 )
 def test_comparison_words_are_not_those_of_other_statements(sentence):
     assert compares(sentence) == (sentence == "New York")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "concept", "left"),
+    [
+        ("No effusion, edema, or pneumothorax", "edema", "No effusion or pneumothorax"),
+        ("No effusion, edema, or pneumothorax", "pleural_effusion", "No edema or pneumothorax"),
+        ("No effusion, edema, or pneumothorax", "pneumothorax", "No effusion or edema"),
+        ("No effusion or pneumothorax", "pleural_effusion", "No pneumothorax"),
+        ("Cardiomegaly and scoliosis are seen", "scoliosis", None),
+        ("Emphysema with scoliosis", "scoliosis", None),
+    ],
+)
+def test_without_item_takes_items_out(sentence, concept, left):
+    mentions = extract_findings(sentence)
+    targets = [mention for mention in mentions if mention.concept == concept]
+    found = without_item(read_sentences(sentence, mentions)[0], targets)
+    assert (apply(sentence, found) if found else None) == left
+
+
+def test_candidate_place_follows_replacements():
+    done = [Replacement(0, 0, "So: "), Replacement(6, 10, "right"), Replacement(20, 20, " Indeed.")]
+    text = apply("Small left effusion.", done)
+    assert text == "So: Small right effusion. Indeed."
+    assert text[slice(*candidate_place((6, 10), done))] == "right"
+    assert text[slice(*candidate_place((0, 20), done))].startswith("Small right effusion.")
+    assert text[slice(*candidate_place((20, 20), done))] == " Indeed."

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from rrg_rewards.data import phantom_studies, read_table
 from rrg_rewards.findings import corrupt_report
 from rrg_rewards.labelers import RuleLabeler
+from tests.helpers.tables import read_tables
+
+TABLES = read_tables(__file__)
 
 
 def real_reports(folder):
@@ -24,61 +27,12 @@ def corrupted(report, seed=0):
     return corrupt_report(report, seed=seed).candidate
 
 
-@pytest.mark.parametrize(
-    ("report", "expected"),
-    [
-        ("Nodule in the right upper lobe.", "Nodule in the left lower lobe."),
-        ("Effusion on the right and 3 cm on the left.", "Effusion on the left and"),
-        ("Spiculated nodule.", "Smooth-bordered nodule."),
-        ("A well-defined, hypodense lesion.", "A ill-defined, hyperdense lesion."),
-        ("Ground-glass nodule.", "Solid nodule."),
-        ("Mild cardiomegaly, SEVERE emphysema.", "Severe cardiomegaly, MILD emphysema."),
-        ("Diffuse centriacinar nodules at the apex.", "Focal"),
-        ("Linear atelectasis.", "Lobar atelectasis."),
-        ("Several millimetric nodules.", "Solitary centimetric nodules."),
-        ("Two nodules are seen.", " nodules are seen."),
-        ("Sliding type hiatal hernia.", "Paraesophageal hiatal hernia."),
-        ("Ground-glass opacities.", "Reticular opacities."),
-        ("Calcified plaques of the aorta.", "Punctate calcifications of the carotid arteries."),
-        ("A catheter in place.", "A tube out of place."),
-        ("Stable nodule.", "Enlarging nodule."),
-        ("No significant change since the prior study.", "A marked increase since the prior study."),
-        ("Effusion, increased since the prior study.", "Effusion, decreased since the prior study."),
-        ("Atelectasis in the right middle lobe.", "Atelectasis in the left "),
-        ("Posterior segment of the lung is consolidated.", "Anterior segment"),
-        ("Linear atelectasis in the right lung, no effusion on the left.", "left lung, no effusion on the left."),
-        ("The lungs are clear, but there is a left effusion.", "The lungs are clear, but there is a right effusion."),
-    ],
-)
+@pytest.mark.parametrize(("report", "expected"), TABLES["changed"])
 def test_corrupt_report_details_become_others(report, expected):
     assert expected in corrupted(report)
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        "Thrombus of the right atrium.",
-        "Calcification of the left main coronary artery and of the left anterior descending artery.",
-        "The left ventricle is dilated.",
-        "Thrombus of the superior vena cava.",
-        "Both main bronchi contain secretions.",
-        "Small airway disease.",
-        "Peribronchial thickening.",
-        "Calcification of the abdominal aorta.",
-        "Enlarged upper abdominal organs.",
-        "Hiatal hernia at the lower end of the esophagus.",
-        "Cardiomegaly. Heart size increased.",
-        "No nodule in the right upper lobe.",
-        "There is no small left effusion.",
-        "Pleural effusion was not detected on the left.",
-        "In the left axilla, no lymph node was observed.",
-        "Bilateral adrenal glands were normal and no lesion larger than 5 mm was detected on the right.",
-        "Both lungs are clear.",
-        "Axial sections with a slice thickness of 1.5 mm.",
-        "Fracture of the 7th rib, T12, series 3 image 129, dated 12.03.2020.",
-        "",
-    ],
-)
+@pytest.mark.parametrize("report", TABLES["kept"])
 def test_corrupt_report_names_denials_and_findings_stay(report):
     assert corrupted(report) == report
 

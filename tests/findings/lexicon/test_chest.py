@@ -13,156 +13,19 @@ from rrg_rewards.findings import abnormal_findings, extract_findings
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.schemas import CT_RATE
+from tests.helpers.tables import read_tables
 
-# Sentence, and the concepts that it states.
-CHEST = [
-    ("Patchy shadows in both lower lobes.", "lung_opacity"),
-    ("Cloudy and flocculent shadows are visible in the left lung.", "lung_opacity"),
-    ("A patchy high-density shadow is seen in the right middle lobe.", "lung_opacity"),
-    ("Exudative lesions in both lungs.", "lung_opacity"),
-    ("A few cord-like shadows in the right upper lobe.", "fibrotic_sequela"),
-    ("Streak-like high density shadows in the lingula.", "fibrotic_sequela"),
-    ("Fibrous strip shadows at both apices.", "fibrotic_sequela"),
-    ("Nodular high density shadow in the left lower lobe.", "lung_nodule"),
-    ("A ground-glass density nodule in the right upper lobe.", "lung_nodule"),
-    ("Soft tissue nodule in the right lung.", "lung_nodule"),
-    ("Ground-glass opacities and nodular consolidations in the left lung.", "ground_glass_opacity consolidation"),
-    ("Centriacinar nodular opacities in both lungs.", "centrilobular_nodules"),
-    ("Subclavian vein thrombosis.", "venous_thrombosis"),
-    ("Filling defect in the superior vena cava.", "venous_thrombosis"),
-    ("Active contrast extravasation.", "active_bleeding"),
-    ("Pulmonary contusion in the left lower lobe.", "pulmonary_hemorrhage"),
-    ("Endobronchial lesion in the left main bronchus.", "airway_lesion"),
-    ("Aberrant right subclavian artery.", "thoracic_variant"),
-    ("Splenic granuloma.", "spleen_calcification"),
-    ("Schmorl nodules.", "bone_anomaly"),
-    ("Calcified nodule in the lingula.", "calcified_nodule"),
-    ("Coarse calcification in the left lower lobe.", "calcified_nodule"),
-    ("Calcified granuloma in the right lung.", "granuloma"),
-    ("Centrilobular nodules in both upper lobes.", "centrilobular_nodules"),
-    ("Tree-in-bud opacities in the right lower lobe.", "tree_in_bud"),
-    ("Appearance of a budding tree in the lingula.", "tree_in_bud"),
-    ("Diffuse miliary nodules.", "miliary_nodules"),
-    ("Lung markings are increased and disordered.", "increased_markings"),
-    ("Thickened bronchovascular bundles.", "peribronchial_thickening"),
-    ("The bronchial walls are thickened.", "peribronchial_thickening"),
-    ("Mucoid impaction in the left lower lobe.", "mucus_plug"),
-    ("Secretions in the lumen of the trachea.", "mucus_plug"),
-    ("The left main bronchus is narrowed.", "airway_stenosis"),
-    ("Wall calcifications of the trachea.", "airway_calcification"),
-    ("Right posterolateral tracheal diverticulum.", "tracheal_diverticulum"),
-    ("Bullae at both apices.", "bulla"),
-    ("Lucent areas in both upper lobes.", "bulla"),
-    ("Paraseptal emphysaema in both lungs.", "emphysema"),
-    ("Thin-walled air cyst in the right lower lobe.", "lung_cyst"),
-    ("Air trapping in both lower lobes.", "mosaic_attenuation"),
-    ("The translucency of both lungs is reduced.", "reduced_transparency"),
-    ("Crazy paving in both lungs.", "ground_glass_opacity"),
-    ("Honeycombing in the lung bases.", "interstitial_lung_disease"),
-    ("Smooth thickening of the interlobular septa.", "septal_thickening"),
-    ("Hypertrophy of both pleurae.", "pleural_thickening"),
-    ("Bilateral pleural adhesions.", "pleural_thickening"),
-    ("Pleural effusion with a thickness of 12 mm.", "pleural_effusion"),
-    ("Encapsulated fluid in the right major fissure.", "pleural_effusion"),
-    ("Pyothorax on the left.", "empyema"),
-    ("Haemothorax on the right.", "pleural_effusion"),
-    ("Subpleural lymph node at the minor fissure.", "intrapulmonary_node"),
-    ("Several mediastinal lymph nodes with a short axis of 7 mm.", "lymph_node"),
-    ("Enlarged lymph nodes in the mediastinum.", "lymphadenopathy"),
-    ("Calcified lymph nodes in the left hilum.", "calcified_node"),
-    ("Soft tissue nodule in the anterior mediastinum.", "mediastinal_mass"),
-    ("Thymic remnant in the anterior mediastinum.", "thymic_tissue"),
-    ("The ascending aorta measures 44 mm and is wider than normal.", "aortic_aneurysm"),
-    ("Intimal flap in the descending aorta.", "aortic_dissection"),
-    ("Penetrating ulcer of the aortic arch.", "aortic_dissection"),
-    ("Thrombus in the right pulmonary artery.", "pulmonary_embolism"),
-    ("Enlargement of the left atrium.", "cardiomegaly"),
-    ("Circumferential thickening of the oesophageal wall.", "esophageal_thickening"),
-]
-ELSEWHERE = [
-    ("Low density nodule in the right lobe of the thyroid.", "thyroid_lesion"),
-    ("The thyroid gland is heterogeneous.", "thyroid_heterogeneity"),
-    ("The size of the thyroid gland increased.", "thyroid_enlargement"),
-    ("Nodule in the upper outer quadrant of the left breast.", "breast_lesion"),
-    ("Silicone implants in both breasts.", "breast_implant"),
-    ("Mass in the right chest wall.", "chest_wall_mass"),
-    ("The density of the liver decreased uniformly.", "hepatic_steatosis"),
-    ("Decreased attenuation of the liver.", "hepatic_steatosis"),
-    ("Round low density shadow in the left lobe of the liver.", "hepatic_low_density"),
-    ("Hypodense lesion in the right lobe of the liver.", "hepatic_low_density"),
-    ("Patchy low density shadow in the liver.", "hepatic_lesion"),
-    ("Haemangioma of the liver.", "hepatic_hemangioma"),
-    ("Punctate calcification in the liver.", "hepatic_calcification"),
-    ("The liver contours are nodular.", "cirrhosis"),
-    ("Stones in the gall bladder.", "gallstone"),
-    ("Polyp of the gallbladder.", "gallbladder_polyp"),
-    ("The gallbladder wall is thickened.", "gallbladder_thickening"),
-    ("State after cholecystectomy.", "cholecystectomy"),
-    ("The gallbladder is operated.", "cholecystectomy"),
-    ("Accessory spleen at the splenic hilum.", "accessory_spleen"),
-    ("Spleen size increased.", "splenomegaly"),
-    ("Calcification in the spleen.", "spleen_calcification"),
-    ("Hypodense lesion in the left kidney.", "renal_cyst"),
-    ("Solid mass in the left kidney.", "renal_mass"),
-    ("Dense shadow in the right kidney.", "kidney_stone"),
-    ("The right pelvicalyceal system is dilated.", "hydronephrosis"),
-    ("The left kidney is atrophic.", "renal_atrophy"),
-    ("Nodular thickening of the left adrenal gland.", "adrenal_thickening adrenal_nodule"),
-    ("Adenoma of the right adrenal gland.", "adrenal_nodule"),
-    ("Peripancreatic exudation.", "pancreatitis"),
-    ("Fluid in the abdomen.", "ascites"),
-    ("Umbilical hernia.", "abdominal_hernia"),
-    ("The cortex of the left sixth rib is twisted.", "cortical_irregularity"),
-    ("The cortex of the left sixth rib is discontinuous.", "fracture"),
-    ("Wedge-shaped thoracic vertebrae.", "vertebral_compression"),
-    ("Internal fixation of a clavicle fracture.", "orthopedic_hardware"),
-    ("Bone island in the T8 vertebra.", "bone_island"),
-    ("Haemangioma in the T8 vertebra.", "hemangioma"),
-    ("Intervertebral disc spaces are narrowed.", "degenerative_change"),
-    ("The density of the bones is reduced.", "osteopenia"),
-    ("Low density shadows in the basal ganglia.", "brain_low_density"),
-    ("High density shadow in the left temporal lobe.", "brain_hemorrhage"),
-    ("The sulci and cisterns are widened.", "brain_atrophy"),
-    ("The midline structures are shifted to the left.", "midline_shift"),
-    ("Mucosal thickening of the maxillary sinus.", "sinusitis"),
-]
+TABLES = read_tables(__file__)
 
 
-LIKE_SHADOWS = [
-    ("There is a band-like opacity in the right lower lobe.", "fibrotic_sequela"),
-    ("Cord bands are seen in the left upper lung.", "fibrotic_sequela"),
-    ("Both lungs show disorganised lung markings.", "increased_markings"),
-    ("The liver is uniformly hypoattenuating.", "hepatic_steatosis"),
-    ("Ground-glass opacification of both lungs.", "ground_glass_opacity"),
-    ("Right pleural effusion 26 mm thick.", "pleural_effusion"),
-    ("The interlobular septa of both lungs are thickened.", "septal_thickening"),
-    ("Multiple stones with a diameter of 4 mm are observed in the middle zone of the left kidney.", "kidney_stone"),
-]
-
-
-@pytest.mark.parametrize(("sentence", "concepts"), CHEST + ELSEWHERE + LIKE_SHADOWS)
+@pytest.mark.parametrize(("sentence", "concepts"), TABLES["chest"] + TABLES["elsewhere"] + TABLES["like_shadows"])
 def test_concepts_of_chest_ct(sentence, concepts):
     assert {found.concept for found in extract_findings(sentence) if found.presence == "present"} == set(
         concepts.split()
     )
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "The liver density is normal.",
-        "Gallbladder wall thickness is natural.",
-        "The lung fields have good transparency.",
-        "Calibrations of the thoracic aorta are natural.",
-        "The trachea is in the middle.",
-        "Both pulmonary hila are not large.",
-        "The midline structure is in the middle.",
-        "The lung markings are clear.",
-        "Both adrenals are normal in thickness.",
-        "The wall of the esophagus is not significantly thickened.",
-        "The lungs are well expanded and lucent.",
-    ],
-)
+@pytest.mark.parametrize("sentence", TABLES["normal_anatomy"])
 def test_normal_anatomy_is_no_concept(sentence):
     assert [found.concept for found in extract_findings(sentence) if found.presence == "present"] == []
 
@@ -263,20 +126,6 @@ def test_each_name_of_a_vocabulary_is_its_concept(concept):
     assert {sentence: found for sentence in denied if (found := concepts(sentence))} == {}
 
 
-# Sizes of structures beyond their limit, and within it.
-SIZES = [
-    ("The ascending aorta measures {}.", "46 mm", "38 mm", "aortic_aneurysm"),
-    ("Diameter of the ascending aorta: {}", "4.3 cm", "4.0 cm", "aortic_aneurysm"),
-    ("The infrarenal abdominal aorta has a maximum diameter of {}.", "52mm", "21mm", "aortic_aneurysm"),
-    ("The main pulmonary artery is {} in diameter.", "36 mm", "28 mm", "pulmonary_hypertension"),
-    ("Common bile duct {}.", "12 mm", "5 mm", "biliary_dilatation"),
-    ("The pancreatic duct measures up to {}.", "7 mm", "2 mm", "pancreatic_duct_dilatation"),
-    ("Spleen (approx. {}).", "16 cm", "11 cm", "splenomegaly"),
-    ("Small bowel loops measure up to {}.", "4 cm", "2 cm", "bowel_dilatation"),
-    ("The gallbladder wall is {}.", "6 mm", "2 mm", "gallbladder_thickening"),
-]
-
-
 NEAR = {
     sentence: findings
     for group in yaml.safe_load(Path(__file__).with_name("near_wordings.yaml").read_text(encoding="utf-8")).values()
@@ -290,7 +139,7 @@ def test_words_near_those_of_another_finding(sentence):
     assert found == set(NEAR[sentence].items())
 
 
-@pytest.mark.parametrize(("sentence", "large", "normal", "concept"), SIZES)
+@pytest.mark.parametrize(("sentence", "large", "normal", "concept"), TABLES["sizes"])
 def test_size_beyond_the_limit_of_a_structure_is_a_finding(sentence, large, normal, concept):
     assert concepts(sentence.format(large)) == [concept]
     assert concepts(sentence.format(normal)) == []

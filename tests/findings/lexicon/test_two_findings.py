@@ -6,29 +6,10 @@ import pytest
 
 from rrg_rewards.findings import extract_findings
 from rrg_rewards.findings.knowledge.load import load_knowledge
+from tests.helpers.tables import read_tables
 
-ORGANS = [
-    "lungs",
-    "heart",
-    "mediastinum",
-    "aorta",
-    "liver",
-    "spleen",
-    "kidneys",
-    "gallbladder",
-    "adrenals",
-    "bowel",
-    "bones",
-    "ribs",
-    "spine",
-    "pleura",
-    "trachea",
-    "hila",
-    "diaphragm",
-    "bladder",
-    "brain",
-    "breasts",
-]
+TABLES = read_tables(__file__)
+
 # The sentences of a form are so many that every 50th is read.
 STEP = 50
 
@@ -98,7 +79,7 @@ def test_two_findings_state_no_third_one(names, form, most_wrong):
     ["{0}, the {1} {2} normal.", "{0} and normal {1}.", "The {1} {2} normal, {0} is seen.", "Normal {1}, {0} is seen."],
 )
 def test_a_finding_beside_a_normal_organ_is_read(names, form):
-    cases = [(concept, organ) for concept in names for organ in ORGANS][:: STEP // 5 + 1]
+    cases = [(concept, organ) for concept in names for organ in TABLES["organs"]][:: STEP // 5 + 1]
     wrong = []
     for concept, organ in cases:
         sentence = form.format(names[concept], organ, "are" if organ.endswith("s") else "is").capitalize()

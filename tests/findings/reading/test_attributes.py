@@ -3,46 +3,12 @@
 import pytest
 
 from rrg_rewards.findings import extract_findings
+from tests.helpers.tables import read_tables
+
+TABLES = read_tables(__file__)
 
 
-@pytest.mark.parametrize(
-    ("sentence", "places"),
-    [
-        (
-            "Bronchiectasis is seen in the upper lobe of the right lung, and volume loss is seen in this localization.",
-            {"bronchiectasis": ("right", ("upper",)), "volume_loss": ("right", ("upper",))},
-        ),
-        (
-            "Traction bronchiectasis accompanied by atelectasis was observed in the left lung lower lobe.",
-            {"bronchiectasis": ("left", ("lower",)), "atelectasis": ("left", ("lower",))},
-        ),
-        (
-            "In both lungs, there are ground glass densities, and septal thickenings in the lower lobes.",
-            {"ground_glass_opacity": ("bilateral", ()), "septal_thickening": ("bilateral", ("lower",))},
-        ),
-        (
-            "In the left lung lower lobe and right lung upper lobe, ground glass areas followed by nodules are seen.",
-            {
-                "ground_glass_opacity": ("bilateral", ("lower", "upper")),
-                "lung_nodule": ("bilateral", ("lower", "upper")),
-            },
-        ),
-        (
-            "There is a 4 mm nodule in the left lung with a ground-glass halo in its periphery.",
-            {"lung_nodule": ("left", ()), "ground_glass_opacity": ("left", ("peripheral",))},
-        ),
-        # The place of one finding is not that of the next without a word that ties them.
-        (
-            "There is an effusion on the right and there are emphysematous changes.",
-            {"pleural_effusion": ("right", ()), "emphysema": (None, ())},
-        ),
-        # The tip of a device is in no lung.
-        (
-            "In the right lung there is consolidation, and the tip of the central venous catheter is in the svc.",
-            {"consolidation": ("right", ()), "central_line": (None, ("svc",))},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("sentence", "places"), TABLES["shared_places"])
 def test_attributes_findings_share_a_place(sentence, places):
     found = {finding.concept: finding.attributes for finding in extract_findings(sentence)}
     assert {concept: (found[concept].laterality, found[concept].location) for concept in places} == places

@@ -15,6 +15,9 @@ from rrg_rewards.findings.reading.coverage import Coverage, CoverageReader, Unre
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.negation import PRESENT
 from rrg_rewards.findings.reading.open_findings import open_statement_reader
+from tests.helpers.tables import read_tables
+
+TABLES = read_tables(__file__)
 
 # Whole answers that deny what a colon follows.
 DENIALS = ("none", "no", "absent", "not seen", "none seen", "not present", "negative", "nil", "no evidence")
@@ -28,37 +31,7 @@ def unread(report):
 
 
 @pytest.mark.parametrize("word", INVENTED)
-@pytest.mark.parametrize(
-    "report",
-    [
-        "{} of the aorta.",
-        "There is {} in the right upper lobe.",
-        "The trachea is {}.",
-        "Compared with the previous examination, the {} is unchanged.",
-        "Known {}, stable.",
-        "Normal heart and {} of the left atrium.",
-        "The lungs are clear, but the spine shows {}.",
-        "No effusion is seen. {} behind the heart.",
-        "{}, no pneumothorax.",
-        "There is no effusion and the aorta is {}.",
-        "No change in the {} since May.",
-        "CT performed after contrast shows {}.",
-        "Biopsy of the {} is recommended.",
-        "Small effusion, {} and a nodule.",
-        "The {} has not changed.",
-        "The {} was discussed with the referring physician.",
-        "Repair of the {} was performed last year.",
-        # After the end of a denial, in parentheses, and in appositions.
-        "No effusion, {} of the aorta.",
-        "No effusion with {} of the left atrium.",
-        "No pneumothorax or effusion, new {}.",
-        "The heart (with {}) is normal in size.",
-        "The aorta, a {} variant, is of normal caliber.",
-        "CT of the chest was performed and demonstrated {}.",
-        "Status after {}, otherwise normal.",
-        "Unremarkable except for {}.",
-    ],
-)
+@pytest.mark.parametrize("report", TABLES["unknown_words"])
 def test_read_findings_leaves_unknown_words_unread(report, word):
     assert unread(report.format(word)) == [word]
 
@@ -74,59 +47,12 @@ def test_read_findings_does_not_take_words_with_digits_for_measures(word):
     assert unread(f"Small {word} on the left.") == [word]
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        "No quorblid of the aorta.",
-        "There is no evidence of quorblid.",
-        "The aorta has no effusion or quorblid.",
-        "Without quorblid or mass.",
-        "A quorblid is not seen.",
-        "The lungs are free of quorblid.",
-        "Quorblid is absent.",
-        "The quorblid is normal.",
-        "Images were acquired on a Quorblid scanner.",
-        "80 ml of Quorblid was administered intravenously.",
-        "TECHNIQUE: quorblid protocol.\nFINDINGS: No effusion.",
-    ],
-)
+@pytest.mark.parametrize("report", TABLES["read_words"])
 def test_read_findings_reads_denied_words_and_names_of_equipment(report):
     assert unread(report) == []
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "The bronchi are crowded",
-        "Crowded bronchi in the left lower lobe",
-        "The left pulmonary artery passes behind the trachea",
-        "A continuous line runs from the trachea to the diaphragm",
-        "The heart lies on the right",
-        "One kidney is seen on the left",
-        "Bronchi that run upwards",
-        "The spine leads to the left",
-        "The stomach is in the chest",
-        "Stomach above the diaphragm",
-        "The right lung has two lobes",
-        # A denied organ, a denied verb, and a normal word that is denied.
-        "No left kidney",
-        "The spleen is not visible",
-        "The lung does not reach the chest wall",
-        "The trachea is not in the midline",
-        "The right kidney is lower than usual",
-        "The image shows round bright things",
-        "Small lung with a hole in normal tissue",
-        # A normal word that another word turns into its opposite.
-        "The trachea lies to the right of the midline",
-        "The artery tapers to nothing",
-        "The spine bends sharply at the tenth vertebra",
-        "The minor fissure cannot be identified",
-        "The adrenal is round and measures 4 cm",
-        "Contrast flows back into the hepatic veins",
-        "The vessels taper abruptly",
-        "The carina is splayed wide open",
-    ],
-)
+@pytest.mark.parametrize("statement", TABLES["not_understood"])
 def test_read_findings_leaves_statements_that_it_does_not_understand_unread(statement):
     # Articles at the ends are no content.
     assert re.sub(r"^(the|a) ", "", statement.lower()) in [text.lower() for text in unread(f"{statement}.")]
@@ -145,76 +71,12 @@ def test_read_findings_does_not_read_a_denied_normal_word_as_normal(report):
     assert unread(report) or abnormal_findings(report, read_findings(report).findings)
 
 
-@pytest.mark.parametrize(
-    ("report", "expected"),
-    [
-        ("The bronchi are crowded and there is no effusion.", ["bronchi are crowded"]),
-        ("The bronchi are crowded without consolidation.", ["bronchi are crowded"]),
-        ("No effusion, the bronchi are crowded.", ["bronchi are crowded"]),
-        ("The heart is normal and the bronchi are crowded.", ["bronchi are crowded"]),
-        ("The lungs are clear with the stomach above the diaphragm.", ["stomach above the diaphragm"]),
-        ("There is no effusion and the heart lies on the right.", ["heart lies on the right"]),
-        ("The trachea is bowed, otherwise normal.", ["trachea is bowed"]),
-        ("Bowed trachea, no effusion.", ["Bowed trachea"]),
-        ("FINDINGS: The stomach is in the chest.", ["stomach is in the chest"]),
-        ("Impression: stomach above the diaphragm.", ["stomach above the diaphragm"]),
-        ("COMPARISON: None\nThe stomach is in the chest.", ["stomach is in the chest"]),
-        ("The airways are patent but twice their normal width.", ["twice their normal width"]),
-        ("Normal heart size, white right base.", ["white right base"]),
-        ("The bones are normal except that the left clavicle is short.", ["left clavicle is short"]),
-        # A normal word describes a part of the body, and nothing else.
-        ("A thin line parallels the chest wall.", ["thin line parallels the chest wall"]),
-        ("The dots are evenly spread through both lungs.", ["dots are evenly spread through both lungs"]),
-        ("Well-defined grey square at the right base.", ["Well-defined grey square at the right base"]),
-        ("Mobile filling in the left main bronchus.", ["Mobile filling in the left main bronchus"]),
-        ("Left lung fails to expand.", ["Left lung fails to expand"]),
-        ("The right lung is barely expanded.", ["right lung is barely expanded"]),
-        # These describe a finding, or are denied.
-        ("Bronchiectasis with crowded bronchi.", []),
-        ("No crowded bronchi.", []),
-        ("Linear, crowded opacities in the left lung.", []),
-    ],
-)
+@pytest.mark.parametrize(("report", "expected"), TABLES["descriptions"])
 def test_read_findings_reads_descriptions_beside_findings_only(report, expected):
-    assert unread(report) == expected
+    assert unread(report) == list(expected)
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        "",
-        "Lungs:",
-        "Right upper lobe.",
-        "Left kidney 11 cm, right kidney 10.5 x 4 cm.",
-        "The ascending aorta measures 34 mm in diameter.",
-        "The lungs are well aerated and the airways are patent.",
-        "Well-expanded lungs, sharp angles, thin pleura.",
-        "Clear chest with the trachea central and the spine straight.",
-        "Symmetric kidneys, adrenal glands of regular size.",
-        "Heart and mediastinum are unremarkable as far as can be seen.",
-        "Lateral radiograph of the chest in deep inspiration.",
-        "Multiplanar reconstructions were reviewed on a workstation.",
-        "The study is limited by respiratory motion.",
-        "The patient was turned to the left side.",
-        "Comparison with the examination of 14 March 2019.",
-        "Follow-up in six months is recommended.",
-        "Report dictated by the resident and approved by the attending radiologist.",
-        "XXXX XXXX are normal.",
-        "Heart size, shape and position are normal.",
-        "As far as can be seen, the aorta is of normal width.",
-        "If symptoms persist, a CT is recommended.",
-        "No mass, nodule or swelling was seen in the left and in the right lung.",
-        "The lower edge of the film cuts off the left costophrenic angle.",
-        "Discussed with Dr. Quorblid at noon.",
-        "The left atrium has a diameter of 3.4 cm.",
-        "The left hilum is higher than the right, which is normal.",
-        "Gas is seen in the colon, as is usual.",
-        "Known allergy to penicillin.",
-        "The venae cavae are patent and both hemidiaphragms move freely.",
-        "Acquired on a Siemens scanner with 70 ml of iomeprol, prospective triggering.",
-        "Further work-up at the discretion of the physician.",
-    ],
-)
+@pytest.mark.parametrize("report", TABLES["normal"])
 def test_read_findings_reads_normal_and_technical_statements_and_places(report):
     assert unread(report) == []
 
@@ -304,8 +166,8 @@ def test_plain_words_name_no_finding():
         word
         for section, words in knowledge.items()
         for word in words.split()
-        if (candidates := lexicon.rules[word]) is not None
-        and any(not (rule.rest or rule.conditional_on or rule.above) for rule in candidates[-1])
+        for *_, rule in lexicon.rules.matches([word], [lexicon.vocabulary[word]], lexicon.vocabulary[word])
+        if not (rule.rest or rule.conditional_on or rule.above)
     ]
     # The accessory fissure and the wedge shape are no findings by themselves.
     assert set(wrong) <= {"accessory", "wedge"}, wrong
@@ -371,26 +233,7 @@ def invented_words(number, seed=0):
     ]
 
 
-POSITIONS = (
-    "{} of the liver.",
-    "{} left.",
-    "The trachea, a {} variant, is patent.",
-    "The aorta (with {}) is normal in caliber.",
-    "Heart normal, aorta {}.",
-    "Clear lungs, {} and normal heart.",
-    "No effusion, {} of the spine.",
-    "No effusion or edema; {} of the spine.",
-    "There is no mass, yet {} is noted.",
-    "Neither effusion nor edema, new {}.",
-    "Normal apart from {}.",
-    "Stable {}, no new abnormality.",
-    "The study shows {}, which is normal for age.",
-    "Follow-up of the {} is recommended.",
-    "Impression: 1. No acute disease. 2. {}.",
-)
-
-
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("position", TABLES["positions"])
 def test_read_findings_reads_no_statement_with_an_invented_word_as_normal(position):
     for word in invented_words(15, seed=len(position)):
         report = position.format(word)

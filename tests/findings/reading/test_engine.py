@@ -8,185 +8,23 @@ from rrg_rewards.findings import Finding, abnormal_findings, extract_findings, g
 from rrg_rewards.findings.reading.engine import FindingEngine
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.sentences import tokenise_units
+from tests.helpers.tables import read_tables
 
-# Sentence, concept, what is said of it.
-PRESENCE = [
-    # plain statements
-    ("There is a pleural effusion", "pleural_effusion", "present"),
-    ("Bilateral pleural effusion was observed", "pleural_effusion", "present"),
-    ("Pleural effusion, 2.5 cm deep", "pleural_effusion", "present"),
-    # negation before
-    ("No pleural effusion", "pleural_effusion", "absent"),
-    ("Lungs without consolidation", "consolidation", "absent"),
-    ("There is no evidence of consolidation", "consolidation", "absent"),
-    ("Negative for consolidation", "consolidation", "absent"),
-    ("The lungs do not show any consolidation", "consolidation", "absent"),
-    # negation after
-    ("Pleural effusion was not observed", "pleural_effusion", "absent"),
-    ("Consolidation could not be clearly detected", "consolidation", "absent"),
-    ("Hiatal hernia is absent", "hiatal_hernia", "absent"),
-    ("Pericardial effusion-thickening was not seen", "pericardial_effusion", "absent"),
-    # lists under one negation
-    ("No pleural or pericardial effusion", "pericardial_effusion", "absent"),
-    ("No consolidation, emphysema or atelectasis was seen", "atelectasis", "absent"),
-    ("No consolidation, large pleural effusion, or atelectasis", "pleural_effusion", "absent"),
-    ("Consolidation, emphysema and atelectasis were not detected", "consolidation", "absent"),
-    # the negation ends
-    ("No consolidation, but emphysema is seen", "emphysema", "present"),
-    ("No consolidation was seen, emphysema is present", "emphysema", "present"),
-    ("No consolidation; emphysema in both lungs", "emphysema", "present"),
-    ("No consolidation, mild emphysema", "emphysema", "present"),
-    ("Emphysema is seen and no consolidation was detected", "emphysema", "present"),
-    ("Emphysema is seen, however consolidation was not detected", "emphysema", "present"),
-    ("Apart from emphysema, no consolidation was detected", "emphysema", "present"),
-    ("The heart is normal, consolidation in the left lung", "consolidation", "present"),
-    ("Mediastinum cannot be evaluated, and minimal pleural effusion is seen", "pleural_effusion", "present"),
-    # denied change is no denied finding
-    ("No change in the pleural effusion", "pleural_effusion", "present"),
-    ("There is no significant increase in the size of the lymph nodes", "lymphadenopathy", "present"),
-    ("Lymph nodes that do not reach pathological size were observed", "lymphadenopathy", "present"),
-    ("Lymph nodes with a short axis of less than 10 mm", "lymphadenopathy", "present"),
-    ("No lymph node of pathological size was detected", "lymphadenopathy", "absent"),
-    # over, or only before
-    ("The pleural effusion has resolved", "pleural_effusion", "absent"),
-    ("Pleural effusion completely regressed", "pleural_effusion", "absent"),
-    ("Resolution of the pleural effusion", "pleural_effusion", "absent"),
-    ("The catheter seen before was removed", "medical_material", "absent"),
-    (
-        "Pleural effusion, which was seen in the previous examination, was not detected",
-        "pleural_effusion",
-        "absent",
-    ),
-    ("In the previous examination there was consolidation", "consolidation", "absent"),
-    ("Pleural effusion is stable compared with the previous examination", "pleural_effusion", "present"),
-    ("New consolidation, which was not seen in the previous examination", "consolidation", "present"),
-    ("Consolidation: none", "consolidation", "absent"),
-    # doubt
-    ("Possible pleural effusion", "pleural_effusion", "uncertain"),
-    ("Density in the left base (atelectasis?)", "atelectasis", "uncertain"),
-    ("This may represent early consolidation", "consolidation", "uncertain"),
-    ("Consolidation cannot be excluded", "consolidation", "uncertain"),
-    ("Atelectasis versus consolidation", "consolidation", "uncertain"),
-    # a quirk of translation: "A, no B was seen" denies both
-    ("Infiltration, no consolidation was noted", "infiltration", "absent"),
-]
+TABLES = read_tables(__file__)
 
 
-# What is said of X, whatever X is: every template is read with every name below.
-TEMPLATES = {
-    "absent": [
-        # answers
-        "X: no",
-        "X: none",
-        "X: not seen",
-        "X: absent",
-        "X - none",
-        "X: no, mass: no",
-        # before
-        "Absent X",
-        "Resolved X",
-        "Denies X",
-        "The patient denies X",
-        "Negative for X",
-        "Both sides are free of X",
-        "Free from X",
-        "Devoid of X",
-        "Lack of X",
-        "None of X",
-        "There isn't any X",
-        "There is not any X",
-        "No longer any X",
-        "There is no longer any X",
-        "Fails to show X",
-        "Nothing to suggest X",
-        "Not suggestive of X",
-        "Interval resolution of the previously seen X",
-        # after
-        "X has resolved",
-        "X resolved",
-        "The X has now resolved",
-        "X has completely resolved",
-        "X has cleared",
-        "X is gone",
-        "X is no longer seen",
-        "X is no longer appreciated",
-        "X can no longer be seen",
-        "X on the prior study is no longer seen",
-        "X has not developed",
-        "X has been excluded",
-        "X was ruled out",
-        # the past alone
-        "History of X",
-        "Past history of X and asthma",
-        "There is a history of mild X",
-    ],
-    "present": [
-        "X: yes",
-        "X: present",
-        # what was not there before is new
-        "X which was not present before",
-        "There is X, which was not present before",
-        "There is X, which was not seen in the previous examination",
-        "X was not seen on the prior examination",
-        "New X, not present on the previous study",
-        "X, not seen previously",
-        # what is not over
-        "X has not resolved",
-        "X has not completely resolved",
-        "X has partially resolved",
-        "X is no longer large",
-        "No improvement in X",
-        "No interval change in X",
-        "X is unchanged",
-        # what is said of something else
-        "Known X",
-        "Patient with known X, no mass",
-        "X has decreased and edge blurring has resolved",
-        "X without a mass",
-        "No mass, with mild X",
-        "Mild X, no mass is seen",
-        "None of the old scars, but X",
-        "A patient with a history of trauma has X",
-        "Mass: no, X: small",
-    ],
-    "uncertain": [
-        "Concerning for X",
-        "Evaluate for X",
-        "X is suspected",
-        "X is possible",
-        "X cannot be excluded",
-        "X?",
-    ],
-}
-NAMES = {
-    "chest_ct": {
-        "pleural effusion": "pleural_effusion",
-        "pericardial effusion": "pericardial_effusion",
-        "consolidation": "consolidation",
-        "emphysema": "emphysema",
-        "hiatal hernia": "hiatal_hernia",
-        "cardiomegaly": "cardiomegaly",
-    },
-    "chest_xray": {
-        "pleural effusion": "pleural_effusion",
-        "pneumothorax": "pneumothorax",
-        "pulmonary edema": "edema",
-        "pneumonia": "pneumonia",
-        "rib fracture": "fracture",
-    },
-}
-
-
-@pytest.mark.parametrize(("presence", "template"), [(key, one) for key, many in TEMPLATES.items() for one in many])
+@pytest.mark.parametrize(
+    ("presence", "template"), [(key, one) for key, many in TABLES["templates"].items() for one in many]
+)
 def test_extract_findings_presence_whatever_the_finding(presence, template):
-    for lexicon, names in NAMES.items():
+    for lexicon, names in TABLES["names"].items():
         for name, concept in names.items():
             report = template.replace("X", name)
             found = {f.presence for f in extract_findings(f"{report}.", lexicon) if f.concept == concept}
             assert found == {presence}, report
 
 
-@pytest.mark.parametrize(("sentence", "concept", "presence"), PRESENCE)
+@pytest.mark.parametrize(("sentence", "concept", "presence"), TABLES["presence"])
 def test_extract_findings_presence(sentence, concept, presence):
     for report in (sentence, f"{sentence}.", f'Trachea is open. {sentence}." Other.', sentence.upper()):
         assert {f.presence for f in extract_findings(report, "chest_ct") if f.concept == concept} == {presence}

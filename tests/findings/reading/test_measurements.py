@@ -8,58 +8,19 @@ from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.tokens import normalise, tokenise
 from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.questions.engine import build_items
+from tests.helpers.tables import read_tables
+
+TABLES = read_tables(__file__)
 
 
-@pytest.mark.parametrize(
-    ("text", "size", "second"),
-    [
-        ("14mm x 9mm", 14.0, 9.0),
-        ("24mmx20mm", 24.0, 20.0),
-        ("7mm\u00d75mm", 7.0, 5.0),
-        ("7 * 5mm", 7.0, 5.0),
-        ("7*5 mm", 7.0, 5.0),
-        ("8X11mm", 11.0, 8.0),
-        ("7mm by 5mm", 7.0, 5.0),
-        ("1.4cm x 9mm", 14.0, 9.0),
-        ("3 x 2 cm", 30.0, 20.0),
-        ("2.1 x 1.4 x 1.8 cm", 21.0, 18.0),
-        ("2.1 x one point four x 1.8cm", 21.0, 18.0),
-        ("1,5 cm", 15.0, None),
-        ("1,5 x 1,2 cm", 15.0, 12.0),
-        ("3-7mm", 7.0, None),
-        ("3 - 7 mm", 7.0, None),
-        ("3 mm to 7 mm", 7.0, None),
-        ("from 3 to 7 mm", 7.0, None),
-        ("4 and 7 mm", 7.0, None),
-        ("<6 mm", 6.0, None),
-        ("< 6mm", 6.0, None),
-        ("up to 24x15 mm", 24.0, 15.0),
-        ("about 4.5mm", 4.5, None),
-        ("a diameter of about 7M", 7.0, None),
-        ("7 millimetres", 7.0, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "size", "second"), TABLES["sizes"])
 def test_size_at(text: str, size: float, second: float | None) -> None:
     (found,) = modifier_reader().measures(tokenise(f"A nodule of {text} in the lung"))
     stated = dict(found.values)
     assert (stated["size_mm"], stated.get("short_axis_mm")) == (size, second)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "nodule (IM128, SE5, img169)",
-        "nodule at the level of T10-11",
-        "nodule 5 mm from the fissure",
-        "nodule at a distance of 8 mm",
-        "nodule 8 mm away from the pleura",
-        "nodule, previously 4 mm",
-        "nodule, 4 mm in the previous examination",
-        "nodule on a scan with a slice thickness of 5 mm",
-        "nodule, control in 6M",
-        "nodule with a CT value of 35 HU",
-    ],
-)
+@pytest.mark.parametrize("text", TABLES["no_sizes"])
 def test_size_at_finds_no_size(text: str) -> None:
     assert [found for found in modifier_reader().measures(tokenise(text)) if found.values] == []
 

@@ -8,26 +8,11 @@ import pytest
 from rrg_rewards import RuleLabeler
 from rrg_rewards.findings import extract_findings
 from rrg_rewards.findings.lexicon.cues import cue_words
+from tests.helpers.tables import read_tables
 
-ORGANS = {
-    "renal": "kidneys",
-    "hepatic": "liver",
-    "splenic": "spleen",
-    "pancreatic": "pancreas",
-    "adrenal": "adrenal glands",
-    "pulmonary": "lungs",
-    "pleural": "pleura",
-    "pericardial": "pericardium",
-    "thyroid": "thyroid",
-    "mediastinal": "mediastinum",
-    "hilar": "hila",
-    "axillary": "axillae",
-    "vertebral": "vertebrae",
-    "gastric": "stomach",
-    "esophageal": "esophagus",
-    "cardiac": "heart",
-    "aortic": "aorta",
-}
+TABLES = read_tables(__file__)
+
+ORGANS = TABLES["organs"]
 LESIONS = """
 cysts nodules masses lesions calcifications metastases hemorrhage edema effusions thickening infarcts lacerations
 abscesses tumors infiltration dilatation inflammation hematomas foci collections
@@ -211,23 +196,7 @@ def test_a_finding_in_one_of_two_organs_is_in_the_nearest():
     assert stated("A nodule in the liver or the spleen.") == stated("A nodule in the liver.")
 
 
-@pytest.mark.parametrize(
-    ("sentence", "parts"),
-    [
-        ("Enlarged liver and renal cysts.", ["Enlarged liver.", "Renal cysts."]),
-        ("Nodule in the liver and the spleen is large.", ["Nodule in the liver.", "The spleen is large."]),
-        ("Mass in the liver and kidney stones.", ["Mass in the liver.", "Kidney stones."]),
-        ("Normal heart and pulmonary nodules.", ["Normal heart.", "Pulmonary nodules."]),
-        ("Tracheal bronchus and thyroid lesion.", ["Tracheal bronchus.", "Thyroid lesion."]),
-        ("Myocarditis and renal mass.", ["Myocarditis.", "Renal mass."]),
-        ("Abscess in the liver and pleural effusion.", ["Abscess in the liver.", "Pleural effusion."]),
-        ("A drainage catheter between the heart and the chest wall.", ["A drainage catheter between the heart."]),
-        (
-            "The mass cannot be distinguished from the trachea and thyroid.",
-            ["The mass cannot be distinguished from the trachea."],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("sentence", "parts"), TABLES["separate"])
 def test_organs_that_share_no_finding(sentence, parts):
     assert stated(sentence) == set.union(*map(stated, parts))
 

@@ -10,42 +10,13 @@ from rrg_rewards.findings import extract_findings
 from rrg_rewards.findings.reading.sentences import report_units, split_unit, tokenise_units, unwrap
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.labelers import RuleLabeler
+from tests.helpers.tables import read_tables
 
-# Line ends written as "|" wrap, those written as "/" separate.
-CASES = [
-    # wrapped
-    "There is no evidence of pleural|effusion or consolidation.",
-    "No focal consolidation, pleural effusion or|pneumothorax is seen, nor is there|any edema.",
-    "Nodule measuring|2.5 mm in the|RUL of the lung.",
-    "Ground-|glass areas",
-    "The lungs, the heart and the|Port are unchanged.",
-    "No effusion,|Kerley lines or|Fractures.",
-    "Without any|(new) consolidation",
-    "THERE IS NO EVIDENCE OF PLEURAL|EFFUSION OR CONSOLIDATION.",
-    # a list
-    "Cardiomegaly/No effusion",
-    "Cardiomegaly/Pleural effusion/Catheter",
-    "Cardiomegaly/no effusion/there is a catheter",
-    "- cardiomegaly/- no effusion",
-    "1. no|effusion/2. cardiomegaly/(3) catheter/4) none",
-    "• no effusion/• cardiomegaly",
-    "a) no effusion/b) cardiomegaly",
-    "CARDIOMEGALY/NO EFFUSION",
-    "NO EFFUSION/CARDIOMEGALY",
-    "No effusion/* Cardiomegaly/+ Catheter",
-    # sections, answers, paragraphs
-    "FINDINGS:/no effusion",
-    "IMPRESSION:/Cardiomegaly",
-    "Effusion: no/Pneumothorax: no",
-    "effusion: none/bone fracture: present",
-    "No effusion//cardiomegaly",
-    "No effusion/   /cardiomegaly",
-    "no effusion;/cardiomegaly",
-]
+TABLES = read_tables(__file__)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r", " \n  "])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", TABLES["cases"])
 def test_unwrap_keeps_the_line_ends_that_separate(case, newline):
     report = case.replace("/", "\0").replace("|", newline).replace("\0", newline)
     kept = unwrap(report)
