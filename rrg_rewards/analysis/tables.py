@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table as Grid
@@ -33,11 +33,9 @@ def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
 
     One table has all metrics; another one has the labels or the parts of each metric.
     """
-    overview = Grid(title=f"{summary['rows']} report pairs", title_justify="left")
-    overview.add_column("metric")
     texts = constant_names(summary["metrics"])
-    for heading in ("value", "95 % interval", *(name.replace("_", " ") for name in texts), "scored", "unscorable"):
-        overview.add_column(heading, justify="right")
+    headings = ("metric", "value", "95 % interval", *(name.replace("_", " ") for name in texts), "scored", "unscorable")
+    overview = _grid(f"{summary['rows']} report pairs", headings, [])
     notes = [_CONSTANT_NOTES[text] for text in texts]
     tables: list[RenderableType] = [overview]
     if "texts" in summary:
@@ -89,12 +87,26 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
 
 def _parts_grid(title: str, parts: Mapping[str, float | None]) -> Grid:
     """Return a table of the parts of a score, without zeros except those of the unread words."""
-    grid = Grid(title=title, title_justify="left")
-    grid.add_column("part")
-    grid.add_column("value", justify="right")
-    for part, value in parts.items():
-        if value or (value is not None and part.startswith("unread_")):
-            grid.add_row(part.replace("_", " "), _short(value))
+    shown = ((name, value) for name, value in parts.items() if value or (value == 0 and name.startswith("unread_")))
+    return _grid(title, ("part", "value"), [[(name.replace("_", " "), _short(value)) for name, value in shown]])
+
+
+def _grid(
+    title: str,
+    headings: Sequence[str],
+    sections: Iterable[Sequence[Sequence[str]]],
+    *,
+    texts: int = 1,
+    whole: Collection[int] = (),
+    caption: str | None = None,
+) -> Grid:
+    """Return a table of rich: sections of rows, and columns of texts before those of numbers."""
+    grid = Grid(title=title, title_justify="left", caption=caption)
+    for place, heading in enumerate(headings):
+        grid.add_column(heading, justify="left" if place < texts else "right", no_wrap=place in whole)
+    for rows in sections:
+        for place, row in enumerate(rows):
+            grid.add_row(*row, end_section=place == len(rows) - 1)
     return grid
 
 
@@ -107,22 +119,16 @@ def _short(value: float | None) -> str:
 def vlm3d_grids(found: "VLM3DEvaluation") -> "list[RenderableType]":
     """Return an evaluation of the VLM3D challenge as tables of rich: the metrics, and the statistics of each label."""
     metrics, counts = found.metrics, found.counts
-    overview = Grid(title=f"{counts.scored_texts} of {counts.references} reports", title_justify="left")
-    overview.add_column("metric")
-    overview.add_column("value", justify="right")
     macro = {f"{name}, mean over labels": value for name, value in metrics["classification"]["macro"].items()}
-    for name, value in {**metrics["generation"], **macro, "CRG": metrics["crg"]["CRG"]}.items():
-        overview.add_row(name, _short(value))
-    labels = Grid(title=f"{counts.labelled_studies} labelled studies", title_justify="left")
-    labels.add_column("label")
+    values = {**metrics["generation"], **macro, "CRG": metrics["crg"]["CRG"]}
+    title = f"{counts.scored_texts} of {counts.references} reports"
+    overview = _grid(title, ("metric", "value"), [[(name, _short(value)) for name, value in values.items()]])
     entries = metrics["classification"]["per_pathology"]
-    statistics = [name for name in entries[0] if name != "name"]
-    for name in statistics:
-        labels.add_column(name, justify="right")
-    for entry in entries:
-        labels.add_row(entry["name"], *(_short(entry[name]) for name in statistics))
+    names = [name for name in entries[0] if name != "name"]
+    rows = [(entry["name"], *(_short(entry[name]) for name in names)) for entry in entries]
     numbers = (f"{name} {_short(metrics['crg'][name])}" for name in ("TP", "FN", "FP", "X", "A"))
-    labels.caption = f"all labels: {', '.join(numbers)}"
+    caption = f"all labels: {', '.join(numbers)}"
+    labels = _grid(f"{counts.labelled_studies} labelled studies", ("label", *names), [rows], caption=caption)
     return [overview, labels, f"labels of predictions: {found.labeler}"]
 
 
@@ -136,13 +142,9 @@ def comparison_grids(result: SystemComparison) -> "list[RenderableType]":
     """Return a comparison as tables of rich, one for each group of reports, and the signatures of the metrics."""
     grids: list[RenderableType] = []
     for group in result.groups:
-        grid = Grid(title=_title(group), title_justify="left", caption=_left_out(group), caption_justify="left")
-        for place, heading in enumerate(_NARROW):
-            grid.add_column(heading, justify="left" if place < 2 else "right", no_wrap=4 <= place < 7)
-        for one in group.metrics:
-            rows = list(_rows(one))
-            for place, row in enumerate(rows):
-                grid.add_row(*row, end_section=place == len(rows) - 1)
+        sections = [list(_rows(one)) for one in group.metrics]
+        grid = _grid(_title(group), _NARROW, sections, texts=2, whole=(4, 5, 6), caption=_left_out(group))
+        grid.caption_justify = "left"
         grids.append(grid)
     return [*grids, *_signatures(result)]
 
@@ -174,10 +176,8 @@ def comparison_latex(result: SystemComparison) -> str:
             for place, system in enumerate(result.systems)
         ]
         blocks.append("\n".join(lines))
-    body = "\n\\midrule\n".join(blocks)
-    columns = "l" + "r" * len(result.all_reports.metrics)
     notes = "".join(f"% {signature}\n" for signature in _signatures(result))
-    return f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n{notes}"
+    return _tabular(blocks, len(result.all_reports.metrics)) + notes
 
 
 def text_grids(entries: Mapping[str, Any]) -> "list[RenderableType]":
@@ -193,14 +193,14 @@ def text_grids(entries: Mapping[str, Any]) -> "list[RenderableType]":
     metrics = list(dict.fromkeys(metric for values in constants.values() for metric in values))
     if not metrics:
         return lines
-    grid = Grid(title="the same text for every study", title_justify="left")
-    grid.add_column("text")
-    for metric in metrics:
-        grid.add_column(metric, justify="right")
-    for text, values in constants.items():
-        cells = (_short(values[metric]["value"]) if metric in values else "-" for metric in metrics)
-        grid.add_row(text.replace("_", " ", 1), *cells)
-    return [*lines, grid]
+    rows = [
+        (
+            text.replace("_", " ", 1),
+            *(_short(values[metric]["value"]) if metric in values else "-" for metric in metrics),
+        )
+        for text, values in constants.items()
+    ]
+    return [*lines, _grid("the same text for every study", ("text", *metrics), [rows])]
 
 
 def _title(group: GroupComparison) -> str:
@@ -338,41 +338,30 @@ def _units_text(result: Mapping[str, Any], found: Mapping[str, Any]) -> str:
 
 
 def _agreement_grid(title: str, found: Mapping[str, Any]) -> Grid:
-    grid = Grid(title=title, title_justify="left")
-    grid.add_column("statistic")
-    grid.add_column("score")
-    for heading in ("value", "p"):
-        grid.add_column(heading, justify="right", no_wrap=True)
-    for statistic, scores in found["agreement"].items():
-        for place, (name, entry) in enumerate(scores.items()):
-            last = place == len(scores) - 1
-            cells = ("" if place else statistic, name, _with_interval(entry), p_text(entry["p_value"]))
-            grid.add_row(*cells, end_section=last)
-    return grid
+    sections = [
+        [
+            ("" if place else statistic, name, _with_interval(entry), p_text(entry["p_value"]))
+            for place, (name, entry) in enumerate(scores.items())
+        ]
+        for statistic, scores in found["agreement"].items()
+    ]
+    return _grid(title, ("statistic", "score", "value", "p"), sections, texts=2, whole=(2, 3))
 
 
 def _difference_grid(title: str, differences: Sequence[Mapping[str, Any]]) -> Grid:
     williams = any(entry["williams_p_value"] is not None for entry in differences)
-    grid = Grid(title=title, title_justify="left")
-    grid.add_column("difference")
-    grid.add_column("statistic")
-    for heading in ("value", "p", *(["p, Williams"] if williams else [])):
-        grid.add_column(heading, justify="right", no_wrap=True)
+    rows = []
     for entry in differences:
-        cells = [_with_interval(entry), p_text(entry["p_value"])]
-        own = [p_text(entry["williams_p_value"])] if williams else []
-        grid.add_row(f"{entry['first']} - {entry['second']}", entry["statistic"], *cells, *own)
-    return grid
+        cells = [f"{entry['first']} - {entry['second']}", entry["statistic"], _with_interval(entry)]
+        rows.append([*cells, *(p_text(entry[name]) for name in ("p_value", "williams_p_value")[: 1 + williams])])
+    headings = ("difference", "statistic", "value", "p", "p, Williams")[: 4 + williams]
+    return _grid(title, headings, [rows], texts=2, whole=(2, 3, 4))
 
 
 def _correlation_grid(found: Mapping[str, Any]) -> Grid:
-    grid = Grid(title=f"{found['statistic']} between columns: {found['rows']} rows", title_justify="left")
-    grid.add_column("")
-    for name in found["names"]:
-        grid.add_column(name, justify="right")
-    for name, values in zip(found["names"], found["values"], strict=True):
-        grid.add_row(name, *map(number_text, values))
-    return grid
+    title = f"{found['statistic']} between columns: {found['rows']} rows"
+    rows = [[name, *map(number_text, own)] for name, own in zip(found["names"], found["values"], strict=True)]
+    return _grid(title, ("", *found["names"]), [rows])
 
 
 def _with_interval(entry: Mapping[str, Any]) -> str:
@@ -413,8 +402,13 @@ def agreement_latex(result: Mapping[str, Any]) -> str:
         for name in columns[0][1]:
             lines.append(latex_row([latex_text(name), *(_agreement_cell(scores, name) for _, scores in columns)]))
         blocks.append("\n".join(lines))
+    return _tabular(blocks, len(columns))
+
+
+def _tabular(blocks: Sequence[str], numbers: int) -> str:
+    """Return a LaTeX table of blocks of rows, with a column of names and some of numbers."""
     body = "\n\\midrule\n".join(blocks)
-    return f"\\begin{{tabular}}{{l{'r' * len(columns)}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
+    return f"\\begin{{tabular}}{{l{'r' * numbers}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
 
 
 def _agreement_cell(scores: Mapping[str, Mapping[str, Any]], name: str) -> str:

@@ -35,16 +35,13 @@ Score predicted reports against reference reports, and print the corpus value of
 interval. --output writes the input columns and, for each pair, its score, the parts of the score and explanations. The
 crg score of a pair is its contribution; if the mean contribution is m, the corpus CRG is 1/(2 - m).
 
-For crimson, a judge decides which findings a report misses, invents or misdescribes, and how much each error matters.
-The judge uses rules, or a language model (--judge). It also uses the columns age, sex and indication that --context
-names, as in --context age=COLUMN. A pair on which the judge fails is unscorable; the column crimson_failure of --output
-contains the reason. At the end the calls, tokens and cost of each judge that is asked over a server are printed; the
-cost needs a price in the settings of the judge. --json has them as "usage".
+For crimson, a judge decides which findings a report misses, invents or misdescribes, and how much each error matters:
+rules, a language model (--judge), or rules and a language model for the pairs that they cannot read (cascade:JUDGE). It
+also uses the columns age, sex and indication that --context names, as in --context age=COLUMN. A pair on which a judge
+fails is unscorable, with the reason in a column of --output. What judges have used is printed at the end.
 
 The number of distinct texts is printed, with a warning if it is far below that of the references, and beside each value
 that of the same text for every study: the commonest text of the system if it occurs twice, and a normal chest report.
---constant-text none leaves them out, and all computes them also for metrics with a model or a language model, which
-then score every study again.
 
 A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is counted
 and left out of the corpus value. An empty CSV cell is missing; see --missing-prediction.
@@ -59,15 +56,6 @@ scored so far are kept in NAME.partial.csv. - reads standard input and writes st
 --references is ground_truth.json, --label-table ground_truth.csv, and --labeler radbert:CHECKPOINT labels the
 predictions. --json writes the official metrics.json, and --output the labels of the predictions.
 
---html writes a page that opens offline, with intervals, distributions, a table of the pairs and a view of each pair. It
-contains no report text without --with-text. Of more than 10,000 pairs the table shows every k-th; the values and
-distributions are those of all.
-
---judge "{name: cascade, second: JUDGE, max_unread: 0.05}" scores a pair by rules if they read all but 5 % of the words
-of both reports, and asks JUDGE about the others: a name, a YAML file or settings. With --judge cascade:JUDGE the rules
-must read all words. budget_pairs, budget_tokens and budget_cost limit what JUDGE gets; the column crimson_judge of
---output names the judge of each pair.
-
 With --engine ray, the workers of a Ray cluster score the table, a file or a folder of files, and --output is a folder,
 which gets Parquet files of 1024 rows in rows/. Repeat the same command if it was killed: finished files are not
 computed again. There is no interval, and crg needs a prior, because its scores depend on all pairs.
@@ -77,31 +65,20 @@ time, of all runs, without what the cache of the judge may hold; for ct_finebenc
 (--labeler judge:SCHEMA) it says how many requests there are at most.
 
 examples:
-  rrg-rewards score pairs.csv --metrics crg --output scores.csv --json summary.json
-  rrg-rewards score pairs.csv --metrics crg,crimson --html scores.html --with-text
+  rrg-rewards score pairs.csv --metrics crg,crimson --output scores.csv --json summary.json --html scores.html
   rrg-rewards score pairs.csv --metrics crg --prediction-column Pred --reference-column GT --labeler rules:chexbert
   rrg-rewards score pairs.csv --metrics crg --reference-label-prefix GT_     (labels set by hand: GT_Cardiomegaly, ...)
-  rrg-rewards score pairs.jsonl --metrics crg --set crg.prior=0.2 --bootstrap 0
   rrg-rewards score submission.json --prediction-column report --references truth.csv --reference-column Findings_EN \\
       --key input_image_name=VolumeName --metrics crg
   rrg-rewards score predictions.json --prediction-column model_prediction --metrics bleu --missing-section None \\
       --reference-column "Findings: {section_findings} Impression: {section_impression}"
-  rrg-rewards score predictions.json --layout vlm3d --references ground_truth.json --label-table ground_truth.csv \\
-      --labeler radbert:radbert_local --json metrics.json
   generate-reports | rrg-rewards score - --format jsonl --metrics bleu,rouge --output - | head
-  rrg-rewards score pairs.csv --metrics crg,crimson --context age=PatientAge --context indication=Indication
-  rrg-rewards score pairs.csv --metrics crimson \\
+  rrg-rewards score pairs.csv --metrics crimson --context age=PatientAge \\
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
-  rrg-rewards score pairs.csv --metrics crimson --judge my_judge.yaml --set crimson.runs=5 --dry-run
-  rrg-rewards score pairs.csv --metrics crimson --judge cascade:my_judge.yaml --dry-run
-  rrg-rewards score pairs.csv --metrics crimson --judge "{name: cascade, second: my_judge.yaml, budget_pairs: 500}"
-  rrg-rewards score pairs.csv --metrics crg --labeler judge:ct_rate --judge local:my-model
-  rrg-rewards score pairs.csv --metrics crg,crimson --workers 8 --output scores.csv
+  rrg-rewards score pairs.csv --metrics crimson --judge cascade:my_judge.yaml --set crimson.runs=5 --dry-run
+  rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
   rrg-rewards score pairs/ --metrics crg,rouge --set crg.prior=0.2 --engine ray --address auto --workers 64 \\
       --output scores/ --json summary.json
-  rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
-
---list shows the metrics and their options.
 
 exit codes: 0 success, also if a judge failed on some pairs, which a warning counts; 1 error, also if a metric has no
 score of any pair because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted

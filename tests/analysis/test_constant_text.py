@@ -66,10 +66,6 @@ def test_score_constant_is_the_value_of_the_metric(name):
     assert found.scored == len(REFERENCES)
 
 
-def test_score_constant_of_a_text_without_findings_has_chance_crg():
-    assert score_constant(ReportCRG(), "Clear lungs.", REFERENCES).value == pytest.approx(1 / 3)
-
-
 def test_score_constant_leaves_out_what_is_unscorable():
     found = score_constant(ROUGE(), COMMONEST, [COMMONEST, None, " "])
     assert (found.value, found.scored) == (1.0, 1)

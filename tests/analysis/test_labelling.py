@@ -55,14 +55,6 @@ def test_label_table_warns_without_a_log():
         label_table(Table({"report": ["Normal.", None]}), LabelSettings(text_column="report"))
 
 
-def test_label_table_replaces_columns_unless_there_is_a_prefix():
-    table, log = Table({"report": ["Cardiomegaly."], "Cardiomegaly": ["7"]}), Log()
-    both = label_table(table, LabelSettings(text_column="report", prefix="pred_"), log).table
-    assert (both.columns["Cardiomegaly"], both.columns["pred_Cardiomegaly"], log.warnings) == (["7"], [1], [])
-    assert label_table(table, LabelSettings(text_column="report"), log).table.columns["Cardiomegaly"] == [1]
-    assert "replaces 1 input column(s) of the same name: Cardiomegaly" in log.warnings[0]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

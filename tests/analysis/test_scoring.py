@@ -7,7 +7,6 @@ import pytest
 
 from rrg_rewards.analysis import MetricChoice, PairColumns, ScoreSettings, make_metrics, score_table
 from rrg_rewards.data import Table, read_table
-from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.metrics import BLEU, ROUGE, ReportCRG
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
@@ -48,13 +47,6 @@ def test_score_table_gives_the_corpus_values_of_the_metrics(pairs):
     assert (summary["rows"], summary["reference_column"]) == (4, "report")
 
 
-@pytest.mark.parametrize("rows", [1, 3, 256])
-def test_score_table_is_the_same_in_batches(pairs, rows):
-    columns, settings = PairColumns(reference_column="report"), ScoreSettings(bootstrap=50, batch_size=rows)
-    found = score_table(pairs, ["crg", "rouge"], columns=columns, settings=settings)
-    assert found == score_table(pairs, ["crg", "rouge"], columns=columns, settings=ScoreSettings(bootstrap=50))
-
-
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
 def test_score_table_writes_the_input_and_the_scores(pairs, tmp_path, name):
     log = Log()
@@ -65,31 +57,6 @@ def test_score_table_writes_the_input_and_the_scores(pairs, tmp_path, name):
     assert table.names[:4] == ("id", "prediction", "report", "crg")
     assert [float(cell) for cell in table.column("crg")] == pytest.approx(expected.value.tolist(), abs=1e-12)
     assert "is written after the last row" in log.notes[0]
-
-
-def test_score_table_counts_what_it_cannot_score(tmp_path):
-    path = tmp_path / "pairs.csv"
-    path.write_text("prediction,reference\nNormal.,Normal.\n,Normal.\nNormal.,\n")
-    with pytest.warns(RunWarning, match=r"1 of 3 predictions \(prediction\) are missing"):
-        summary = score_table(path, ["rouge"], settings=QUICK)
-    entry = summary["metrics"]["rouge"]
-    assert (entry["scored"], entry["unscorable"], entry["value"]) == (1, 2, 1.0)
-    log = Log()
-    as_empty = PairColumns(missing_prediction="score")
-    assert score_table(path, ["rouge"], columns=as_empty, settings=QUICK, log=log)["metrics"]["rouge"]["scored"] == 2
-    assert not log.warnings
-
-
-def test_score_table_joins_references_of_another_table(pairs, tmp_path):
-    truth = tmp_path / "truth.csv"
-    rows = [f"{row},{text}" for row, text in reversed(list(enumerate(REFERENCES)))]
-    truth.write_text("\n".join(["study,text", *rows]) + "\n")
-    columns = PairColumns(references=truth, reference_column="text", key="id=study")
-    joined = score_table(pairs, ["rouge"], columns=columns, settings=QUICK)["metrics"]
-    assert (
-        joined
-        == score_table(pairs, ["rouge"], columns=PairColumns(reference_column="report"), settings=QUICK)["metrics"]
-    )
 
 
 def test_score_table_of_no_rows_has_no_values(tmp_path):
@@ -104,35 +71,6 @@ def test_score_table_of_no_rows_has_no_values(tmp_path):
 def test_score_table_needs_a_metric(pairs):
     with pytest.raises(SettingError, match=r"^metrics: at least one is needed"):
         score_table(pairs, [])
-
-
-class _Failing(ROUGE):
-    def _score(self, preds, target, **context):
-        if "Hiatal hernia." in preds:
-            raise RuntimeError("no memory")
-        return super()._score(preds, target, **context)
-
-
-def test_score_table_keeps_the_rows_before_a_failure(pairs, tmp_path):
-    log = Log()
-    settings = ScoreSettings(bootstrap=0, batch_size=1)
-    with pytest.raises(RuntimeError, match="no memory"):
-        score_table(
-            pairs,
-            {"rouge": _Failing()},
-            columns=PairColumns(reference_column="report"),
-            settings=settings,
-            output=tmp_path / "out.csv",
-            log=log,
-        )
-    assert not (tmp_path / "out.csv").exists()
-    assert len(read_table(tmp_path / "out.partial.csv")) == 2
-    assert "contains the scores of the first 2 of 4 rows" in log.warnings[-1]
-
-
-def test_score_table_names_what_is_missing(pairs):
-    with pytest.raises(TableError, match=r"unknown column 'reference'.* `reference_column` names the column$"):
-        score_table(pairs, ["rouge"], settings=QUICK)
 
 
 @pytest.mark.parametrize(

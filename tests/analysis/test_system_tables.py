@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rrg_rewards.analysis import CompareSettings, PairColumns, compare_systems, compare_tables
+from rrg_rewards.analysis import CompareSettings, PairColumns, compare_tables
 from rrg_rewards.analysis.tables import comparison_grids, comparison_latex, comparison_markdown
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.metrics import ROUGE, ReportCRG
@@ -41,19 +41,6 @@ def metrics():
     return {"crg": ReportCRG(), "rouge": ROUGE()}
 
 
-def test_compare_tables_compares_as_compare_systems(tables):
-    compared = compare_tables(tables, metrics(), settings=CompareSettings(by=["site"], **FEW))
-    expected = compare_systems(
-        {"old": OLD, "new": NEW},
-        REFERENCES,
-        metrics(),
-        by={"site": SITES},
-        num_resamples=40,
-        num_permutations=40,
-    )
-    assert compared.result.to_dict() == expected.to_dict()
-
-
 def test_compare_tables_takes_paths_and_names_of_metrics(tables):
     settings = CompareSettings(**FEW)
     compared = compare_tables([Path(table) for table in tables], ["crg", "rouge"], settings=settings)
@@ -63,36 +50,6 @@ def test_compare_tables_takes_paths_and_names_of_metrics(tables):
 def test_compare_tables_reads_no_name_from_a_path(tables):
     with pytest.raises(TableError, match=r"^a=none\.csv: no such file"):
         compare_tables([tables[0], Path("a=none.csv")], ["crg"])
-
-
-def test_compare_tables_reads_one_table_with_a_column_for_each_system(write, tables):
-    table = write("both.csv", old=OLD, new=NEW, reference=REFERENCES)
-    settings = CompareSettings(**FEW)
-    compared = compare_tables([table], metrics(), prediction_columns=["old", "new"], settings=settings)
-    assert compared.result.to_dict() == compare_tables(tables, metrics(), settings=settings).result.to_dict()
-
-
-def test_compare_tables_joins_rows_of_another_order(write, tables):
-    shuffled = write("new.csv", order=range(11, -1, -1), prediction=NEW, reference=REFERENCES, site=SITES)
-    settings = CompareSettings(**FEW)
-    compared = compare_tables([tables[0], shuffled], metrics(), columns=PairColumns(key="id"), settings=settings)
-    assert compared.result.all_reports.metrics[0].differences[0].wins == 6
-    with pytest.raises(TableError, match="differs from"):
-        compare_tables([tables[0], shuffled], metrics(), settings=settings)
-
-
-def test_compare_tables_takes_runs_and_scores_without_metrics(write):
-    paths = [write(f"{name}.csv", green=[float(level)] * 12) for name, level in (("a", 1), ("b", 2), ("c", 4))]
-    named = [f"old={paths[0]}", f"new={paths[1]}", f"new={paths[2]}"]
-    settings = CompareSettings(scores=["green"], lower_is_better=["green"], **FEW)
-    compared = compare_tables(named, columns=PairColumns(key="id"), settings=settings)
-    (metric,) = compared.result.all_reports.metrics
-    assert (metric.systems[1].value, metric.systems[1].runs, metric.differences[0].losses) == (3.0, (2.0, 4.0), 12)
-
-
-def test_report_columns_are_the_scores_of_each_study(tables):
-    columns = compare_tables(tables, {"rouge": ROUGE()}, settings=CompareSettings(bootstrap=0)).report_columns()
-    assert columns["rouge of new"] == pytest.approx(ROUGE().score(NEW, REFERENCES).value.tolist())
 
 
 def test_tables_of_a_comparison_name_systems_and_metrics(tables):

@@ -41,14 +41,6 @@ def test_score_is_silent_on_a_system_that_describes_studies(run, table):
     assert "commonest text" not in result.out
 
 
-@pytest.mark.parametrize("choice", ["rules", "none"])
-def test_score_constant_texts_are_left_out_on_request(run, table, tmp_path, choice):
-    options = ("--constant-text", choice, "--prediction-column", "same", "--bootstrap", 0)
-    run("score", table, "--metrics", "rouge", *options, "--json", tmp_path / "s.json")
-    entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["rouge"]
-    assert ("constant_texts" in entry) is (choice == "rules")
-
-
 def test_compare_prints_warns_and_writes_distinct_and_constant_texts(run, table, tmp_path):
     columns = ("--prediction-column", "same", "--prediction-column", "own", "--bootstrap", 0, "--permutations", 9)
     files = ("--json", tmp_path / "c.json", "--html", tmp_path / "c.html")
