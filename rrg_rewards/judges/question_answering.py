@@ -27,7 +27,6 @@ from rrg_rewards.questions.grading import Grading, OverSpecified, check_grading,
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
-from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
 ENGINE = "engine"
@@ -112,8 +111,8 @@ class Examiner(Backend):
         TypeError: For an object that is not a judge, or an argument that the judge does not take.
 
     Example:
-        >>> examiner = Examiner()
-        >>> (items,) = examiner.build_now(["Nodule of 8 mm in the left upper lobe."])
+        >>> import asyncio
+        >>> (items,) = asyncio.run(Examiner().build(["Nodule of 8 mm in the left upper lobe."]))
         >>> "numeric" in {item.answer_type for item in items}
         True
     """
@@ -205,10 +204,6 @@ class Examiner(Backend):
             **({} if self.grading == "levels" else {"grading": self.grading}),
             "over_specified": self.over_specified,
         }
-
-    def build_now(self, reports: Sequence[str]) -> list[tuple[QAItem, ...] | JudgeFailure]:
-        """Call :meth:`build` from synchronous code."""
-        return run_coroutine(self.build(reports))
 
     async def build(
         self, reports: Sequence[str], remember: bool = True, include_uncertain: bool = False

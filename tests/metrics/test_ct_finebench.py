@@ -20,6 +20,7 @@ from rrg_rewards.data import phantom_studies
 from rrg_rewards.judges import JudgeFailure, RuleJudge, question_answering
 from rrg_rewards.metrics import CTFineBench, FineBenchScores
 from rrg_rewards.questions.schema import AttributeSpec, FindingSpec, QAItem, QuestionSchema
+from rrg_rewards.utilities.processes import run_coroutine
 
 LEFT = "Nodule of 8 mm in the left upper lobe."
 RIGHT = "Nodule of 8 mm in the right upper lobe."
@@ -538,7 +539,7 @@ def test_ct_finebench_labels_do_not_limit_the_questions_from_candidates() -> Non
 
 
 def test_ct_finebench_labels_limit_given_items_and_those_of_a_judge() -> None:
-    (items,) = CTFineBench().examiner.build_now([BOTH])
+    (items,) = run_coroutine(CTFineBench().examiner.build([BOTH]))
     column = [labels_of("Pleural effusion")]
     for metric, given in ((CTFineBench(), {"items": [items]}), (CTFineBench(**exam("builder")), {})):
         (examination,) = metric.score([BOTH], [BOTH], labels=column, **given).examinations

@@ -165,7 +165,7 @@ class GradingTask(PromptTask[GradingItem, WrittenReport]):
         return f"GradingTask({self.system.name!r})"
 
     @property
-    def form(self) -> Any:  # type: ignore[override]
+    def form(self) -> Any:
         """Form of the answer: the report, and a number for each criterion."""
         return _form(self.system)
 
@@ -222,8 +222,11 @@ def _check(criterion: Criterion, score: float, words: int) -> None:
 
 @cache
 def _form(system: ScoringSystem) -> Any:
-    scores = TypedDict("Scores", dict.fromkeys(system.names, float))  # type: ignore[misc]
-    return TypedDict("GradedReport", {"report": str, "scores": scores})
+    # Types of which only the names are known here.
+    typed_dict: Any = TypedDict
+    return typed_dict(
+        "GradedReport", {"report": str, "scores": typed_dict("Scores", dict.fromkeys(system.names, float))}
+    )
 
 
 @cache
