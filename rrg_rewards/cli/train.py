@@ -92,7 +92,8 @@ def _train(task: str, argv: Sequence[str], trials: int | None, training: Any, te
         cli = training.build(task, argv, terminal.note)
         report = training.run(cli)
     if report is not None:
-        _show(training.summary(report), Path(cli.config.output_dir), terminal)
+        sections = import_module("rrg_rewards.training.metrics.report").sections(report)
+        _show(sections, Path(cli.config.output_dir), terminal)
     return 0
 
 
@@ -118,15 +119,16 @@ def _quiet_libraries() -> Iterator[None]:
         yield
 
 
-def _show(summary: Any, folder: Path, terminal: Terminal) -> None:
+def _show(sections: Sequence[Any], folder: Path, terminal: Terminal) -> None:
     from rich.table import Table as Grid
 
-    grid = Grid(title=summary.title, title_justify="left")
-    for index, heading in enumerate(summary.headings):
-        grid.add_column(heading, justify="right" if index else "left")
-    for row in summary.rows:
-        grid.add_row(*row)
-    terminal.show(grid)
-    for line in summary.lines:
-        terminal.show(line)
+    for section in sections:
+        if section.text:
+            terminal.show(section.text.replace("**", ""))
+        grid = Grid()
+        for index, heading in enumerate(section.headings):
+            grid.add_column(heading, justify="right" if index else "left")
+        for row in section.rows:
+            grid.add_row(*row)
+        terminal.show(grid)
     terminal.note(f"model in {folder / 'model'}, report in {folder / 'report.md'}")

@@ -26,14 +26,7 @@ from rrg_rewards.training.base import is_partitioned, load_partitioned, whole_we
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
-from rrg_rewards.training.metrics.report import (
-    Summary,
-    crepe_report,
-    crepe_summary,
-    er2score_report,
-    er2score_summary,
-    write_metric_card,
-)
+from rrg_rewards.training.metrics.report import crepe_report, er2score_report, write_metric_card
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
@@ -152,7 +145,6 @@ class Task:
         pretrained: Argument of the module that is the pretrained model. The data use its tokenizer.
         shared: Further arguments that must be equal for the module and the data.
         report: Function that writes the report; see :func:`~rrg_rewards.training.metrics.report.crepe_report`.
-        summary: Function that returns the terminal summary of a report.
     """
 
     module: type
@@ -162,7 +154,6 @@ class Task:
     pretrained: str
     shared: tuple[str, ...]
     report: Callable[..., dict[str, Any]]
-    summary: Callable[[dict[str, Any]], Summary]
 
     @property
     def monitor(self) -> str:
@@ -185,7 +176,6 @@ TASKS = {
         pretrained="encoder",
         shared=("revision", "heads"),
         report=crepe_report,
-        summary=crepe_summary,
     ),
     "er2score": Task(
         ER2ScoreModule,
@@ -195,7 +185,6 @@ TASKS = {
         pretrained="backbone",
         shared=("revision", "scoring_system", "prompt", "max_length"),
         report=er2score_report,
-        summary=er2score_summary,
     ),
 }
 """The tasks by name."""
@@ -432,8 +421,3 @@ def run(cli: TrainCLI) -> dict[str, Any] | None:
     report = cli.task.report(folder, cli.model, cli.datamodule, rows, about)
     write_metric_card(model, report, config["model"][cli.task.pretrained])
     return report
-
-
-def summary(report: dict[str, Any]) -> Summary:
-    """Return the terminal summary of the report that :func:`run` returned."""
-    return TASKS[report["task"]].summary(report)

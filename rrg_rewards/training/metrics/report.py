@@ -1,6 +1,6 @@
-"""Results of a training: ``report.json``, a Markdown page, plots, a terminal summary and a model card."""
+"""Results of a training: ``report.json``, its tables as a Markdown page, plots, and a model card."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -84,28 +84,22 @@ def _totals(rewards: Mapping[str, GradedRewards], base: float) -> Scatter:
 History = Sequence[Mapping[str, float | None]]
 Report = Mapping[str, Any]
 
-_CATEGORY_COLUMNS = ("mean_true", "mae", "mae_of_mean")
-_CRITERION_COLUMNS = ("accuracy", "mean_true", "mae")
-_CRITERION_HEADINGS = ("criterion", "pairs that differ", "accuracy", "mean sub-score", "MAE")
-_ANNOTATION_COLUMNS = ("kendall", "spearman", "binary")
 _RANKINGS = ("accuracy", "kendall", "spearman")
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Terminal summary of a training report: a table and further lines.
+class Section:
+    """A table of a training report, and the text before it.
 
     Args:
-        title: Title of the table.
+        text: Markdown; may be empty.
         headings: Column headings.
-        rows: Rows of the table.
-        lines: Lines after the table.
+        rows: Rows of the table: text in the first column, and numbers in the others.
     """
 
-    title: str
+    text: str
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
-    lines: Sequence[str]
 
 
 def crepe_report(
@@ -137,7 +131,7 @@ def crepe_report(
         "mae.png": _errors(report["test"]["categories"]),
         "curve.png": _curve(history, ("train/loss", "val/loss", "val/tau")),
     }
-    return _write(folder, report, plots, _crepe_page)
+    return _write(folder, report, plots)
 
 
 def er2score_report(
@@ -162,41 +156,15 @@ def er2score_report(
         "totals.png": _totals(rewards, system.base),
         "curve.png": _curve(history, curves),
     }
-    return _write(folder, report, plots, _er2score_page)
+    return _write(folder, report, plots)
 
 
-def crepe_summary(report: Report) -> Summary:
-    """Return the terminal summary of a CREPE report."""
-    test = report["test"]
-    lines = [
-        f"{name}: {own['pairs']} pairs, Kendall's tau {number(own['tau'])}"
-        for name, own in report["test_by_source"].items()
-    ]
-    lines.append(f"all: Kendall's tau {number(test['tau'])}")
-    rows = [(name, *_numbers(row, _CATEGORY_COLUMNS)) for name, row in test["categories"].items()]
-    return Summary(f"{test['pairs']} held-out pairs", ("category", "mean count", "MAE", "MAE of the mean"), rows, lines)
+def sections(report: Report) -> list[Section]:
+    """Return the tables of a report, for ``report.md`` and the terminal."""
+    return _crepe_sections(report) if report["task"] == "crepe" else _er2score_sections(report)
 
 
-def er2score_summary(report: Report) -> Summary:
-    """Return the terminal summary of an ER²Score report."""
-    test = report["test"]
-    lines = [
-        f"{name}: {own['pairs']} pairs, accuracy {number(own['accuracy'])}, Kendall's tau {number(own['kendall'])}"
-        for name, own in report["test_by_source"].items()
-    ]
-    lines.append(
-        f"all: accuracy {number(test['accuracy'])}, Kendall's tau {number(test['kendall'])}, Spearman's rho "
-        f"{number(test['spearman'])}"
-    )
-    title = f"{test['pairs']} held-out pairs of {test['reports']} reports"
-    rows = [
-        (*cells, *_numbers(row, _ANNOTATION_COLUMNS))
-        for cells, row in zip(_criterion_rows(test), test["criteria"].values(), strict=True)
-    ]
-    return Summary(title, (*_CRITERION_HEADINGS, "Kendall", "Spearman", "binary accuracy"), rows, lines)
-
-
-def _crepe_page(report: Report) -> list[str]:
+def _crepe_sections(report: Report) -> list[Section]:
     test = report["test"]
     sources = [
         (name, str(own["pairs"]), *_numbers(own, ("tau", "mae"))) for name, own in report["test_by_source"].items()
@@ -204,42 +172,48 @@ def _crepe_page(report: Report) -> list[str]:
     categories = []
     for name, row in test["categories"].items():
         below = row["mae"] is not None and row["mae"] < row["mae_of_mean"]
-        categories.append((name, *_numbers(row, _CATEGORY_COLUMNS), "yes" if below else "no"))
-    return [
+        numbers = _numbers(row, ("mean_true", "mae", "mae_of_mean"))
+        categories.append((name, *numbers, "yes" if below else "no"))
+    text = (
         f"Kendall's tau of predicted and true total counts on {test['pairs_with_total']} held-out pairs: "
-        f"**{number(test['tau'])}**; mean absolute error of the total: {number(test['mae'])}.",
-        "",
-        *_table(("Source", "Pairs", "Tau", "MAE of the total"), sources),
-        "",
-        *_table(("Category", "Mean true count", "MAE", "MAE of always predicting the mean", "Below it"), categories),
-    ]
+        f"**{number(test['tau'])}**; mean absolute error of the total: {number(test['mae'])}."
+    )
+    headings = ("Category", "Mean true count", "MAE", "MAE of always predicting the mean", "Below it")
+    return [Section(text, ("Source", "Pairs", "Tau", "MAE of the total"), sources), Section("", headings, categories)]
 
 
-def _er2score_page(report: Report) -> list[str]:
+def _er2score_sections(report: Report) -> list[Section]:
     test = report["test"]
     sources = [
         (name, str(own["reports"]), str(own["pairs"]), *_numbers(own, _RANKINGS))
         for name, own in report["test_by_source"].items()
     ]
-    headings = [heading if heading == "MAE" else heading.capitalize() for heading in _CRITERION_HEADINGS]
+    criteria = [
+        (name, str(row["pairs"]), *_numbers(row, ("accuracy", "mean_true", "mae")))
+        for name, row in test["criteria"].items()
+    ]
     return [
-        f"Of {test['pairs']} held-out pairs of a better and a worse report on the same reference, the total orders "
-        f"**{number(test['accuracy'])}** correctly. Over {test['reports']} reports, Kendall's tau of predicted and "
-        f"true totals under {report['scoring_system']['name']} is {number(test['kendall'])}, Spearman's rho "
-        f"{number(test['spearman'])}.",
-        "",
-        *_table(("Source", "Reports", "Pairs", "Accuracy", "Kendall", "Spearman"), sources),
-        "",
-        "By criterion: the share of the pairs that differ in it which its own reward orders correctly, and the mean "
-        "absolute error of its sub-score.",
-        "",
-        *_table(headings, _criterion_rows(test)),
-        "",
-        "Agreement of sub-scores with the annotations of the same criterion, across references, with bootstrap 95 % "
-        "intervals. Binary accuracy is the share of reports of which the model says correctly whether they have an "
-        "error of this criterion; a constant answer reaches the share of the majority.",
-        "",
-        *_table(("Criterion", "Reports", "Kendall", "Spearman", "Binary accuracy", "Majority"), _annotation_rows(test)),
+        Section(
+            f"Of {test['pairs']} held-out pairs of a better and a worse report on the same reference, the total orders "
+            f"**{number(test['accuracy'])}** correctly. Over {test['reports']} reports, Kendall's tau of predicted and "
+            f"true totals under {report['scoring_system']['name']} is {number(test['kendall'])}, Spearman's rho "
+            f"{number(test['spearman'])}.",
+            ("Source", "Reports", "Pairs", "Accuracy", "Kendall", "Spearman"),
+            sources,
+        ),
+        Section(
+            "By criterion: the share of the pairs that differ in it which its own reward orders correctly, and the "
+            "mean absolute error of its sub-score.",
+            ("Criterion", "Pairs that differ", "Accuracy", "Mean sub-score", "MAE"),
+            criteria,
+        ),
+        Section(
+            "Agreement of sub-scores with the annotations of the same criterion, across references, with bootstrap "
+            "95 % intervals. Binary accuracy is the share of reports of which the model says correctly whether they "
+            "have an error of this criterion; a constant answer reaches the share of the majority.",
+            ("Criterion", "Reports", "Kendall", "Spearman", "Binary accuracy", "Majority"),
+            _annotation_rows(test),
+        ),
     ]
 
 
@@ -249,15 +223,11 @@ def _annotation_rows(test: Report) -> list[tuple[str, ...]]:
         (
             name,
             str(row["reports"]),
-            *(number(row.get(column), row.get(f"{column}_interval")) for column in _ANNOTATION_COLUMNS),
+            *(number(row.get(column), row.get(f"{column}_interval")) for column in ("kendall", "spearman", "binary")),
             number(row.get("majority")),
         )
         for name, row in {"total": test, **test["criteria"]}.items()
     ]
-
-
-def _criterion_rows(test: Report) -> list[tuple[str, ...]]:
-    return [(name, str(row["pairs"]), *_numbers(row, _CRITERION_COLUMNS)) for name, row in test["criteria"].items()]
 
 
 def _end(history: History) -> dict[str, Any]:
@@ -265,14 +235,11 @@ def _end(history: History) -> dict[str, Any]:
     return {"history": list(history), "versions": {name: version(name) for name in names}}
 
 
-def _write(
-    folder: Path,
-    report: dict[str, Any],
-    plots: Mapping[str, DrawnChart],
-    page: Callable[[Report], list[str]],
-) -> dict[str, Any]:
+def _write(folder: Path, report: dict[str, Any], plots: Mapping[str, DrawnChart]) -> dict[str, Any]:
     write_json(report, folder / "report.json", overwrite=True)
-    lines = [f"# {report['task']}: training report", "", *page(report), ""]
+    lines = [f"# {report['task']}: training report", ""]
+    for section in sections(report):
+        lines += [*([section.text, ""] if section.text else []), *_table(section), ""]
     if find_spec("matplotlib") is not None:
         for name, chart in plots.items():
             with open_output(folder / name, overwrite=True) as file:
@@ -287,10 +254,10 @@ def _numbers(row: Report, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(number(row[name]) for name in names)
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _table(section: Section) -> list[str]:
     """Return the lines of a Markdown table with text in the first column and numbers in the other columns."""
-    rule = "|".join(["---", *["---:"] * (len(headings) - 1)])
-    return [f"| {' | '.join(headings)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]
+    rule = "|".join(["---", *["---:"] * (len(section.headings) - 1)])
+    return [f"| {' | '.join(section.headings)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in section.rows)]
 
 
 _NAMES = {"crepe": "CREPE", "er2score": "ER2Score"}
