@@ -1,11 +1,16 @@
-"""The ASGI application of a reward server: its endpoints, the bodies of requests, and counts in Prometheus' format."""
+"""The ASGI application of a reward server: its endpoints, who may use them, bodies, and metrics of Prometheus."""
 
 import asyncio
+import base64
+import hmac
+import ipaddress
+import json
 import logging
 import os
 import time
 from collections import Counter as Tally
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,13 +24,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from rrg_rewards.integrations.serve.access import check_access
-from rrg_rewards.integrations.serve.bodies import Bodies
 from rrg_rewards.integrations.serve.requests import (
     DIALECTS,
     Dialect,
     RequestError,
+    Sample,
     ScoredSample,
+    busy,
     error_place,
 )
 from rrg_rewards.integrations.serve.scorer import Scorer
@@ -51,6 +56,11 @@ _JUDGE_COUNTS = {
     "completion_tokens": "Tokens of answers",
     "cost": "Cost, in the currency of the price,",
 }
+
+# Bytes of a body that takes about a millisecond to parse.
+_SMALL = 64 * 1024
+# Of the most completions that may wait: messages, parts and columns that are lists.
+_VALUES_PER_COMPLETION = 64
 
 T = TypeVar("T")
 
@@ -83,7 +93,7 @@ class _Server:
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
         self._metrics = _ServerMetrics()
-        self._bodies = Bodies(options)
+        self._bodies = _Bodies(options)
         # Before the first evaluation, which the start of the scorer makes.
         self._judges = UsageMeter(options.reward.judges())
         self._scorer = Scorer(options, self._count_batch)
@@ -109,7 +119,7 @@ class _Server:
         async def reply(request: Request) -> Response:
             began = time.perf_counter()
             try:
-                check_access(request, self._options.token)
+                _check_access(request, self._options.token)
                 response = await answer(request)
             except RequestError as error:
                 response = _error_reply(error)
@@ -261,3 +271,176 @@ def _forget_dead_workers() -> None:
             os.kill(pid, 0)
         except ProcessLookupError:
             mark_process_dead(pid)
+
+
+def _check_access(request: Request, token: str | None) -> None:
+    """Check that a request comes from a client that may use the server.
+
+    A web page in a browser on this machine can send requests to any local port. It cannot keep the browser from adding
+    ``Origin``, nor send JSON under its own media type without asking the server first. A page whose name is bound to
+    this machine's address after it was loaded has its own name in ``Host``; it knows no token.
+
+    Args:
+        request: The request.
+        token: Token of the server; ``None`` for none, which is possible on this machine only.
+
+    Raises:
+        RequestError: If the request comes from a web page or lacks the token, or its content is not declared as JSON.
+    """
+    if "origin" in request.headers:
+        raise RequestError(403, "requests of web pages, which have the header Origin, are refused")
+    if token is not None:
+        _check_token(request.headers.get("authorization", ""), token)
+    elif not _is_local_name(request.headers.get("host", "")):
+        raise RequestError(
+            403,
+            "the header Host must be localhost or the number of an address, because the server has no token; for other "
+            "names start it with the environment variable RRG_REWARDS_TOKEN",
+        )
+    if request.method == "POST" and not _is_json(request.headers.get("content-type", "")):
+        raise RequestError(415, "the body must be JSON; send the header Content-Type: application/json")
+
+
+def _check_token(authorization: str, token: str) -> None:
+    """Accept ``Bearer TOKEN``, and ``Basic`` with the token as password, which clients send for ``http://x:TOKEN@…``."""
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            value = base64.b64decode(value, validate=True).decode("latin-1").partition(":")[2]
+        except ValueError:
+            value = ""
+    if scheme.lower() not in ("basic", "bearer") or not hmac.compare_digest(value.encode(), token.encode()):
+        raise RequestError(401, "the request lacks the server's token", {"WWW-Authenticate": "Bearer"})
+
+
+def _is_local_name(host: str) -> bool:
+    """Whether a ``Host`` is ``localhost`` or the number of an address, to which no name of a web page can be bound.
+
+    Example:
+        >>> [_is_local_name(host) for host in ("localhost:8787", "127.0.0.1:1", "[::1]:8787", "rebound.example:8787")]
+        [True, True, True, False]
+    """
+    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    if name.lower() == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_json(content_type: str) -> bool:
+    """Whether a media type is that of JSON.
+
+    Example:
+        >>> [_is_json(one) for one in ("application/json; charset=utf-8", "text/plain", "")]
+        [True, False, False]
+    """
+    return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+class _Bodies:
+    """Reads bodies, and limits the memory that they take together.
+
+    Args:
+        options: Limits of the server.
+    """
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+        self._held = 0
+        # One thread, so that several long bodies do not take the memory of their contents at a time.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rrg-rewards-bodies")
+
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytearray]:
+        """Read a body, which counts as held until the block ends.
+
+        Raises:
+            RequestError: If the body is too long or compressed, or other bodies take all memory.
+            starlette.requests.ClientDisconnect: If the client leaves, or is too slow.
+        """
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise RequestError(415, "the body is compressed; send plain JSON")
+        body = bytearray()
+        try:
+            await self._receive(request, body)
+            yield body
+        finally:
+            self._held -= len(body)
+
+    async def samples(self, dialect: Dialect, body: bytearray) -> list[Sample]:
+        """Return the samples of a request, without blocking the event loop for long.
+
+        Raises:
+            RequestError: If the body is no JSON, or not that of the dialect.
+        """
+        if len(body) <= _SMALL:
+            return dialect.samples(_json_object(body), self._options)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._samples, dialect, body)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _samples(self, dialect: Dialect, body: bytearray) -> list[Sample]:
+        most = _VALUES_PER_COMPLETION * self._options.max_pending
+        if _has_more_values(body, most):
+            raise RequestError(413, f"the body has more than {most} values; send fewer completions")
+        return dialect.samples(_json_object(body), self._options)
+
+    async def _receive(self, request: Request, body: bytearray) -> None:
+        limit = self._options.max_request_bytes
+        error: RequestError | None = None
+        discarded = 0
+        async for chunk in request.stream():
+            if error is None and len(body) + len(chunk) > limit:
+                error = RequestError(413, f"the body is longer than {limit} bytes; send fewer completions")
+            if error is None and self._held + len(chunk) > self._options.max_total_bytes:
+                error = busy("the bodies of other requests take all memory that requests may take")
+            if error is None:
+                self._held += len(chunk)
+                body += chunk
+                continue
+            # A client reads the reply only after it has sent the body.
+            discarded += len(chunk)
+            if discarded > self._options.max_total_bytes:
+                raise error
+        if error is not None:
+            raise error
+
+
+def _has_more_values(body: bytes | bytearray, most: int) -> bool:
+    """Whether JSON has more values than ``most``, without parsing it.
+
+    A megabyte of JSON can have half a million values, which take a hundred times its memory and seconds to parse.
+
+    Example:
+        >>> _has_more_values(b'{"completions": ["a, [b]", []], "reference": ["c", null]}', most=7)
+        False
+    """
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    if plain.count(b'"') > 2 * most:
+        return True
+    outside = b"".join(plain.split(b'"')[::2])
+    return sum(map(outside.count, (b",", b"[", b"{"))) > most
+
+
+def _json_object(body: bytes | bytearray) -> Mapping[str, Any]:
+    """Parse a body that must be a JSON object.
+
+    Raises:
+        RequestError: If it is not.
+
+    Example:
+        >>> _json_object(b'{"completions": []}')
+        {'completions': []}
+    """
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(400, f"the body must be JSON in UTF-8 ({type(error).__name__})") from None
+    if not isinstance(content, dict):
+        raise RequestError(400, f"the body must be a JSON object, got {type(content).__name__}")
+    return content

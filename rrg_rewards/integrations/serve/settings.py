@@ -69,8 +69,9 @@ class ServerOptions(Settings):
     )
     max_request_bytes: int = setting(16 * _MEBIBYTE, minimum=1)
     max_total_bytes: int = 256 * _MEBIBYTE
-    max_connections: int = setting(1024, "connections of a worker", metavar="N", minimum=1)
-    max_connections_per_address: int = setting(512, "connections of a worker with one address", metavar="N", minimum=1)
+    max_connections: int = setting(
+        1024, "connections of a worker; further requests get HTTP 503", metavar="N", minimum=1
+    )
     workers: int = setting(1, "processes", metavar="N", minimum=1)
 
     def __post_init__(self) -> None:
