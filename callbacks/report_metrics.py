@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,99 +57,20 @@ class _ReportBatch:
     identifiers: Sequence[Any]
     context: Mapping[str, Mapping[str, Sequence[Any]]]
 
-    def __len__(self) -> int:
-        return len(self.preds)
 
-
-class _StepOutput:
-    """Reads reports and context from the output of a step.
-
-    Args:
-        prediction_key: Key of the candidate reports.
-        reference_key: Key of the reference reports.
-        context_keys: Keys of further columns, either by argument for all metrics, or by metric and argument.
-        id_key: Key of the report identifiers.
-        metrics: Names of the metrics.
-
-    Raises:
-        ValueError: If ``context_keys`` names an unknown metric.
-
-    Example:
-        >>> output = _StepOutput("prediction", "reference", {"target_labels": "labels"}, None, ["crg"])
-        >>> batch = output.read({"prediction": ["a"], "reference": ["b"], "labels": [[0, 1]]}, "validation_step")
-        >>> batch.preds, batch.context
-        (['a'], {'crg': {'target_labels': [[0, 1]]}})
-    """
-
-    def __init__(
-        self,
-        prediction_key: str,
-        reference_key: str,
-        context_keys: Mapping[str, str | Mapping[str, str]],
-        id_key: str | None,
-        metrics: Sequence[str],
-    ) -> None:
-        shared = {argument: key for argument, key in context_keys.items() if isinstance(key, str)}
-        by_metric = {name: dict(keys) for name, keys in context_keys.items() if not isinstance(keys, str)}
-        if unknown := by_metric.keys() - set(metrics):
-            raise ValueError(
-                f"context_keys: unknown metric {', '.join(sorted(unknown))}; the metrics are {', '.join(metrics)}"
-            )
-        self.prediction_key = prediction_key
-        self.reference_key = reference_key
-        self.context_keys = {name: {**shared, **by_metric.get(name, {})} for name in metrics}
-        self.id_key = id_key
-
-    def read(self, outputs: Any, step: str) -> _ReportBatch:
-        """Read the columns from the output of ``step``; tensors are converted to lists.
-
-        Raises:
-            TypeError: If the output is not a dict.
-            ValueError: If the output lacks a key, or the numbers of identifiers and reports differ.
-        """
-        preds, target = (self._column(outputs, step, key) for key in (self.prediction_key, self.reference_key))
-        identifiers: Sequence[Any] = [None] * len(preds)
-        if self.id_key is not None:
-            identifiers = self._column(outputs, step, self.id_key)
-            check_same_length(self.prediction_key, preds, self.id_key, identifiers)
-        return _ReportBatch(
-            preds,
-            target,
-            identifiers,
-            context={
-                name: {argument: self._column(outputs, step, key) for argument, key in keys.items()}
-                for name, keys in self.context_keys.items()
-            },
-        )
-
-    def _column(self, outputs: Any, step: str, key: str) -> Sequence[Any]:
-        wanted = (
-            f"return {{{self.prediction_key!r}: [...], {self.reference_key!r}: [...]}}, "
-            "with empty lists for a batch without reports"
-        )
-        if not isinstance(outputs, Mapping):
-            raise TypeError(f"{step} returned {type(outputs).__name__}, which contains no reports; {wanted}")
-        if key not in outputs:
-            present = ", ".join(map(repr, outputs)) or "nothing"
-            raise ValueError(f"the output of {step} lacks {key!r}; it contains {present}; {wanted}")
-        column = outputs[key]
-        values: Sequence[Any] = column.tolist() if isinstance(column, Tensor) else column
-        return values
-
-
-# Worst and sampled reports of a process, by loader and metric.
-_Kept = Mapping[int | None, Mapping[str, tuple[Sequence[WorstReport], Sequence[WorstReport]]]]
+# Worst and sampled reports and scores of a process, by loader and metric.
+_Kept = Mapping[int | None, Mapping[str, tuple[Sequence[WorstReport], Sequence[WorstReport], Sequence[float]]]]
 _Metrics = ReportMetric | MetricCollection | Mapping[str, ReportMetric]
 
 
 @dataclass
-class _LoaderState:
-    """Metrics and worst reports of one data loader in the current run of the loop."""
+class _ScoredReports:
+    """A metric of one data loader in the current run of the loop, and the reports that tables and pages show."""
 
-    metrics: dict[str, ReportMetric]
-    worst: dict[str, WorstReports]
-    sampled: dict[str, SampledReports]
-    values: dict[str, list[float]]
+    metric: ReportMetric
+    worst: WorstReports
+    sampled: SampledReports
+    values: list[float] = field(default_factory=list)
     num_reports: int = 0
 
 
@@ -248,7 +169,10 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         if html_text and html_dir is None:
             raise ValueError("html_text needs html_dir, the folder of the pages")
         self.metrics = _by_name(metrics)
-        self.step_output = _StepOutput(prediction_key, reference_key, context_keys or {}, id_key, list(self.metrics))
+        self.prediction_key = prediction_key
+        self.reference_key = reference_key
+        self.context_keys = _keys_by_metric(context_keys or {}, list(self.metrics))
+        self.id_key = id_key
         self.num_worst = num_worst
         self.num_sampled = num_sampled
         self.table_dir = None if table_dir is None else Path(table_dir)
@@ -259,11 +183,9 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         self.test_prefix = test_prefix
         self.prog_bar = prog_bar
         self.log_details = log_details
-        self._loaders: dict[int | None, _LoaderState] = {}
+        self._loaders: dict[int | None, dict[str, _ScoredReports]] = {}
         self._pages: dict[str, ReportPage] = {}
-        self._warned = False
-        self._warned_of_words = False
-        self._warned_of_loggers = False
+        self._warned: set[str] = set()
         if self._keeps_worst:
             self._warn_of_batch_scores()
 
@@ -283,7 +205,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         dataloader_idx: int | None = None,
     ) -> None:
         """Score the reports of a batch. Lightning omits ``dataloader_idx`` if there is one loader."""
-        reports = self.step_output.read(outputs, "test_step" if trainer.testing else "validation_step")
+        reports = self._read(outputs, "test_step" if trainer.testing else "validation_step")
         if reports.preds or reports.target:
             self._score(trainer, pl_module, reports, dataloader_idx)
 
@@ -310,11 +232,11 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
                 )
 
     def _warn_of_padding(self, trainer: Trainer, dataloaders: Any) -> None:
-        if trainer.world_size == 1 or self._warned:
+        if trainer.world_size == 1 or "padding" in self._warned:
             return
         misshared = count_misshared(dataloaders)
         if misshared:
-            self._warned = True
+            self._warned.add("padding")
             rank_zero_warn(
                 f"The distributed sampler repeats or leaves out {misshared} reports so that all {trainer.world_size} "
                 "processes get equally many: the report metrics are not exact. Give each data loader "
@@ -322,87 +244,102 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             )
 
     def _warn_of_words(self, batch: _ReportBatch) -> None:
-        texts = {self.step_output.prediction_key: batch.preds, self.step_output.reference_key: batch.target}
-        for key, reports in texts.items():
+        for key, reports in ((self.prediction_key, batch.preds), (self.reference_key, batch.target)):
             words = find_placeholders(reports)
-            if words and not self._warned_of_words:
-                self._warned_of_words = True
+            if words and "words" not in self._warned:
+                self._warned.add("words")
                 # On every process, because each process has different reports.
                 where, remedy = f"{key!r} of a batch", "return None for a missing report"
                 message = placeholder_message(where, len(words), len(reports), words[0], remedy)
                 warnings.warn(message, PlaceholderWarning, stacklevel=2)
 
-    def _loader(self, pl_module: LightningModule, loader: int | None) -> _LoaderState:
+    def _read(self, outputs: Any, step: str) -> _ReportBatch:
+        """Read the columns from the output of a step; tensors are converted to lists."""
+        wanted = (
+            f"return {{{self.prediction_key!r}: [...], {self.reference_key!r}: [...]}}, "
+            "with empty lists for a batch without reports"
+        )
+        if not isinstance(outputs, Mapping):
+            raise TypeError(f"{step} returned {type(outputs).__name__}, which contains no reports; {wanted}")
+
+        def column(key: str) -> Sequence[Any]:
+            if key not in outputs:
+                present = ", ".join(map(repr, outputs)) or "nothing"
+                raise ValueError(f"the output of {step} lacks {key!r}; it contains {present}; {wanted}")
+            values: Sequence[Any] = outputs[key].tolist() if isinstance(outputs[key], Tensor) else outputs[key]
+            return values
+
+        preds, target = column(self.prediction_key), column(self.reference_key)
+        identifiers: Sequence[Any] = [None] * len(preds)
+        if self.id_key is not None:
+            identifiers = column(self.id_key)
+            check_same_length(self.prediction_key, preds, self.id_key, identifiers)
+        context = {
+            name: {argument: column(key) for argument, key in keys.items()} for name, keys in self.context_keys.items()
+        }
+        return _ReportBatch(preds, target, identifiers, context)
+
+    def _loader(self, pl_module: LightningModule, loader: int | None) -> dict[str, _ScoredReports]:
         if loader not in self._loaders:
-            self._loaders[loader] = _LoaderState(
-                metrics={name: _clone(metric, pl_module) for name, metric in self.metrics.items()},
-                worst={name: self._no_worst(name) for name in self.metrics},
-                sampled={name: SampledReports(self.num_sampled) for name in self.metrics},
-                values={name: [] for name in self.metrics},
-            )
+            self._loaders[loader] = {
+                name: _ScoredReports(_clone(metric, pl_module), self._no_worst(name), SampledReports(self.num_sampled))
+                for name, metric in self.metrics.items()
+            }
         return self._loaders[loader]
 
     def _no_worst(self, name: str) -> WorstReports:
         return WorstReports(self.num_worst, bool(self.metrics[name].higher_is_better))
 
     def _score(self, trainer: Trainer, pl_module: LightningModule, batch: _ReportBatch, loader: int | None) -> None:
-        state = self._loader(pl_module, loader)
-        for name, metric in state.metrics.items():
-            scores = metric.score(batch.preds, batch.target, **batch.context[name])
-            metric.add_scores(scores)
+        for name, state in self._loader(pl_module, loader).items():
+            scores = state.metric.score(batch.preds, batch.target, **batch.context[name])
+            state.metric.add_scores(scores)
+            first_pair = (loader or 0, trainer.global_rank, state.num_reports)
             if self._keeps_worst:
-                first_pair = (loader or 0, trainer.global_rank, state.num_reports)
-                _keep(state.worst[name], scores, batch, first_pair, self.html_text)
+                _keep(state.worst, scores, batch, first_pair, self.html_text)
             if self.html_dir is not None:
-                _keep(state.sampled[name], scores, batch, first_pair, self.html_text)
-                state.values[name] += scores.value[scores.scored].tolist()
-        state.num_reports += len(batch)
+                _keep(state.sampled, scores, batch, first_pair, self.html_text)
+                state.values += scores.value[scores.scored].tolist()
+            state.num_reports += len(batch.preds)
         self._warn_of_words(batch)
 
     def _finish(self, trainer: Trainer, pl_module: LightningModule, prefix: str) -> None:
         # Send the worst reports and the sample, and no other text, to the other processes.
         gathered = gather_objects(
             {
-                loader: {name: (worst.rows(), state.sampled[name].rows()) for name, worst in state.worst.items()}
-                for loader, state in self._loaders.items()
+                loader: {name: (one.worst.rows(), one.sampled.rows(), one.values) for name, one in states.items()}
+                for loader, states in self._loaders.items()
             }
         )
         # A process may have no batch of a loader. All processes must log the same names; otherwise the reduction hangs.
         seen = sorted({loader for part in gathered for loader in part}, key=lambda loader: loader or 0)
         for loader in seen:
-            state = self._loader(pl_module, loader)
-            for name, metric in state.metrics.items():
-                value = self._log(trainer, pl_module, f"{prefix}/{name}", loader, metric)
+            for name, state in self._loader(pl_module, loader).items():
+                value = self._log(trainer, pl_module, f"{prefix}/{name}", loader, state.metric)
                 self._page(prefix).add(_logged_name(f"{prefix}/{name}", loader), trainer.global_step, value)
-        scores = self._gathered_values()
-        if self._keeps_worst and trainer.is_global_zero:
-            worst, sampled = (
-                {
-                    name: [row for loader in seen for row in self._of_all(name, loader, gathered, which)]
-                    for name in self.metrics
-                }
-                for which in range(2)
-            )
-            for name, rows in worst.items():
-                self._write(trainer, prefix, name, rows)
-            if self.html_dir is not None:
-                path = self.html_dir / f"{prefix}_reports.html".replace("/", "_")
-                title = f"{prefix}: epoch {trainer.current_epoch}, step {trainer.global_step}"
-                # Signatures of the copies that have scored say where the labels of their references came from.
-                scored = self._loader(pl_module, seen[0]).metrics if seen else self.metrics
-                signatures = {name: metric.signature for name, metric in scored.items()}
-                self._page(prefix).write(path, title, scores, worst, sampled, signatures)
+        if not (self._keeps_worst and trainer.is_global_zero):
+            return
+        worst, sampled = (
+            {
+                name: [row for loader in seen for row in self._of_all(name, loader, gathered, which)]
+                for name in self.metrics
+            }
+            for which in range(2)
+        )
+        for name, rows in worst.items():
+            self._write(trainer, prefix, name, rows)
+        if self.html_dir is not None:
+            path = self.html_dir / f"{prefix}_reports.html".replace("/", "_")
+            title = f"{prefix}: epoch {trainer.current_epoch}, step {trainer.global_step}"
+            parts = [kept for part in gathered for kept in part.values()]
+            scores = {name: [value for kept in parts for value in kept[name][2]] for name in self.metrics}
+            # Signatures of the copies that have scored say where the labels of their references came from.
+            scored = {name: one.metric for name, one in self._loader(pl_module, seen[0]).items()} if seen else {}
+            signatures = {name: metric.signature for name, metric in {**self.metrics, **scored}.items()}
+            self._page(prefix).write(path, title, scores, worst, sampled, signatures)
 
     def _page(self, prefix: str) -> ReportPage:
         return self._pages.setdefault(prefix, ReportPage(self.html_text))
-
-    def _gathered_values(self) -> dict[str, list[float]]:
-        """Return the scores of all processes by metric, if the page needs them."""
-        if self.html_dir is None:
-            return {}
-        parts = gather_objects([state.values for state in self._loaders.values()])
-        states = [values for part in parts for values in part]
-        return {name: [value for values in states for value in values[name]] for name in self.metrics}
 
     def _log(
         self, trainer: Trainer, pl_module: LightningModule, name: str, loader: int | None, metric: ReportMetric
@@ -457,12 +394,25 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             )
 
     def _warn_of_loggers(self, without_tables: Sequence[str]) -> None:
-        if without_tables and not self._warned_of_loggers:
-            self._warned_of_loggers = True
+        if without_tables and "loggers" not in self._warned:
+            self._warned.add("loggers")
             rank_zero_warn(
                 f"log_tables=True, but {', '.join(without_tables)} takes no tables; set table_dir for CSV files, or "
                 "use a logger for Weights & Biases, MLflow or TensorBoard, or one with a method log_table"
             )
+
+
+def _keys_by_metric(
+    context_keys: Mapping[str, str | Mapping[str, str]], metrics: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """Return the keys of further columns by metric and argument."""
+    shared = {argument: key for argument, key in context_keys.items() if isinstance(key, str)}
+    by_metric = {name: dict(keys) for name, keys in context_keys.items() if not isinstance(keys, str)}
+    if unknown := by_metric.keys() - set(metrics):
+        raise ValueError(
+            f"context_keys: unknown metric {', '.join(sorted(unknown))}; the metrics are {', '.join(metrics)}"
+        )
+    return {name: {**shared, **by_metric.get(name, {})} for name in metrics}
 
 
 def _by_name(metrics: _Metrics) -> dict[str, ReportMetric]:
