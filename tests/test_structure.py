@@ -88,6 +88,22 @@ def test_only_the_command_line_speaks_of_options():
     assert not wrong, f"names an option of the command line: {wrong}"
 
 
+# Options that end the command with a text, and those of every command.
+NO_SETTINGS = {"--list", "--version", "--quiet", "--traceback"}
+
+
+def test_an_option_is_declared_once_as_a_field_of_settings():
+    """The field has the type, the default, the range and the help of the option, for Python too."""
+    wrong = {}
+    for path in COMMANDS.glob("*.py"):
+        calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call) and node.args]
+        added = [one.args[0] for one in calls if getattr(one.func, "attr", "") == "add_argument"]
+        names = {one.value for one in added if isinstance(one, ast.Constant) and str(one.value).startswith("-")}
+        if by_hand := names - NO_SETTINGS:
+            wrong[path.name] = by_hand
+    assert not wrong, f"declare these options as fields of settings: {wrong}"
+
+
 def imported(path: Path) -> set[str]:
     """Return the modules that a module or a stub imports, also inside functions and by their name in a text."""
     found: set[str] = set()

@@ -22,7 +22,7 @@ from rrg_rewards.analysis.distinct import DistinctTexts
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
-from rrg_rewards.analysis.pairs import PairReader
+from rrg_rewards.analysis.report_pairs import PairReader
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, PairColumns
 from rrg_rewards.data.records.annotated_sets import (
     ANNOTATED_SETS,

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from rrg_rewards.analysis.outcomes import failures_counted
-from rrg_rewards.analysis.pairs import PairBatch, located
+from rrg_rewards.analysis.report_pairs import PairBatch, located
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores

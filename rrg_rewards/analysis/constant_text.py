@@ -10,7 +10,7 @@ from torch import Tensor
 from rrg_rewards.analysis.corpus_statistics import StatisticRows
 from rrg_rewards.analysis.distinct import NORMAL_REPORTS, DistinctTexts
 from rrg_rewards.analysis.outcomes import failures_counted
-from rrg_rewards.analysis.pairs import PairBatch
+from rrg_rewards.analysis.report_pairs import PairBatch
 from rrg_rewards.metrics.base import Column, ReportMetric
 from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores

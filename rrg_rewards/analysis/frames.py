@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rrg_rewards.analysis.metric_choice import metrics_by_name
-from rrg_rewards.analysis.pairs import PairReader
+from rrg_rewards.analysis.report_pairs import PairReader
 from rrg_rewards.analysis.scoring import Scoring
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.table import Table, check_header

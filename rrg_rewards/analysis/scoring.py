@@ -25,7 +25,7 @@ from rrg_rewards.analysis.corpus_statistics import StatisticRows
 from rrg_rewards.analysis.input_tables import TableSink, with_new_columns
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
-from rrg_rewards.analysis.pairs import PairBatch, PairReader, opened_pairs
+from rrg_rewards.analysis.report_pairs import PairBatch, PairReader, opened_pairs
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.bootstrap import bootstrap_interval

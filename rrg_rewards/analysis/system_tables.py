@@ -25,7 +25,7 @@ from rrg_rewards.analysis.distinct import DistinctTexts
 from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
-from rrg_rewards.analysis.pairs import PairReader
+from rrg_rewards.analysis.report_pairs import PairReader
 from rrg_rewards.analysis.settings import CompareSettings, PairColumns
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, is_missing, matching_rows

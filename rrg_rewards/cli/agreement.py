@@ -6,6 +6,7 @@ from typing import Any
 
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
 from rrg_rewards.cli.options import (
+    Drawings,
     Outputs,
     PageOptions,
     add_command_parser,
@@ -94,8 +95,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_metric_options(parser)
     output = {"default": None, "help": "write all values as a table to FILE; - is standard output"}
     add_shared_options(parser, "json", "format", "overwrite", "batch_size", "seed", output=output)
-    parser.add_argument("--latex", metavar="FILE", help="write the agreement as a LaTeX tabular to FILE")
-    parser.add_argument("--png", metavar="FILE", help="write the heatmap and the intervals as a plot to FILE")
+    add_settings(parser, Drawings, "latex", "png")
     text = {"help": "let the page of --html contain the reports of the table"}
     add_settings(parser, PageOptions, with_text=text)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rrg_rewards.analysis.settings import Batches, RewardChoice, Seed, Workers
 from rrg_rewards.cli.options import (
+    Drawings,
     InputTable,
     Outputs,
     PageOptions,
@@ -104,7 +105,6 @@ class _Files(Settings):
     """What else is read and written."""
 
     honest_column: str | None = setting(None, "column of reports of a system that sees the images", metavar="NAME")
-    png: str | None = setting(None, "write a plot of the gains to FILE", metavar="FILE")
     resume: bool = setting(False, "continue the interrupted attack of `json`; repeat its other options")
     no_quotes: bool = setting(False, "leave texts with sentences of your reports out of `json`")
 
@@ -115,6 +115,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_table_argument(parser, "PAIRS", "references")
     add_settings(parser, RewardChoice)
     add_settings(parser, _Files)
+    add_settings(parser, Drawings, "png")
     add_settings(parser, _Search)
     add_shared_options(parser, "json", "format", "overwrite")
     text = {"help": "let the page of --html contain texts with sentences of your reports"}
@@ -221,17 +222,17 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
     # The files of an interrupted attack are replaced when it is continued.
     outputs = replace(outputs, overwrite=outputs.overwrite or files.resume)
-    outputs.check(png=files.png, html=page.html)
+    outputs.check(png=args.png, html=page.html)
     journal = _journal(outputs.json)
     _check_journal(journal, files.resume, outputs.overwrite)
-    if files.png is not None:
+    if args.png is not None:
         require("matplotlib.figure", extra="plot")
     table = settings_from(args, InputTable).read(terminal)
     result = _attack(settings_from(args, RewardChoice), search, files.honest_column, journal, table, terminal)
     if outputs.json is not None:
         write_json(result.to_dict(quotes=not files.no_quotes), outputs.json, outputs.overwrite)
-    if files.png is not None:
-        with open_output(files.png, outputs.overwrite) as file:
+    if args.png is not None:
+        with open_output(args.png, outputs.overwrite) as file:
             file.write(draw_attack(result))
     if page.html is not None:
         page.write(attack_page(result, page.with_text), outputs.overwrite)

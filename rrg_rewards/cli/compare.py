@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from rrg_rewards.analysis.settings import CompareSettings, MetricChoice, PairColumns
 from rrg_rewards.cli.options import (
+    Drawings,
     Outputs,
     PageOptions,
     UsageError,
@@ -81,13 +82,14 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         parser, MetricChoice, "metrics", metrics={"help": "metrics to compute; rrg-rewards score --list shows them"}
     )
     add_settings(parser, CompareSettings, "scores", "lower_is_better")
-    parser.add_argument(
-        "--prediction-column",
-        action="append",
-        metavar="[NAME=]COLUMN",
-        help="column of predictions, or a template as --reference-column (default: prediction); with one table, repeat "
-        "it for each system",
-    )
+    predictions = {
+        "action": "append",
+        "default": None,
+        "metavar": "[NAME=]COLUMN",
+        "help": "column of predictions, or a template as --reference-column (default: prediction); with one table, "
+        "repeat it for each system",
+    }
+    add_settings(parser, PairColumns, "prediction_column", prediction_column=predictions)
     key = {"help": "column that names the study of each row, in any order [=its column in --references]"}
     pairs = ("reference_column", "best_reference", "missing_section", "references", "key")
     add_settings(parser, PairColumns, *pairs, key=key)
@@ -98,8 +100,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, PairColumns, "missing_prediction", missing_prediction={"help": skipped})
     output = {"default": None, "help": "write the score of each study by each metric and system to FILE"}
     add_shared_options(parser, "json", "format", "overwrite", "spreadsheet_safe", "seed", output=output)
-    parser.add_argument("--markdown", metavar="FILE", help="write the tables as Markdown to FILE")
-    parser.add_argument("--latex", metavar="FILE", help="write a LaTeX tabular to FILE")
+    add_settings(parser, Drawings, "markdown", "latex")
     add_settings(parser, PageOptions, "html", "with_text")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.settings import Seed
-from rrg_rewards.cli.options import add_command_parser, add_settings
+from rrg_rewards.cli.options import add_command_parser, add_settings, settings_from
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import setting
@@ -54,8 +54,9 @@ _NOTE_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class _Demo(Seed):
-    """The length of the training."""
+    """The length of the training, and its folder."""
 
+    output: str | None = setting(None, "folder to write (default: runs/demo-DATE-TIME)", metavar="FOLDER")
     steps: int = setting(45, "GRPO steps", metavar="N", minimum=1)
     warm_start_steps: int = setting(300, "steps of the warm start", metavar="N", minimum=1)
     train_rows: int = setting(6000, "studies to train on", metavar="N", minimum=1)
@@ -65,20 +66,19 @@ class _Demo(Seed):
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``demo`` to the command line."""
     parser = add_command_parser(commands, "demo", _run, summary, _DESCRIPTION)
-    parser.add_argument("--output", metavar="FOLDER", type=Path, help="folder to write (default: runs/demo-DATE-TIME)")
     add_settings(parser, _Demo)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    folder = args.output or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
+    settings = settings_from(args, _Demo)
+    folder = Path(settings.output or time.strftime("runs/demo-%Y%m%d-%H%M%S"))
     if folder.exists():
         raise FileExistsError(f"{folder} exists; choose another --output")
     start = time.monotonic()
     with _quiet_libraries():
-        steps, rows = (args.warm_start_steps, args.steps), (args.train_rows, args.heldout_rows)
-        _train(folder, steps, rows, args.seed, terminal, start)
+        _train(settings, folder, terminal, start)
     evaluation = json.loads((folder / "grpo" / "evaluation.json").read_text(encoding="utf-8"))
-    terminal.show(_grid(evaluation, args.heldout_rows), *_report_lines(folder))
+    terminal.show(_grid(evaluation, settings.heldout_rows), *_report_lines(folder))
     terminal.show(_verdict(evaluation))
     terminal.note(
         f"{time.monotonic() - start:.0f} s; curves in {folder / 'grpo' / 'curve_crg.png'}, all other files next to it"
@@ -124,41 +124,38 @@ def _stage(terminal: Terminal, start: float, name: str, description: str) -> Ite
     yield report
 
 
-def _train(
-    folder: Path, steps: tuple[int, int], rows: tuple[int, int], seed: int, terminal: Terminal, start: float
-) -> None:
-    """Write the corpus and the model, and train it with the steps of the warm start and of GRPO."""
+def _train(settings: _Demo, folder: Path, terminal: Terminal, start: float) -> None:
     require("trl", extra="demo")
     require("matplotlib", extra="demo")
     from rrg_rewards.recipes import policy, sft
     from rrg_rewards.recipes.ct_chat.phantom import write_corpus, write_model
 
-    of_warm_start, of_grpo = steps
+    rows = settings.train_rows, settings.heldout_rows
     with _stage(
         terminal, start, "phantom corpus", "write {} training and {} held-out studies".format(*rows)
     ) as progress:
-        write_corpus(folder, *rows, seed=seed, progress=progress)
-    tables = {"dataset": folder / "train.jsonl", "heldout_file": folder / "heldout.jsonl", "seed": seed}
+        write_corpus(folder, *rows, seed=settings.seed, progress=progress)
+    tables = {"dataset": folder / "train.jsonl", "heldout_file": folder / "heldout.jsonl", "seed": settings.seed}
     warm_start = {
         "config": "ct_chat/mini_sft",
-        "model_name_or_path": write_model(folder, seed),
+        "model_name_or_path": write_model(folder, settings.seed),
         "output_dir": folder / "sft",
-        "max_steps": of_warm_start,
+        "max_steps": settings.warm_start_steps,
         **tables,
     }
     reinforcement = {
         "config": "ct_chat/mini_policy",
         "model_name_or_path": folder / "sft",
         "output_dir": folder / "grpo",
-        "max_steps": of_grpo,
-        "heldout_rows": rows[1],
+        "max_steps": settings.steps,
+        "heldout_rows": settings.heldout_rows,
         **tables,
     }
-    text = f"imitate abridged impressions for {of_warm_start} steps"
-    with _stage(terminal, start, "warm start", text) as progress:
+    steps = f"imitate abridged impressions for {settings.warm_start_steps} steps"
+    with _stage(terminal, start, "warm start", steps) as progress:
         sft.finish(sft.run(*sft.parse(warm_start), progress=progress).accelerator)
-    text = f"evaluate, train on CRG for {of_grpo} steps, evaluate"
-    with _stage(terminal, start, "GRPO", text) as progress:
+    steps = f"evaluate, train on CRG for {settings.steps} steps, evaluate"
+    with _stage(terminal, start, "GRPO", steps) as progress:
         policy.run(*policy.parse(reinforcement), progress=progress)
 
 

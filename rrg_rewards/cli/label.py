@@ -4,6 +4,7 @@ import argparse
 
 from rrg_rewards.analysis.settings import LabelSettings
 from rrg_rewards.cli.options import (
+    DryRun,
     Outputs,
     add_command_parser,
     add_settings,
@@ -54,9 +55,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, LabelSettings, "prefix")
     add_shared_options(parser, "overwrite", "spreadsheet_safe")
     add_settings(parser, LabelSettings, "batch_size", "workers")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="send nothing; estimate the requests to a language model"
-    )
+    add_settings(parser, DryRun)
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:

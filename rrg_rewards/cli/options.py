@@ -433,6 +433,29 @@ class Outputs(Settings):
 
 
 @dataclass(frozen=True)
+class Drawings(Settings):
+    """Forms of a result for documents."""
+
+    markdown: str | None = setting(None, "write the result as tables of Markdown to FILE", metavar="FILE")
+    latex: str | None = setting(None, "write the result as a LaTeX tabular to FILE", metavar="FILE")
+    png: str | None = setting(None, "write a plot of the result to FILE", metavar="FILE")
+
+
+@dataclass(frozen=True)
+class Plugins(Settings):
+    """Whether code of the user's is refused."""
+
+    no_plugins: bool = setting(False, "refuse rewards, metrics and functions by path (module:function)")
+
+
+@dataclass(frozen=True)
+class DryRun(Settings):
+    """Whether only the requests to language models are counted."""
+
+    dry_run: bool = setting(False, "send nothing; estimate the requests to language models")
+
+
+@dataclass(frozen=True)
 class PageOptions(Settings):
     """The page of ``--html``."""
 

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.options import UsageError, add_command_parser
+from rrg_rewards.cli.options import Outputs, PageOptions, Plugins, UsageError, add_command_parser, add_settings
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.plugins import refuse_paths
 
@@ -38,7 +38,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     cp = add_command_parser(actions, "cp", _copy, "copy a recipe", text)
     cp.add_argument("name", metavar="NAME", help="recipe, as listed by ls")
     cp.add_argument("destination", metavar="DEST", nargs="?", default=".", help="file or folder (default: .)")
-    cp.add_argument("--overwrite", action="store_true", help="replace a file that exists")
+    add_settings(cp, Outputs, "overwrite")
 
     text = f"Print the path of a recipe.{example} path accelerate_configs/zero2"
     path = add_command_parser(actions, "path", _path, "print the path of a recipe", text)
@@ -46,7 +46,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
     text = f"Check the keys, values and rewards of recipes. No model or data is loaded.{example} validate my_run.yaml"
     validate = add_command_parser(actions, "validate", _validate, "check recipes", text)
-    validate.add_argument("--no-plugins", action="store_true", help="refuse rewards by path (module:function)")
+    add_settings(validate, Plugins)
     validate.add_argument("files", metavar="FILE", nargs="*", help="recipes to check (default: all that ls lists)")
 
     text = (
@@ -56,9 +56,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     text += f"{example} page runs/grpo --with-text"
     page = add_command_parser(actions, "page", _page, "write the page of a run", text)
     page.add_argument("folder", metavar="FOLDER", help="output folder of the run")
-    page.add_argument("--html", metavar="FILE", help="file to write (default: FOLDER/run.html, which is replaced)")
-    page.add_argument("--with-text", action="store_true", help="let the page contain held-out reports")
-    page.add_argument("--overwrite", action="store_true", help="replace the file of --html if it exists")
+    html = {"help": "file to write (default: FOLDER/run.html, which is replaced)"}
+    add_settings(page, PageOptions, "html", "with_text", html=html, with_text={"help": "show held-out reports"})
+    add_settings(page, Outputs, "overwrite")
 
 
 def _recipes() -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings, VLM3DSettings
 from rrg_rewards.cli.options import (
+    DryRun,
     Outputs,
     PageOptions,
     UsageError,
@@ -20,11 +21,11 @@ from rrg_rewards.cli.options import (
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.settings import SettingError, setting
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 from rrg_rewards.utilities.worker_pool import prepare_workers
 
 if TYPE_CHECKING:
-    from rrg_rewards.analysis.pairs import PairBatch, PairReader
+    from rrg_rewards.analysis.report_pairs import PairBatch, PairReader
     from rrg_rewards.analysis.scoring import Scoring
     from rrg_rewards.metrics.base import ReportMetric
     from rrg_rewards.metrics.scores import Scores
@@ -118,7 +119,7 @@ def _description(name: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Cluster:
+class _Cluster(Settings):
     """Where to score."""
 
     engine: Literal["local", "ray"] = setting("local", "where to compute (default: local, this process)")
@@ -126,6 +127,13 @@ class _Cluster:
         None, "Ray cluster, for example auto (default: a new one on this machine)", metavar="ADDRESS"
     )
     gpus_per_worker: float | None = setting(None, "GPUs of each worker on Ray (default: 0)", metavar="X")
+
+
+@dataclass(frozen=True)
+class _Layout(Settings):
+    """The layout of a challenge."""
+
+    layout: Literal["vlm3d"] | None = setting(None, "evaluate a file of predictions as its challenge does")
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -147,10 +155,10 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, ScoreSettings, "prefix")
     add_shared_options(parser, "overwrite", "spreadsheet_safe")
     add_settings(parser, ScoreSettings, "constant_text", "batch_size", "seed")
-    parser.add_argument("--dry-run", action="store_true", help="send nothing; estimate the requests to language models")
+    add_settings(parser, DryRun)
     add_settings(parser, PageOptions)
     challenge = parser.add_argument_group("evaluation of the VLM3D challenge")
-    challenge.add_argument("--layout", choices=("vlm3d",), help="evaluate a file of predictions as its challenge does")
+    add_settings(challenge, _Layout)
     tables = {"label_table": {"required": False, "default": None}}
     add_settings(challenge, VLM3DSettings, "label_table", "prediction_label_table", "no_meteor", **tables)
     add_settings(parser, ScoreSettings, "workers")
@@ -182,7 +190,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         prepare_workers()
     from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
-    from rrg_rewards.analysis.pairs import opened_pairs
+    from rrg_rewards.analysis.report_pairs import opened_pairs
     from rrg_rewards.analysis.scoring import Scoring
 
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.cli.options import (
+    Plugins,
     RewardFile,
     UsageError,
     add_command_parser,
@@ -71,7 +72,6 @@ class _Service(Settings):
     host: str = setting("127.0.0.1", "address", metavar="NAME")
     port: int = setting(8787, "port; 0 for a free one", metavar="N", minimum=0, maximum=65535)
     max_request_mb: int = setting(16, "megabytes of a request; longer ones get HTTP 413", metavar="N", minimum=1)
-    no_plugins: bool = setting(False, "refuse rewards, metrics and functions by path (module:function)")
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -79,6 +79,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser = add_command_parser(commands, "serve", _run, summary, _DESCRIPTION)
     add_reward_options(parser, "reference_column", "labeler", "judge", "context", "set", "device")
     add_settings(parser, _Service)
+    add_settings(parser, Plugins)
     of_config: dict[str, Any] = {name: {"default": None} for name in _OF_CONFIG}
     add_settings(parser, ServerOptions, **of_config)
 
@@ -114,7 +115,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.utilities.imports import require
 
     choice, service = settings_from(args, RewardFile), settings_from(args, _Service)
-    if service.no_plugins:
+    if args.no_plugins:
         refuse_paths()
     for module in ("uvicorn", "starlette", "prometheus_client"):
         require(module, extra="serve")

@@ -71,9 +71,9 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     argv = ["--config", str(_config_file(args.config)), *args.more]
     # In a log file, each step of a progress bar would be a line.
     if args.quiet or not sys.stderr.isatty():
-        argv += ["--trainer.enable_progress_bar", "false"]
+        argv = [*argv, "--trainer.enable_progress_bar", "false"]
     try:
-        return _train(args.task, argv, args.search, training, terminal)
+        return _train(training, args.task, argv, args.search, terminal)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}; see the header of this recipe for how to make it") from error
     except terminated as stop:
@@ -83,8 +83,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         return code
 
 
-def _train(task: str, argv: Sequence[str], trials: int | None, training: Any, terminal: Terminal) -> int:
-    """Train with the options of LightningCLI, after a search of some of them if there are trials."""
+def _train(training: Any, task: str, argv: Sequence[str], trials: int | None, terminal: Terminal) -> int:
     with _quiet_libraries():
         if trials:
             search = import_module("rrg_rewards.training.metrics.search")

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from rrg_rewards.analysis.input_tables import TableSink
-from rrg_rewards.analysis.pairs import PairBatch, PairReader
+from rrg_rewards.analysis.report_pairs import PairBatch, PairReader
 from rrg_rewards.analysis.scoring import Scoring
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.readers import BatchedTable

@@ -29,10 +29,11 @@ from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts, named_columns, score_tensor
 from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
-from rrg_rewards.utilities.checks import check_limits, check_same_length, is_finite
+from rrg_rewards.utilities.checks import check_same_length, is_finite
 from rrg_rewards.utilities.concurrency import for_each, within
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import run_coroutine
+from rrg_rewards.utilities.settings import Settings, setting
 
 _HTTP = "httpx2"
 # A reply has some hundred bytes for each completion.
@@ -47,21 +48,17 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _RemoteOptions:
+class _RemoteOptions(Settings):
     """Options of :class:`RemoteReward` that concern its requests."""
 
     allow_remote: bool
     token_variable: str
-    batch_size: int
-    concurrency: int
-    timeout: float
-    deadline: float | None
-    max_retries: int
-    first_pause: float
-
-    def __post_init__(self) -> None:
-        least = {"batch_size": 1, "concurrency": 1, "max_retries": 0, "first_pause": 0}
-        check_limits(self, least, positive=("timeout", "deadline"))
+    batch_size: int = setting(minimum=1)
+    concurrency: int = setting(minimum=1)
+    timeout: float = setting(above=0)
+    deadline: float | None = setting(above=0)
+    max_retries: int = setting(minimum=0)
+    first_pause: float = setting(minimum=0)
 
 
 class RemoteRewardWarning(UserWarning):

@@ -1,7 +1,7 @@
 """Check arguments, and raise errors that name the argument, the row and the remedy."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -70,32 +70,6 @@ def is_finite(value: Any) -> bool:
         (True, False, False, False)
     """
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def check_limits(settings: object, least: Mapping[str, float], positive: Iterable[str] = ()) -> None:
-    """Check the numbers among the attributes of an object.
-
-    Args:
-        settings: The object.
-        least: Lowest value of each attribute.
-        positive: Attributes that must be greater than 0, or ``None`` for no limit.
-
-    Raises:
-        ValueError: If a number is out of its range or NaN. The message names the attribute.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> check_limits(SimpleNamespace(retries=-1), {"retries": 0})
-        Traceback (most recent call last):
-        ...
-        ValueError: retries must be at least 0, got -1
-    """
-    for name, lowest in least.items():
-        if not getattr(settings, name) >= lowest:
-            raise ValueError(f"{name} must be at least {lowest}, got {getattr(settings, name)}")
-    for name in positive:
-        if getattr(settings, name) is not None and not getattr(settings, name) > 0:
-            raise ValueError(f"{name} must be positive, got {getattr(settings, name)}")
 
 
 def check_same_length(first_name: str, first: Sequence[object], second_name: str, second: Sequence[object]) -> None:

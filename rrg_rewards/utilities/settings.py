@@ -135,7 +135,8 @@ class Settings:
         declared = getattr(cls, "__dataclass_fields__", {}) | vars(cls)
         helps = {name: one.metadata.get("help") for name, one in declared.items() if isinstance(one, Field)}
         arguments = "".join(f"\n        {name}: {text}." for name, text in helps.items() if text)
-        cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\n    Settings:{arguments}\n"
+        if arguments:
+            cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\n    Settings:{arguments}\n"
 
     def __post_init__(self) -> None:
         for declared in fields(self):  # type: ignore[arg-type]

@@ -14,8 +14,9 @@ from rrg_rewards.integrations.common.transcripts import ReportExtractor
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.fitting import fit_reward, reward_columns
 from rrg_rewards.rewards.registry import make_reward, name_and_options
-from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
+from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS
 from rrg_rewards.utilities.checks import is_finite
+from rrg_rewards.utilities.settings import Settings, setting
 from rrg_rewards.utilities.yaml_files import check_keys, read_user_yaml
 from rrg_rewards.version import __version__
 
@@ -26,7 +27,7 @@ Missing = float | Literal["mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainerSettings:
+class TrainerSettings(Settings):
     """Settings of a reward for a trainer.
 
     Args:
@@ -57,21 +58,17 @@ class TrainerSettings:
     tags: Sequence[str] = ()
     log_details: bool = False
     score_range: Sequence[float] | None = None
-    max_batch: int = 32
-    max_wait_ms: float = 5.0
-    max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS
+    max_batch: int = setting(32, minimum=1)
+    max_wait_ms: float = setting(5.0, minimum=0)
+    max_unrewarded_calls: int | None = setting(MAX_UNREWARDED_CALLS, minimum=1)
     fitted: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.missing is not None and self.missing != "mean" and not is_finite(self.missing):
             raise ValueError(f"missing must be a finite number or mean, got {self.missing!r}")
         if self.score_range is not None and not _are_bounds(self.score_range):
             raise ValueError(f"score_range must be two increasing numbers, got {self.score_range!r}")
-        if not is_finite(self.max_wait_ms):
-            raise ValueError(f"max_wait_ms must be a finite number, got {self.max_wait_ms!r}")
-        if not isinstance(self.max_batch, int):
-            raise ValueError(f"max_batch must be a whole number, got {self.max_batch!r}")
-        UnrewardedCalls(self.max_unrewarded_calls)  # Checks the number.
 
     @property
     def extractor(self) -> ReportExtractor:

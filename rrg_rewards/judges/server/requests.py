@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 from rrg_rewards.judges.base import AnswerError, Item, JudgeTask
 from rrg_rewards.judges.server.calls import Address, check_address
 from rrg_rewards.judges.server.usage import estimated_tokens
-from rrg_rewards.utilities.checks import check_limits
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.settings import Settings, setting
 from rrg_rewards.utilities.texts import encodable_text
 
 ResponseFormat = Literal["auto", "json_schema", "schema_object", "json_object", "text"]
@@ -23,8 +23,6 @@ ResponseFormat = Literal["auto", "json_schema", "schema_object", "json_object", 
 RESPONSE_FORMATS: tuple[ResponseFormat, ...] = ("json_schema", "schema_object", "json_object", "text")
 """All formats except ``auto``, the strictest first."""
 
-_MINIMUM = {"concurrency": 1, "cache_size_limit": 1, "max_retries": 0, "first_pause": 0, "max_reasks": 0, "run": 0}
-_POSITIVE = ("timeout", "batch_deadline", "max_tokens")
 # Fields of a request that extra_body must not replace.
 _OWN_FIELDS = frozenset({"messages", "model", "n", "response_format", "stream"})
 # Minimum temperature of a request after a rejected answer. At 0, the seed has no effect.
@@ -78,7 +76,7 @@ def _character_name(letter: str) -> str:
 
 
 @dataclass(frozen=True)
-class ServerSettings:
+class ServerSettings(Settings):
     """Settings of :class:`rrg_rewards.judges.OpenAIJudge`, which takes each of them as a keyword argument.
 
     Args:
@@ -131,20 +129,20 @@ class ServerSettings:
     api_key: str | Key | None = field(default=None, repr=False)
     api_key_variable: str = "OPENAI_API_KEY"
     allow_remote: bool = False
-    concurrency: int = 32
-    timeout: float = 60.0
-    batch_deadline: float | None = None
-    max_retries: int = 4
-    first_pause: float = 0.5
-    max_reasks: int = 1
+    concurrency: int = setting(32, minimum=1)
+    timeout: float = setting(60.0, above=0)
+    batch_deadline: float | None = setting(None, above=0)
+    max_retries: int = setting(4, minimum=0)
+    first_pause: float = setting(0.5, minimum=0)
+    max_reasks: int = setting(1, minimum=0)
     temperature: float | None = 0.0
-    max_tokens: int | None = 2048
+    max_tokens: int | None = setting(2048, minimum=1)
     seed: int | None = 0
-    run: int = 0
+    run: int = setting(0, minimum=0)
     seed_per_run: bool = True
     response_format: ResponseFormat = "auto"
     cache: str | os.PathLike[str] | None = None
-    cache_size_limit: int = 4 * 2**30
+    cache_size_limit: int = setting(4 * 2**30, minimum=1)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
@@ -154,7 +152,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not self.model:
             raise ValueError("model must be the name of the model on the server, got ''")
-        check_limits(self, _MINIMUM, _POSITIVE)
+        super().__post_init__()
         if self.response_format not in ("auto", *RESPONSE_FORMATS):
             raise ValueError(unknown_name_message("response_format", self.response_format, ("auto", *RESPONSE_FORMATS)))
         if self.price_cached is not None and (self.price is None or not self.price_cached >= 0):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rrg_rewards.analysis import PairColumns, ScoreSettings, score_table
-from rrg_rewards.analysis.pairs import PairReader, join_references
+from rrg_rewards.analysis.report_pairs import PairReader, join_references
 from rrg_rewards.data import Table, TableError
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.metrics import ROUGE, ReportCRG
