@@ -1,26 +1,5 @@
-"""``rrg-rewards agreement``: compare metrics with human judgements."""
+"""``rrg-rewards agreement``: compare metrics with human judgements.
 
-import argparse
-from collections.abc import Mapping
-from typing import Any
-
-from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
-from rrg_rewards.cli.options import (
-    Drawings,
-    Outputs,
-    PageOptions,
-    add_command_parser,
-    add_settings,
-    add_shared_options,
-    add_table_argument,
-    settings_from,
-)
-from rrg_rewards.cli.score import add_metric_options
-from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.worker_pool import prepare_workers
-
-_DESCRIPTION = """\
 Compare scores of reports with human judgements. Each row of the table is a report with its scores, in columns
 (--scores) or computed here (--metrics), and one or more judgements (--human): a rating, a number of errors, a
 preference. Columns of which a lower number is better, such as error counts, are named by --lower-is-better too, so that
@@ -66,7 +45,7 @@ A row without a judgement, or without one of the scores, is left out for all sco
 same rows; such rows are counted. The table is read in batches. Only numbers stay in memory, and with --metrics also the
 reports. 1,000 rows and 3 scores take about 4 seconds on one core.
 
-examples:
+Examples:
   rrg-rewards agreement rated.csv --scores crg,crimson,rouge --human rating
   rrg-rewards agreement rated.csv --scores crg,crepe --human errors --lower-is-better crepe,errors --unit study
   rrg-rewards agreement rated.csv --metrics crg,crimson,rouge --human rating --group hospital --json agreement.json
@@ -80,10 +59,30 @@ exit codes: 0 success, also if a judge failed on some reports, which a warning c
 score of any report because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
 """
 
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
+from rrg_rewards.cli.options import (
+    Drawings,
+    Outputs,
+    PageOptions,
+    add_command_parser,
+    add_settings,
+    add_shared_options,
+    add_table_argument,
+    settings_from,
+)
+from rrg_rewards.cli.score import add_metric_options
+from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.worker_pool import prepare_workers
+
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``agreement`` to the command line."""
-    parser = add_command_parser(commands, "agreement", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "agreement", _run, summary, __doc__)
     add_table_argument(parser, "TABLE", "scores and judgements")
     add_settings(parser, AgreementColumns, "dataset", "counts", "human", "scores")
     listed = {"help": "metrics to compute; rrg-rewards score --list shows them"}

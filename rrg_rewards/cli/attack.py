@@ -1,4 +1,44 @@
-"""``rrg-rewards attack``: search the texts without an image that a reward pays best."""
+r"""``rrg-rewards attack``: search the texts without an image that a reward pays best.
+
+Search, before training, the image-free policy that a reward pays best: a text that is the same for all patients, or the
+same edit of each report of an honest system. A policy learns what pays. If such a text earns more than a system that
+sees the images, reinforcement learning may find it.
+
+The table has one row per study with the reference report and the other columns that the reward reads. With
+--honest-column, the reports of a system that sees the images are the baseline, and edits of them are searched too.
+
+First, the reward itself is checked: against a reference, no other text may score higher than the reference, and an
+empty text must score less, unless the reference describes nothing abnormal. Failures are said first, and the exit code
+is 1; the search takes place and all files are written.
+
+Families of texts are searched on one half of the references: normal reports, lists of labels and findings, hedges,
+alternatives, sizes, bounds, sides, contradictions, retractions, vague statements, headings, echoed questions,
+instructions to a judge, single words and characters, capitals, separators, digits, lengths, other languages,
+sentences and whole reports of the references, and combinations of all. The best text of each family is measured on
+the other half. The table shows its reward there, its gain over the baseline with a 95 % interval, and the outcome:
+"exploit" if the whole interval lies above --threshold, "unclear" if only the gain does.
+
+Examples:
+  rrg-rewards attack pairs.csv --reward crg --honest-column prediction --json attack.json --html attack.html
+  rrg-rewards attack pairs.csv --reward crg --set average=macro --honest-column prediction
+  rrg-rewards attack pairs.csv --reward crimson --against blank --threshold 0.15
+  rrg-rewards attack pairs.csv --reward crimson --honest-column prediction --workers 8
+  rrg-rewards attack pairs.csv --reward crimson --judge openai:my-model --budget 8000 --max-references 40
+  rrg-rewards attack pairs.csv --reward composed --families labels,hedges,evolved \
+      --set "parts=[{name: crg, prior: 0.2}, {name: repetition, weight: 0.1}]"
+
+--budget counts calls of the reward: one text scored against one reference. --reward accepts module:Class of a reward or
+metric of your own. From Python, attack_reward accepts any function. The texts are also written to --json; those that
+contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out. The page of --html
+contains these only with --with-text.
+
+Before the search, its time is estimated. The rewards are kept in FILE.partial.jsonl of --json, as numbers and hashes
+without text, until the search is complete. If it is interrupted, the results of the families so far are written; repeat
+the command with --resume to continue: the result is that of a search without interruption.
+
+exit codes: 0 success, whatever the search finds; 1 error, also if the reward itself fails its check (all files are
+written); 2 wrong command line; 130 interrupted
+"""
 
 import argparse
 import warnings
@@ -36,47 +76,6 @@ if TYPE_CHECKING:
 # Number of characters of a text that the printed table shows.
 _SHOWN = 160
 
-_DESCRIPTION = """\
-Search, before training, the image-free policy that a reward pays best: a text that is the same for all patients, or the
-same edit of each report of an honest system. A policy learns what pays. If such a text earns more than a system that
-sees the images, reinforcement learning may find it.
-
-The table has one row per study with the reference report and the other columns that the reward reads. With
---honest-column, the reports of a system that sees the images are the baseline, and edits of them are searched too.
-
-First, the reward itself is checked: against a reference, no other text may score higher than the reference, and an
-empty text must score less, unless the reference describes nothing abnormal. Failures are said first, and the exit code
-is 1; the search takes place and all files are written.
-
-Families of texts are searched on one half of the references: normal reports, lists of labels and findings, hedges,
-alternatives, sizes, bounds, sides, contradictions, retractions, vague statements, headings, echoed questions,
-instructions to a judge, single words and characters, capitals, separators, digits, lengths, other languages,
-sentences and whole reports of the references, and combinations of all. The best text of each family is measured on
-the other half. The table shows its reward there, its gain over the baseline with a 95 % interval, and the outcome:
-"exploit" if the whole interval lies above --threshold, "unclear" if only the gain does.
-
-examples:
-  rrg-rewards attack pairs.csv --reward crg --honest-column prediction --json attack.json --html attack.html
-  rrg-rewards attack pairs.csv --reward crg --set average=macro --honest-column prediction
-  rrg-rewards attack pairs.csv --reward crimson --against blank --threshold 0.15
-  rrg-rewards attack pairs.csv --reward crimson --honest-column prediction --workers 8
-  rrg-rewards attack pairs.csv --reward crimson --judge openai:my-model --budget 8000 --max-references 40
-  rrg-rewards attack pairs.csv --reward composed --families labels,hedges,evolved \\
-      --set "parts=[{name: crg, prior: 0.2}, {name: repetition, weight: 0.1}]"
-
---budget counts calls of the reward: one text scored against one reference. --reward accepts module:Class of a reward or
-metric of your own. From Python, attack_reward accepts any function. The texts are also written to --json; those that
-contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out. The page of --html
-contains these only with --with-text.
-
-Before the search, its time is estimated. The rewards are kept in FILE.partial.jsonl of --json, as numbers and hashes
-without text, until the search is complete. If it is interrupted, the results of the families so far are written; repeat
-the command with --resume to continue: the result is that of a search without interruption.
-
-exit codes: 0 success, whatever the search finds; 1 error, also if the reward itself fails its check (all files are
-written); 2 wrong command line; 130 interrupted
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Search(Seed, Batches, Workers):
@@ -111,7 +110,7 @@ class _Files(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``attack`` to the command line."""
-    parser = add_command_parser(commands, "attack", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "attack", _run, summary, __doc__)
     add_table_argument(parser, "PAIRS", "references")
     add_settings(parser, RewardChoice)
     add_settings(parser, _Files)

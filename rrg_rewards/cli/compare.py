@@ -1,27 +1,5 @@
-"""``rrg-rewards compare``: compare report generators by metrics, with paired tests."""
+r"""``rrg-rewards compare``: compare report generators by metrics, with paired tests.
 
-import argparse
-from typing import TYPE_CHECKING
-
-from rrg_rewards.analysis.settings import CompareSettings, MetricChoice, PairColumns
-from rrg_rewards.cli.options import (
-    Drawings,
-    Outputs,
-    PageOptions,
-    UsageError,
-    add_command_parser,
-    add_delimiter_option,
-    add_settings,
-    add_shared_options,
-    settings_from,
-)
-from rrg_rewards.cli.score import add_metric_options
-from rrg_rewards.cli.terminal import Terminal
-
-if TYPE_CHECKING:
-    from rrg_rewards.analysis.comparison import SystemComparison
-
-_DESCRIPTION = """\
 Compare systems that wrote reports for the same studies. The first system is the baseline. Each other system has, for
 each metric, its difference from the baseline with an interval, two p-values, and the number of reports on which it is
 better, equal and worse.
@@ -52,12 +30,12 @@ The tests treat studies as independent. They concern these studies: a small p-va
 
 --scores compares columns of scores that other programs wrote, as means, with or without --metrics.
 
-examples:
+Examples:
   rrg-rewards compare baseline.csv new.csv --metrics crg,rouge
   rrg-rewards compare old=run1/predictions.csv new=run2/predictions.csv --metrics crg,crimson --key study --by sex,site
   rrg-rewards compare sft.csv grpo=seed0.csv grpo=seed1.csv grpo=seed2.csv --metrics crg --json comparison.json
   rrg-rewards compare pairs.csv --prediction-column sft --prediction-column grpo=grpo_report --metrics crg
-  rrg-rewards compare a.json b.json --prediction-column report --references truth.csv --reference-column Findings_EN \\
+  rrg-rewards compare a.json b.json --prediction-column report --references truth.csv --reference-column Findings_EN \
       --key input_image_name=VolumeName --metrics crg
   rrg-rewards compare a.csv b.csv --scores radgraph,green --markdown table.md --latex table.tex
   rrg-rewards compare a.csv b.csv --metrics crg,crimson --key study --html comparison.html --with-text
@@ -67,10 +45,31 @@ exit codes: 0 success, also if a judge failed on some reports, which a warning c
 score of any report because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
 """
 
+import argparse
+from typing import TYPE_CHECKING
+
+from rrg_rewards.analysis.settings import CompareSettings, MetricChoice, PairColumns
+from rrg_rewards.cli.options import (
+    Drawings,
+    Outputs,
+    PageOptions,
+    UsageError,
+    add_command_parser,
+    add_delimiter_option,
+    add_settings,
+    add_shared_options,
+    settings_from,
+)
+from rrg_rewards.cli.score import add_metric_options
+from rrg_rewards.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from rrg_rewards.analysis.comparison import SystemComparison
+
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``compare`` to the command line."""
-    parser = add_command_parser(commands, "compare", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "compare", _run, summary, __doc__)
     parser.add_argument(
         "tables",
         nargs="+",

@@ -1,4 +1,9 @@
-"""``rrg-rewards convert``: checkpoints and adapters as Hugging Face folders, and tables of reports as JSON."""
+"""``rrg-rewards convert``: checkpoints and adapters as Hugging Face folders, and tables of reports as JSON.
+
+Write a model as a Hugging Face folder, which transformers, PEFT and TRL load, or reports as the JSON document of a
+leaderboard. Weights load without executing pickled code. Only a base model that is named by its Hub id is downloaded.
+Nothing is uploaded.
+"""
 
 import argparse
 from dataclasses import dataclass
@@ -18,51 +23,6 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import SettingError, Settings, setting
-
-_DESCRIPTION = """\
-Write a model as a Hugging Face folder, which transformers, PEFT and TRL load, or reports as the JSON document of a
-leaderboard. Weights load without executing pickled code. Only a base model that is named by its Hub id is downloaded.
-Nothing is uploaded.
-"""
-
-_CT_CHAT = """\
-Convert a checkpoint of CT-CHAT's own code (a fork of LLaVA), with its processor: a LoRA adapter with
-non_lora_trainables.bin, which is merged into the base model; mm_projector.bin alone; or a full checkpoint. A checkpoint
-with unknown or missing keys is rejected with an error that names them. Licence of the published weights: CC BY-NC-SA.
-
-examples:
-  rrg-rewards convert ct-chat CT-CHAT/llama_3.1_8b --base-model meta-llama/Llama-3.1-8B-Instruct --output ct_chat
-  rrg-rewards convert ct-chat checkpoints/full --output ct_chat --dtype bfloat16
-"""
-
-_LORA = """\
-Merge a LoRA adapter of a recipe, and modules trained with it such as CT-CHAT's projector, into the model that it was
-trained on. Reinforcement learning starts from the merged model and adds a new adapter.
-
-example:
-  rrg-rewards convert lora runs/ct_chat/sft --output runs/ct_chat/sft_merged
-"""
-
-_REPORTS = """\
-Write predicted reports as the JSON document that a leaderboard or challenge takes:
-
-  rexrank            an object of studies by name; each has the other columns, and the prediction as model_prediction
-  vlm3d              an object with a list generated_reports of the names of volumes (input_image_name) and reports
-                     (report): the ground truth, and the results.json of an algorithm on grand-challenge
-  vlm3d-predictions  the same object in a list of one job, [{"outputs": [{"value": {...}}]}]: the predictions.json that
-                     the evaluation reads, and that an algorithm on the later platform writes
-
-The evaluation of VLM3D removes what follows the last dot of a name. In its layouts names are therefore written without
-folder and ending (.nii.gz, .mha, ...), and with .mha if the name itself contains a dot.
-
-The other direction needs no conversion: all commands read these layouts from files ending in .json.
-
-examples:
-  rrg-rewards convert reports predictions.csv --layout vlm3d-predictions --study-column volume --output predictions.json
-  rrg-rewards convert reports valid_reports.csv --layout vlm3d --study-column VolumeName \\
-      --prediction-column "Findings: {Findings_EN} Impression: {Impressions_EN}" --output ground_truth.json
-  rrg-rewards convert reports predictions.csv --layout rexrank --study-column study_id --output predictions.json
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,11 +69,14 @@ class _Document(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``convert`` to the command line."""
-    parser = commands.add_parser("convert", help=summary, description=_DESCRIPTION)
+    parser = commands.add_parser("convert", help=summary, description=__doc__)
     kinds = parser.add_subparsers(title="what to convert", metavar="KIND", required=True)
 
     reports = add_command_parser(
-        kinds, "reports", _write_reports, "write reports as ReXrank's or VLM3D's JSON", _REPORTS
+        kinds,
+        "reports",
+        run_reports,
+        "write reports as ReXrank's or VLM3D's JSON",
     )
     add_table_argument(reports, "REPORTS", "predicted reports")
     add_settings(reports, _Document)
@@ -121,16 +84,37 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     output = {"required": True, "default": None, "help": "document to write; - is standard output"}
     add_shared_options(reports, "format", "overwrite", output=output)
 
-    ct_chat = add_command_parser(kinds, "ct-chat", _convert_ct_chat, "convert a checkpoint of CT-CHAT", _CT_CHAT)
+    ct_chat = add_command_parser(kinds, "ct-chat", run_ct_chat, "convert a checkpoint of CT-CHAT")
     ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of the checkpoint")
-    lora = add_command_parser(kinds, "lora", _merge_lora, "merge a LoRA adapter into its base model", _LORA)
+    lora = add_command_parser(kinds, "lora", run_lora, "merge a LoRA adapter into its base model")
     lora.add_argument("adapter", metavar="ADAPTER", type=Path, help="folder of the adapter")
     for model in (ct_chat, lora):
         add_settings(model, _Model, output={"type": Path})
     add_settings(ct_chat, _CTChat)
 
 
-def _write_reports(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_reports(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Write predicted reports as the JSON document that a leaderboard or challenge takes.
+
+      rexrank            an object of studies by name; each has the other columns, and the prediction as
+                         model_prediction
+      vlm3d              an object with a list generated_reports of the names of volumes (input_image_name) and reports
+                         (report): the ground truth, and the results.json of an algorithm on grand-challenge
+      vlm3d-predictions  the same object in a list of one job, [{"outputs": [{"value": {...}}]}]: the predictions.json
+                         that the evaluation reads, and that an algorithm on the later platform writes
+
+    The evaluation of VLM3D removes what follows the last dot of a name. In its layouts names are therefore written
+    without folder and ending (.nii.gz, .mha, ...), and with .mha if the name itself contains a dot.
+
+    The other direction needs no conversion: all commands read these layouts from files ending in .json.
+
+    Examples:
+      rrg-rewards convert reports predictions.csv --layout vlm3d-predictions --study-column volume \
+          --output predictions.json
+      rrg-rewards convert reports valid_reports.csv --layout vlm3d --study-column VolumeName \
+          --prediction-column "Findings: {Findings_EN} Impression: {Impressions_EN}" --output ground_truth.json
+      rrg-rewards convert reports predictions.csv --layout rexrank --study-column study_id --output predictions.json
+    """
     from rrg_rewards.data.tables.json_documents import write_report_document
     from rrg_rewards.data.tables.writers import check_output
 
@@ -156,7 +140,17 @@ def _check(folder: Path, quiet: bool) -> None:
         raise FileExistsError(f"{folder} exists; choose another --output")
 
 
-def _convert_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Convert a checkpoint of CT-CHAT's own code (a fork of LLaVA), with its processor.
+
+    The checkpoint is a LoRA adapter with non_lora_trainables.bin, which is merged into the base model; mm_projector.bin
+    alone; or a full checkpoint. A checkpoint with unknown or missing keys is rejected with an error that names them.
+    Licence of the published weights: CC BY-NC-SA.
+
+    Examples:
+      rrg-rewards convert ct-chat CT-CHAT/llama_3.1_8b --base-model meta-llama/Llama-3.1-8B-Instruct --output ct_chat
+      rrg-rewards convert ct-chat checkpoints/full --output ct_chat --dtype bfloat16
+    """
     _check(args.output, args.quiet)
     require("transformers", extra="models")
     from rrg_rewards.models import CTChatForConditionalGeneration, CTChatProcessor
@@ -176,7 +170,15 @@ def _convert_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
     return _save(model, processor, args.output, terminal)
 
 
-def _merge_lora(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_lora(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Merge a LoRA adapter of a recipe into the model that it was trained on.
+
+    Modules trained with it, such as CT-CHAT's projector, are merged as well. Reinforcement learning starts from the
+    merged model and adds a new adapter.
+
+    Example:
+      rrg-rewards convert lora runs/ct_chat/sft --output runs/ct_chat/sft_merged
+    """
     _check(args.output, args.quiet)
     require("peft", extra="models")
     from rrg_rewards.models.loading import merge_adapter

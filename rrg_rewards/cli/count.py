@@ -1,4 +1,27 @@
-"""``rrg-rewards count``: let a language model count the errors of existing reports."""
+r"""``rrg-rewards count``: let a language model count the errors of existing reports.
+
+Let a language model count the errors of existing candidate reports, as in the paper of CREPE: for each pair of a
+reference and a candidate, the number of errors of six categories, and how many of them are clinically significant. Each
+error has quotes, which must be in the reports. `train crepe` learns from these counts.
+
+--dry-run sends nothing: it counts the pairs to request, estimates tokens, cost and time, and shows one prompt.
+
+Each answer is checked and appended to --output as one JSON line: reference, candidate, counts (six numbers: false
+findings, omitted findings, wrong locations, wrong severities, false comparisons, omitted comparisons), significant (the
+significant ones), errors with their quotes, matched findings, and the judge. Ctrl-C stops after the running calls; a
+second Ctrl-C stops immediately. Repeat the same command to request the pairs that --output does not contain yet.
+
+Reports are sent to this machine only unless the judge has allow_remote: true.
+
+Examples:
+  rrg-rewards count pairs.csv --output counts.jsonl --dry-run --price-in 2.5 --price-out 10
+  rrg-rewards count pairs.csv --output counts.jsonl --max-pairs 20 \
+      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
+  rrg-rewards count pairs.csv --prediction-column generated --reference-column report --output counts.jsonl \
+      --judge local:Qwen/Qwen2.5-7B-Instruct
+
+exit codes: 0 success, 1 counts were requested but none was written, 2 wrong command line, 130 interrupted
+"""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -14,34 +37,10 @@ if TYPE_CHECKING:
     from rrg_rewards.analysis.counting import CountingRun
     from rrg_rewards.data.tables.table import Table
 
-_DESCRIPTION = """\
-Let a language model count the errors of existing candidate reports, as in the paper of CREPE: for each pair of a
-reference and a candidate, the number of errors of six categories, and how many of them are clinically significant. Each
-error has quotes, which must be in the reports. `train crepe` learns from these counts.
-
---dry-run sends nothing: it counts the pairs to request, estimates tokens, cost and time, and shows one prompt.
-
-Each answer is checked and appended to --output as one JSON line: reference, candidate, counts (six numbers: false
-findings, omitted findings, wrong locations, wrong severities, false comparisons, omitted comparisons), significant (the
-significant ones), errors with their quotes, matched findings, and the judge. Ctrl-C stops after the running calls; a
-second Ctrl-C stops immediately. Repeat the same command to request the pairs that --output does not contain yet.
-
-Reports are sent to this machine only unless the judge has allow_remote: true.
-
-examples:
-  rrg-rewards count pairs.csv --output counts.jsonl --dry-run --price-in 2.5 --price-out 10
-  rrg-rewards count pairs.csv --output counts.jsonl --max-pairs 20 \\
-      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
-  rrg-rewards count pairs.csv --prediction-column generated --reference-column report --output counts.jsonl \\
-      --judge local:Qwen/Qwen2.5-7B-Instruct
-
-exit codes: 0 success, 1 counts were requested but none was written, 2 wrong command line, 130 interrupted
-"""
-
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``count`` to the command line."""
-    parser = add_command_parser(commands, "count", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "count", _run, summary, __doc__)
     add_table_argument(parser, "PAIRS", "references and candidates")
     add_settings(parser, CountingSettings)
     add_answer_options(parser, "pairs", model=True)

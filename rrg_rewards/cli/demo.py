@@ -1,4 +1,28 @@
-"""``rrg-rewards demo``: train a small CT-CHAT on a CRG reward, from synthetic data to curves."""
+"""``rrg-rewards demo``: train a small CT-CHAT on a CRG reward, from synthetic data to curves.
+
+Train a small report generator by reinforcement learning on this machine. Nothing is downloaded. The run takes about
+two minutes on a machine with two cores.
+
+1. Write synthetic chest-CT studies (the phantom corpus) with their true labels, and with volumes in which each
+   abnormality leaves a mark at its location.
+2. Warm start: a mini CT-CHAT learns to write the impression from the volume. It has under half a million parameters
+   and the architecture of the published model, which has 8 billion. It imitates impressions with statements left out
+   at random, and therefore learns to leave findings out. The model is for this demo only, not for patients.
+3. Train with GRPO (PolicyModule, Lightning) on the CRG reward, which labels each generated report by rules. The model
+   learns to report the findings that it left out after step 2.
+
+The command prints CRG, precision and recall on held-out studies before step 3, after it, and with the volumes of other
+studies, with bootstrap 95 % intervals, and three reports. It writes to the run folder: curves (PNG), evaluations, all
+held-out reports, the policy and the configuration.
+
+A terminal shows the progress of each step. Without a terminal, each step prints a line when it starts, and one each
+minute. Set OMP_NUM_THREADS=1 if other programs use the cores: threads that wait for each other make it several times
+slower.
+
+Examples:
+  rrg-rewards demo
+  rrg-rewards demo --output runs/my_demo --steps 200
+"""
 
 import argparse
 import json
@@ -21,30 +45,6 @@ from rrg_rewards.utilities.settings import setting
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-_DESCRIPTION = """\
-Train a small report generator by reinforcement learning on this machine. Nothing is downloaded. The run takes about
-two minutes on a machine with two cores.
-
-1. Write synthetic chest-CT studies (the phantom corpus) with their true labels, and with volumes in which each
-   abnormality leaves a mark at its location.
-2. Warm start: a mini CT-CHAT learns to write the impression from the volume. It has under half a million parameters
-   and the architecture of the published model, which has 8 billion. It imitates impressions with statements left out
-   at random, and therefore learns to leave findings out. The model is for this demo only, not for patients.
-3. Train with GRPO (PolicyModule, Lightning) on the CRG reward, which labels each generated report by rules. The model
-   learns to report the findings that it left out after step 2.
-
-The command prints CRG, precision and recall on held-out studies before step 3, after it, and with the volumes of other
-studies, with bootstrap 95 % intervals, and three reports. It writes to the run folder: curves (PNG), evaluations, all
-held-out reports, the policy and the configuration.
-
-A terminal shows the progress of each step. Without a terminal, each step prints a line when it starts, and one each
-minute. Set OMP_NUM_THREADS=1 if other programs use the cores: threads that wait for each other make it several times
-slower.
-
-examples:
-  rrg-rewards demo
-  rrg-rewards demo --output runs/my_demo --steps 200
-"""
 
 _NUM_REPORTS = 3
 
@@ -65,7 +65,7 @@ class _Demo(Seed):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``demo`` to the command line."""
-    parser = add_command_parser(commands, "demo", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "demo", _run, summary, __doc__)
     add_settings(parser, _Demo)
 
 

@@ -1,4 +1,16 @@
-"""``rrg-rewards findings``: write the findings of reports as JSON lines."""
+"""``rrg-rewards findings``: write the findings of reports as JSON lines.
+
+Read the findings of a table of reports, and write one JSON object per report (JSON lines): its findings with presence,
+attributes, organ, offsets in the report and codes (OIFM, HPO, SNOMED CT where the concept has one), the words that were
+not read, and the number of these. The findings of a missing or blank report are null.
+
+Examples:
+  rrg-rewards findings reports.csv --text-column report_text --output findings.jsonl
+  rrg-rewards findings reports.csv --text-column report_text --id-column id --output findings.jsonl --json counts.json
+  cat reports.jsonl | rrg-rewards findings - --format jsonl --text-column report --output - | head
+
+exit codes: 0 success, 1 error in the table, 2 wrong command line, 130 interrupted
+"""
 
 import argparse
 
@@ -14,23 +26,10 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.terminal import Terminal
 
-_DESCRIPTION = """\
-Read the findings of a table of reports, and write one JSON object per report (JSON lines): its findings with presence,
-attributes, organ, offsets in the report and codes (OIFM, HPO, SNOMED CT where the concept has one), the words that were
-not read, and the number of these. The findings of a missing or blank report are null.
-
-examples:
-  rrg-rewards findings reports.csv --text-column report_text --output findings.jsonl
-  rrg-rewards findings reports.csv --text-column report_text --id-column id --output findings.jsonl --json counts.json
-  cat reports.jsonl | rrg-rewards findings - --format jsonl --text-column report --output - | head
-
-exit codes: 0 success, 1 error in the table, 2 wrong command line, 130 interrupted
-"""
-
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``findings`` to the command line."""
-    parser = add_command_parser(commands, "findings", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "findings", _run, summary, __doc__)
     add_table_argument(parser, "REPORTS", "reports")
     add_settings(parser, FindingExportSettings, "text_column", "id_column", "lexicon")
     add_shared_options(parser, "output", "json", "format", "overwrite")

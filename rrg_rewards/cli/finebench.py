@@ -1,4 +1,9 @@
-"""``rrg-rewards finebench``: make question items, count attributes in a corpus, and score altered reports."""
+"""``rrg-rewards finebench``: make question items, count attributes in a corpus, and score altered reports.
+
+Make questions on single attributes of findings for CT-FineBench, or convert the released ones, count the attributes
+that a corpus states, or measure how metrics score paraphrased reports and reports with wrong details. To score reports
+with CT-FineBench, use rrg-rewards score --metrics ct_finebench.
+"""
 
 import argparse
 from collections.abc import Callable
@@ -30,78 +35,6 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.settings import Settings, setting
 from rrg_rewards.version import __version__
 
-_DESCRIPTION = """\
-Make questions on single attributes of findings for CT-FineBench, or convert the released ones, count the attributes
-that a corpus states, or measure how metrics score paraphrased reports and reports with wrong details. To score reports
-with CT-FineBench, use rrg-rewards score --metrics ct_finebench.
-"""
-
-_BUILD = """\
-Make question items from reference reports: for each finding that a report states, a question about its existence and
-one about each attribute that the report states. Items are made by the finding engine, which is deterministic and
-downloads nothing, or by a judge. The output has one row per report, with a list of items. Missing and blank reports,
-and reports on which the judge fails, are left out and counted. With --labels only findings that the labels of the data
-set call positive have items; the labels are 0 or 1, or -1 for not mentioned, in columns that are named like the
-findings of the schema, ignoring case and underscores.
-
-examples:
-  rrg-rewards finebench build reports.csv --text-column report_text --id-column AccessionNo --output items.jsonl
-  rrg-rewards finebench build reports.csv --text-column report_text --labels --output items.jsonl
-  rrg-rewards finebench build validation_reports.csv --text-column "{Findings_EN} {Impressions_EN}" --key VolumeName \\
-      --labels valid_predicted_labels.csv --one-per-scan --no-chest no_chest_valid.txt --output items.jsonl
-  rrg-rewards finebench build reports.csv --text-column findings --schema merlin --output items.parquet \\
-      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
-"""
-
-_MINE = """\
-Count (finding, attribute, value) triples in reports, for authors of question schemas. Pairs of finding and attribute
-that occur fewer than --min-count times are left out. By default the finding engine reads the reports: each finding of
-a report counts once, and findings that the engine does not know are not counted. With --judge a language model lists
-the attributes of the findings of --schema, in words of the report, and each triple of a report counts once.
-
-examples:
-  rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv
-  rrg-rewards finebench mine reports.csv --text-column report_text --labels --output triples.csv \\
-      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
-"""
-
-_SCHEMA = """\
-Convert the table of attributes that the authors of CT-FineBench released to a question schema. The table has the
-columns Finding, Feature, Explanation and Examples. Findings and attributes that the finding engine cannot read are
-listed. They need a judge that makes and answers the questions, or are left out with --readable-only.
-
-examples:
-  rrg-rewards finebench schema merlin_attributes.csv --output merlin_attributes.yaml
-  rrg-rewards finebench schema merlin_attributes.csv --answer-type size=numeric --readable-only --output readable.yaml
-"""
-
-_QUESTIONS = """\
-Convert a file of questions in JSON that the authors of CT-FineBench released to question items. The output has one row
-per report with its name, report_id, and a list of items, the context column of rrg-rewards score. Type of the answer,
-explanation and examples of each attribute are those of the schema.
-
-examples:
-  rrg-rewards finebench questions ctrate_qa_test.json --schema ctrate_attributes.yaml --output items.jsonl
-  rrg-rewards finebench questions questions.json --column report_id=name --column answer=gt --output items.jsonl
-"""
-
-_SENSITIVITY = """\
-Make two versions of each report, a paraphrase and one with wrong details, and score both against the report. A metric
-of clinical content gives the paraphrase the higher score; a metric of wording gives it the lower score. The metrics are
-bleu2, rougeL, bertscore (with --set bertscore.model=FOLDER) and those of rrg-rewards score.
-
-Both versions are made by rules, or by a language model with --judge. A judge's paraphrase is kept only if it states the
-same findings of --schema, the same numbers and the same sides as the report; each of its wrong details replaces one
-named attribute. Reports without two accepted versions are left out and counted.
-
-examples:
-  rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics bleu2,rougeL,ct_finebench \\
-      --output table.md --pairs pairs.jsonl
-  rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics crepe,crimson,bertscore \\
-      --set crepe.model=runs/crepe/model --set bertscore.model=runs/crepe/minilm --output table.json
-"""
-
-
 _ITEMS = ("id_column", "schema", "judge", "labels", "label_prefix", "key", "one_per_scan", "no_chest", "batch_size")
 _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
 
@@ -116,30 +49,43 @@ class _SensitivityFiles(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``finebench`` to the command line."""
-    parser = commands.add_parser("finebench", help=summary, description=_DESCRIPTION)
+    parser = commands.add_parser("finebench", help=summary, description=__doc__)
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 
-    build = _add_task(tasks, "build", _build, "make question items from reports", _BUILD)
+    build = _add_task(tasks, "build", run_build, "make question items from reports")
     add_settings(build, QuestionSettings, *_ITEMS, labels=_LABELS)
     add_shared_options(build, "output", "spreadsheet_safe")
 
-    mine = _add_task(tasks, "mine", _mine, "count the attributes of findings in reports", _MINE)
+    mine = _add_task(tasks, "mine", run_mine, "count the attributes of findings in reports")
     add_settings(mine, MiningSettings, "min_count", *_ITEMS[1:], labels=_LABELS)
     add_shared_options(mine, "output", "spreadsheet_safe")
 
-    schema = add_command_parser(tasks, "schema", _schema, "convert a released table of attributes", _SCHEMA)
+    schema = add_command_parser(
+        tasks,
+        "schema",
+        run_schema,
+        "convert a released table of attributes",
+    )
     add_table_argument(schema, "ATTRIBUTES", "attributes")
     add_settings(schema, ReleasedSchemaSettings)
     output = {"help": "YAML file to write; - is standard output (default: -)"}
     add_shared_options(schema, "output", "format", "overwrite", output=output)
 
-    questions = add_command_parser(tasks, "questions", _questions, "convert a released file of questions", _QUESTIONS)
+    questions = add_command_parser(
+        tasks,
+        "questions",
+        run_questions,
+        "convert a released file of questions",
+    )
     questions.add_argument("questions", metavar="QUESTIONS", help="file of questions (.json)")
     add_settings(questions, ReleasedQuestionSettings)
     add_shared_options(questions, "output", "format", "overwrite", "spreadsheet_safe")
 
     sense = _add_task(
-        tasks, "sensitivity", _sensitivity, "score paraphrased reports and reports with wrong details", _SENSITIVITY
+        tasks,
+        "sensitivity",
+        run_sensitivity,
+        "score paraphrased reports and reports with wrong details",
     )
     add_settings(sense, MetricChoice, "metrics", "set", metrics={"required": True, "help": "metrics to compare"})
     judge = {"help": f"{LANGUAGE_MODEL} (default: rules)"}
@@ -148,16 +94,34 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 
 def _add_task(
-    tasks: Any, name: str, run: Callable[[argparse.Namespace, Terminal], int], summary: str, description: str
+    tasks: Any, name: str, run: Callable[[argparse.Namespace, Terminal], int], summary: str
 ) -> argparse.ArgumentParser:
-    parser = add_command_parser(tasks, name, run, summary, description)
+    parser = add_command_parser(tasks, name, run, summary)
     add_table_argument(parser, "REPORTS", "reports")
     add_settings(parser, QuestionSettings, "text_column", text_column={"required": True})
     add_shared_options(parser, "format", "overwrite")
     return parser
 
 
-def _build(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_build(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Make question items from reference reports.
+
+    For each finding that a report states, there is a question about its existence and one about each attribute that the
+    report states. Items are made by the finding engine, which is deterministic and downloads nothing, or by a judge.
+    The output has one row per report, with a list of items. Missing and blank reports, and reports on which the judge
+    fails, are left out and counted. With --labels only findings that the labels of the data set call positive have
+    items; the labels are 0 or 1, or -1 for not mentioned, in columns that are named like the findings of the schema,
+    ignoring case and underscores.
+
+    Examples:
+      rrg-rewards finebench build reports.csv --text-column report_text --id-column AccessionNo --output items.jsonl
+      rrg-rewards finebench build reports.csv --text-column report_text --labels --output items.jsonl
+      rrg-rewards finebench build validation_reports.csv --text-column "{Findings_EN} {Impressions_EN}" \
+          --key VolumeName --labels valid_predicted_labels.csv --one-per-scan --no-chest no_chest_valid.txt \
+          --output items.jsonl
+      rrg-rewards finebench build reports.csv --text-column findings --schema merlin --output items.parquet \
+          --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
+    """
     from rrg_rewards.analysis.question_items import build_question_items, read_report_texts
     from rrg_rewards.data.records.question_items import write_question_items
 
@@ -178,7 +142,19 @@ def _build(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _mine(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_mine(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Count (finding, attribute, value) triples in reports, for authors of question schemas.
+
+    Pairs of finding and attribute that occur fewer than --min-count times are left out. By default the finding engine
+    reads the reports: each finding of a report counts once, and findings that the engine does not know are not counted.
+    With --judge a language model lists the attributes of the findings of --schema, in words of the report, and each
+    triple of a report counts once.
+
+    Examples:
+      rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv
+      rrg-rewards finebench mine reports.csv --text-column report_text --labels --output triples.csv \
+          --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
+    """
     from rrg_rewards.analysis.question_items import mine_attributes, read_report_texts
     from rrg_rewards.data.tables.writers import write_table
 
@@ -194,7 +170,18 @@ def _mine(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _schema(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_schema(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Convert the table of attributes that the authors of CT-FineBench released to a question schema.
+
+    The table has the columns Finding, Feature, Explanation and Examples. Findings and attributes that the finding
+    engine cannot read are listed. They need a judge that makes and answers the questions, or are left out with
+    --readable-only.
+
+    Examples:
+      rrg-rewards finebench schema merlin_attributes.csv --output merlin_attributes.yaml
+      rrg-rewards finebench schema merlin_attributes.csv --answer-type size=numeric --readable-only \
+          --output readable.yaml
+    """
     from rrg_rewards.analysis.released_questions import convert_schema
     from rrg_rewards.data.tables.writers import check_output, open_output
     from rrg_rewards.questions.schema_files import question_schema_yaml
@@ -207,7 +194,16 @@ def _schema(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _questions(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_questions(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Convert a file of questions in JSON that the authors of CT-FineBench released to question items.
+
+    The output has one row per report with its name, report_id, and a list of items, the context column of rrg-rewards
+    score. Type of the answer, explanation and examples of each attribute are those of the schema.
+
+    Examples:
+      rrg-rewards finebench questions ctrate_qa_test.json --schema ctrate_attributes.yaml --output items.jsonl
+      rrg-rewards finebench questions questions.json --column report_id=name --column answer=gt --output items.jsonl
+    """
     from rrg_rewards.analysis.released_questions import convert_questions
     from rrg_rewards.data.records.question_items import write_question_items
 
@@ -217,7 +213,22 @@ def _questions(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Make two versions of each report, a paraphrase and one with wrong details, and score both against the report.
+
+    A metric of clinical content gives the paraphrase the higher score; a metric of wording gives it the lower score.
+    The metrics are bleu2, rougeL, bertscore (with --set bertscore.model=FOLDER) and those of rrg-rewards score.
+
+    Both versions are made by rules, or by a language model with --judge. A judge's paraphrase is kept only if it states
+    the same findings of --schema, the same numbers and the same sides as the report; each of its wrong details replaces
+    one named attribute. Reports without two accepted versions are left out and counted.
+
+    Examples:
+      rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics bleu2,rougeL,ct_finebench \
+          --output table.md --pairs pairs.jsonl
+      rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics crepe,crimson,bertscore \
+          --set crepe.model=runs/crepe/model --set bertscore.model=runs/crepe/minilm --output table.json
+    """
     from rrg_rewards.analysis.question_items import read_report_texts
     from rrg_rewards.analysis.sensitivity import make_paper_metrics, make_versions, measure_sensitivity
     from rrg_rewards.data.tables.writers import check_output, open_output, write_json, write_table

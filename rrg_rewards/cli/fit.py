@@ -1,4 +1,18 @@
-"""``rrg-rewards fit``: measure what a reward estimates from data, once for all processes of a trainer."""
+"""``rrg-rewards fit``: measure what a reward estimates from data, once for all processes of a trainer.
+
+Measure what a reward estimates from data, and write its settings with the numbers as JSON. The workers of verl, AReaL
+and other trainers share no statistics. All of them read this file, so that equal completions have equal rewards.
+
+The prior of CRG is measured on the references of the training set. "normalize: true" of a part of a composed reward
+becomes the mean and the standard deviation of its rewards on the reports in --prediction-column, for example those of
+the policy before training.
+
+Examples:
+  rrg-rewards fit train.csv --reward crg --set average=macro --output reward.json
+  rrg-rewards fit train.csv --config reward.yaml --prediction-column prediction --output reward.json
+
+--config is a YAML file of settings as in docs/trainers.md, with the key reward. All its other keys are copied.
+"""
 
 import argparse
 from dataclasses import dataclass
@@ -17,21 +31,6 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.settings import Settings, setting
 
-_DESCRIPTION = """\
-Measure what a reward estimates from data, and write its settings with the numbers as JSON. The workers of verl, AReaL
-and other trainers share no statistics. All of them read this file, so that equal completions have equal rewards.
-
-The prior of CRG is measured on the references of the training set. "normalize: true" of a part of a composed reward
-becomes the mean and the standard deviation of its rewards on the reports in --prediction-column, for example those of
-the policy before training.
-
-examples:
-  rrg-rewards fit train.csv --reward crg --set average=macro --output reward.json
-  rrg-rewards fit train.csv --config reward.yaml --prediction-column prediction --output reward.json
-
---config is a YAML file of settings as in docs/trainers.md, with the key reward. All its other keys are copied.
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Fit(Settings):
@@ -42,7 +41,7 @@ class _Fit(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``fit`` to the command line."""
-    parser = add_command_parser(commands, "fit", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "fit", _run, summary, __doc__)
     add_table_argument(parser, "TABLE", "the training set")
     add_reward_options(parser, "reference_column", "set")
     add_settings(parser, _Fit)

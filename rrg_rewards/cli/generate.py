@@ -1,4 +1,21 @@
-"""``rrg-rewards generate``: reports for the rows of a table."""
+r"""``rrg-rewards generate``: reports for the rows of a table.
+
+Generate a report for each row of a table with a language model, or with CT-CHAT from the features of volumes. The
+output has the input columns, the generated report, and the column `truncated`: whether the report was cut off at
+--max-new-tokens. Rows without input or volume get no report and are counted.
+
+Each report is kept in OUTPUT.partial.jsonl until all are done. If the run is interrupted, repeat the command: only the
+missing reports are generated, and the result is the same.
+
+Examples:
+  rrg-rewards generate heldout.jsonl --model runs/ct_chat/sft_merged --image-column image \
+      --prompt-template "Write a radiology report for the following chest CT scan. <report_generation>" \
+      --output predictions.jsonl
+  rrg-rewards generate reports.csv --model runs/sft --input-column findings --output predictions.csv --batch-size 32
+  rrg-rewards generate heldout.jsonl --model runs/ct_chat/sft_merged --image-column image --backend vllm \
+      --vllm-option max_model_len=2048 --output predictions.jsonl
+  rrg-rewards score predictions.csv --metrics crg,crimson --prediction-column prediction --reference-column impression
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -21,24 +38,6 @@ from rrg_rewards.recipes.generation import GenerationSettings, generate_reports
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import Settings, setting
 
-_DESCRIPTION = """\
-Generate a report for each row of a table with a language model, or with CT-CHAT from the features of volumes. The
-output has the input columns, the generated report, and the column `truncated`: whether the report was cut off at
---max-new-tokens. Rows without input or volume get no report and are counted.
-
-Each report is kept in OUTPUT.partial.jsonl until all are done. If the run is interrupted, repeat the command: only the
-missing reports are generated, and the result is the same.
-
-examples:
-  rrg-rewards generate heldout.jsonl --model runs/ct_chat/sft_merged --image-column image \\
-      --prompt-template "Write a radiology report for the following chest CT scan. <report_generation>" \\
-      --output predictions.jsonl
-  rrg-rewards generate reports.csv --model runs/sft --input-column findings --output predictions.csv --batch-size 32
-  rrg-rewards generate heldout.jsonl --model runs/ct_chat/sft_merged --image-column image --backend vllm \\
-      --vllm-option max_model_len=2048 --output predictions.jsonl
-  rrg-rewards score predictions.csv --metrics crg,crimson --prediction-column prediction --reference-column impression
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Rows(Settings):
@@ -50,7 +49,7 @@ class _Rows(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``generate`` to the command line."""
-    parser = add_command_parser(commands, "generate", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "generate", _run, summary, __doc__)
     add_table_argument(parser, "TABLE", "prompts or volumes")
     prompts = ("input_column", "prompt_template", "system_prompt", "plain", "image_column")
     add_settings(parser, GenerationSettings, "model", "revision", *prompts)

@@ -1,4 +1,28 @@
-"""``rrg-rewards grade``: let a language model write and score reports of graded quality."""
+r"""``rrg-rewards grade``: let a language model write and score reports of graded quality.
+
+Let a language model write candidate reports of graded quality. For each reference and each tier (range of total scores)
+of a scoring system, it writes one or more reports, each with a sub-score for each criterion. `train er2score` learns
+from these reports.
+
+--dry-run sends nothing: it counts the reports to request, estimates tokens, cost and time, and shows one prompt.
+
+Each answer is checked and appended to --output as one JSON line: reference, candidate, scores by criterion, total, the
+requested tier, whether the total is in the tier (in_tier), and the judge. Ctrl-C stops after the running calls; a
+second Ctrl-C stops immediately. Repeat the same command to request the reports that --output does not contain yet.
+
+Reports are sent to this machine only unless the judge has allow_remote: true.
+
+Examples:
+  rrg-rewards grade reports.csv --report-column report --output graded.jsonl --dry-run --price-in 2.5 --price-out 10
+  rrg-rewards grade reports.csv --output graded.jsonl --max-reports 20 \
+      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, temperature: 0.7}"
+  rrg-rewards grade reports.csv --output graded.jsonl --system mrscore --per-tier 2 \
+      --judge "{name: openai, model: gpt-x, base_url: https://api.example.org/v1, allow_remote: true}" \
+      --requests-per-minute 60 --tokens-per-minute 90000
+  rrg-rewards grade reports.csv --output graded.jsonl --system mine.yaml --tiers "[[8, 10], [4, 7], [0, 3]]" --dry-run
+
+exit codes: 0 success, 1 reports were requested but none was written, 2 wrong command line, 130 interrupted
+"""
 
 import argparse
 from pathlib import Path
@@ -15,35 +39,10 @@ if TYPE_CHECKING:
     from rrg_rewards.analysis.grading import GradingRun
     from rrg_rewards.data.tables.table import Table
 
-_DESCRIPTION = """\
-Let a language model write candidate reports of graded quality. For each reference and each tier (range of total scores)
-of a scoring system, it writes one or more reports, each with a sub-score for each criterion. `train er2score` learns
-from these reports.
-
---dry-run sends nothing: it counts the reports to request, estimates tokens, cost and time, and shows one prompt.
-
-Each answer is checked and appended to --output as one JSON line: reference, candidate, scores by criterion, total, the
-requested tier, whether the total is in the tier (in_tier), and the judge. Ctrl-C stops after the running calls; a
-second Ctrl-C stops immediately. Repeat the same command to request the reports that --output does not contain yet.
-
-Reports are sent to this machine only unless the judge has allow_remote: true.
-
-examples:
-  rrg-rewards grade reports.csv --report-column report --output graded.jsonl --dry-run --price-in 2.5 --price-out 10
-  rrg-rewards grade reports.csv --output graded.jsonl --max-reports 20 \\
-      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, temperature: 0.7}"
-  rrg-rewards grade reports.csv --output graded.jsonl --system mrscore --per-tier 2 \\
-      --judge "{name: openai, model: gpt-x, base_url: https://api.example.org/v1, allow_remote: true}" \\
-      --requests-per-minute 60 --tokens-per-minute 90000
-  rrg-rewards grade reports.csv --output graded.jsonl --system mine.yaml --tiers "[[8, 10], [4, 7], [0, 3]]" --dry-run
-
-exit codes: 0 success, 1 reports were requested but none was written, 2 wrong command line, 130 interrupted
-"""
-
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``grade`` to the command line."""
-    parser = add_command_parser(commands, "grade", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "grade", _run, summary, __doc__)
     add_table_argument(parser, "REPORTS", "reference reports")
     add_settings(parser, GradingSettings)
     add_answer_options(parser, "reports", model=True)

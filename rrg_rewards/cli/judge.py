@@ -1,4 +1,8 @@
-"""``rrg-rewards judge``: make candidates, evaluate report pairs, and compare judges."""
+"""``rrg-rewards judge``: make candidates, evaluate report pairs, and compare judges.
+
+Evaluate report pairs with a judge for CRIMSON, to train a smaller judge on the evaluations, and measure how far a judge
+agrees with another one. To score reports with CRIMSON, use rrg-rewards score --metrics crimson.
+"""
 
 import argparse
 from collections.abc import Callable
@@ -27,58 +31,6 @@ if TYPE_CHECKING:
     from rrg_rewards.analysis.evaluating import JudgeComparison
     from rrg_rewards.data.tables.table import Table
 
-_DESCRIPTION = """\
-Evaluate report pairs with a judge for CRIMSON, to train a smaller judge on the evaluations, and measure how far a judge
-agrees with another one. To score reports with CRIMSON, use rrg-rewards score --metrics crimson.
-"""
-
-_CANDIDATES = """\
-Make candidate reports for references. The regime of each candidate is drawn from --regimes:
-
-  edited     the reference with injected errors (findings added, removed, moved, changed in degree or size)
-  random     the report of another study
-  matched    the report of another study that is most similar by the embeddings of --encoder
-  generated  the report of a model, in --generated-column (rrg-rewards generate writes one)
-
-Candidates that cannot be made are counted and not replaced. The output has the columns of the input, and candidate and
-regime.
-
-examples:
-  rrg-rewards judge candidates reports.csv --report-column report --output pairs.jsonl
-  rrg-rewards judge candidates reports.jsonl --regimes edited,random,matched --encoder runs/minilm --per-report 2 \\
-      --output pairs.jsonl
-"""
-
-_LABEL = """\
-Let a judge evaluate report pairs, and append each evaluation to --output as one JSON line: reference, candidate,
-context, source, CRIMSON score, evaluation, judge and prompt. `python -m rrg_rewards.recipes.crimson.distill` trains a
-local judge on them.
-
-Pairs on which the judge fails are counted by kind and not written. Ctrl-C stops after the running calls; a second
-Ctrl-C stops immediately. Repeat the same command to request the evaluations that --output does not contain yet.
-
-Reports are sent to this machine only unless the judge has allow_remote: true.
-
-examples:
-  rrg-rewards judge label pairs.jsonl --reference-column report --output evaluations.jsonl
-  rrg-rewards judge label pairs.csv --context age=PatientAge --prompt guidelines --output evaluations.jsonl \\
-      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
-
-exit codes: 0 success, 1 evaluations were requested but none was written, 2 wrong command line, 130 interrupted
-"""
-
-_COMPARE = """\
-Let a judge evaluate the pairs of a file of rrg-rewards judge label, and compare its answers with the evaluations in the
-file: the share of valid answers, Kendall's tau of the scores with a bootstrap 95 % interval, and for the numbers of
-false findings, missing findings and attribute errors, Kendall's tau, the mean absolute difference and the share of
-equal numbers. All but the share are computed over the pairs with a valid answer.
-
-examples:
-  rrg-rewards judge compare heldout.jsonl --judge local:runs/crimson/judge
-  rrg-rewards judge compare heldout.jsonl --prompt guidelines --json report.json \\
-      --judge "{name: local, model: runs/crimson/judge, dtype: bfloat16, max_new_tokens: 256}"
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Judge(Settings):
@@ -89,19 +41,19 @@ class _Judge(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``judge`` to the command line."""
-    parser = commands.add_parser("judge", help=summary, description=_DESCRIPTION)
+    parser = commands.add_parser("judge", help=summary, description=__doc__)
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 
-    candidates = _add_task(tasks, "candidates", _candidates, "make candidate reports", _CANDIDATES, "reference reports")
+    candidates = _add_task(tasks, "candidates", run_candidates, "make candidate reports", "reference reports")
     add_settings(candidates, CandidateSettings)
     add_shared_options(candidates, "output", "json", "format", "overwrite", "spreadsheet_safe")
 
-    label = _add_task(tasks, "label", _label, "evaluate report pairs with a judge", _LABEL, "report pairs")
+    label = _add_task(tasks, "label", run_label, "evaluate report pairs with a judge", "report pairs")
     add_settings(label, EvaluationSettings)
     add_settings(label, _Judge)
     add_answer_options(label, "pairs", model=False)
 
-    compare = _add_task(tasks, "compare", _compare, "compare a judge with evaluations", _COMPARE, "evaluations")
+    compare = _add_task(tasks, "compare", run_compare, "compare a judge with evaluations", "evaluations")
     add_settings(compare, _Judge, judge={"required": True})
     add_settings(compare, EvaluationSettings, "prompt", "checks")
     add_shared_options(compare, "json", "overwrite")
@@ -112,15 +64,31 @@ def _add_task(
     name: str,
     run: Callable[[argparse.Namespace, Terminal], int],
     summary: str,
-    description: str,
     content: str,
 ) -> argparse.ArgumentParser:
-    parser = add_command_parser(tasks, name, run, summary, description)
+    parser = add_command_parser(tasks, name, run, summary)
     add_table_argument(parser, content.rpartition(" ")[2].upper(), content)
     return parser
 
 
-def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_candidates(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Make candidate reports for references.
+
+    The regime of each candidate is drawn from --regimes:
+
+      edited     the reference with injected errors (findings added, removed, moved, changed in degree or size)
+      random     the report of another study
+      matched    the report of another study that is most similar by the embeddings of --encoder
+      generated  the report of a model, in --generated-column (rrg-rewards generate writes one)
+
+    Candidates that cannot be made are counted and not replaced. The output has the columns of the input, candidate
+    and regime.
+
+    Examples:
+      rrg-rewards judge candidates reports.csv --report-column report --output pairs.jsonl
+      rrg-rewards judge candidates reports.jsonl --regimes edited,random,matched --encoder runs/minilm --per-report 2 \
+          --output pairs.jsonl
+    """
     from rrg_rewards.analysis.candidates import add_candidates
 
     outputs = settings_from(args, Outputs)
@@ -133,7 +101,24 @@ def _candidates(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _label(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_label(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Let a judge evaluate report pairs, and append each evaluation to --output as one JSON line.
+
+    A line has reference, candidate, context, source, CRIMSON score, evaluation, judge and prompt.
+    `python -m rrg_rewards.recipes.crimson.distill` trains a local judge on them.
+
+    Pairs on which the judge fails are counted by kind and not written. Ctrl-C stops after the running calls; a second
+    Ctrl-C stops immediately. Repeat the same command to request the evaluations that --output does not contain yet.
+
+    Reports are sent to this machine only unless the judge has allow_remote: true.
+
+    Examples:
+      rrg-rewards judge label pairs.jsonl --reference-column report --output evaluations.jsonl
+      rrg-rewards judge label pairs.csv --context age=PatientAge --prompt guidelines --output evaluations.jsonl \
+          --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
+
+    exit codes: 0 success, 1 evaluations were requested but none was written, 2 wrong command line, 130 interrupted
+    """
     from rrg_rewards.analysis.evaluating import EvaluationRun, read_sourced_pairs
     from rrg_rewards.analysis.judge_choice import choose_judge
 
@@ -153,7 +138,19 @@ def _label(args: argparse.Namespace, terminal: Terminal) -> int:
     return command.run("rrg-rewards judge", judge, make_run, terminal, summary=summary)
 
 
-def _compare(args: argparse.Namespace, terminal: Terminal) -> int:
+def run_compare(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Compare the answers of a judge with the evaluations in a file of rrg-rewards judge label.
+
+    The judge evaluates the same pairs. The comparison has the share of valid answers, Kendall's tau of the scores with
+    a bootstrap 95 % interval, and for the numbers of false findings, missing findings and attribute errors, Kendall's
+    tau, the mean absolute difference and the share of equal numbers. All but the share are computed over the pairs with
+    a valid answer.
+
+    Examples:
+      rrg-rewards judge compare heldout.jsonl --judge local:runs/crimson/judge
+      rrg-rewards judge compare heldout.jsonl --prompt guidelines --json report.json \
+          --judge "{name: local, model: runs/crimson/judge, dtype: bfloat16, max_new_tokens: 256}"
+    """
     from rrg_rewards.analysis.evaluating import compare_judge
     from rrg_rewards.judges.evaluations import read_evaluations
 

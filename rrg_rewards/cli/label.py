@@ -1,4 +1,33 @@
-"""``rrg-rewards label``: label reports, one 0/1 column per label."""
+r"""``rrg-rewards label``: label reports, one 0/1 column per label.
+
+Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
+
+The label cells of a missing or blank report are empty, not 0. So are those of a report on which a judge fails, if a
+language model labels the reports (--labeler judge:SCHEMA). The file name ending determines the format: CSV, JSON
+lines or Parquet. The table is read once, in batches: all rows are checked and kept in a temporary file, from which they
+are labelled. Rows are written while others are labelled, so that memory does not grow with the table. The output file
+appears only if the run succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
+
+The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
+written, so that the counts of --json are those of scans. Such a table is held in memory.
+
+--dry-run labels nothing and sends nothing: it says how many requests to a language model there are at most.
+
+Examples:
+  rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
+  rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
+  cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
+  rrg-rewards label reports.csv --text-column report_text --workers 8 --output labels.csv
+  rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
+  rrg-rewards label validation_reports.csv --text-column Findings_EN --key VolumeName \
+      --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
+  rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --output labels.csv \
+      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
+  rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --judge my_judge.yaml --dry-run
+
+exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if it failed on all
+of them (the outputs are written before); 2 wrong command line, 130 interrupted
+"""
 
 import argparse
 
@@ -15,40 +44,10 @@ from rrg_rewards.cli.options import (
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.worker_pool import LABELER_MODULES, prepare_workers
 
-_DESCRIPTION = """\
-Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
-
-The label cells of a missing or blank report are empty, not 0. So are those of a report on which a judge fails, if a
-language model labels the reports (--labeler judge:SCHEMA). The file name ending determines the format: CSV, JSON
-lines or Parquet. The table is read once, in batches: all rows are checked and kept in a temporary file, from which they
-are labelled. Rows are written while others are labelled, so that memory does not grow with the table. The output file
-appears only if the run succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
-
-The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
-written, so that the counts of --json are those of scans. Such a table is held in memory.
-
---dry-run labels nothing and sends nothing: it says how many requests to a language model there are at most.
-
-examples:
-  rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
-  rrg-rewards label reports.jsonl --text-column report --schema chexbert --output labels.parquet --json summary.json
-  cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
-  rrg-rewards label reports.csv --text-column report_text --workers 8 --output labels.csv
-  rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
-  rrg-rewards label validation_reports.csv --text-column Findings_EN --key VolumeName \\
-      --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
-  rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --output labels.csv \\
-      --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
-  rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --judge my_judge.yaml --dry-run
-
-exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if it failed on all
-of them (the outputs are written before); 2 wrong command line, 130 interrupted
-"""
-
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``label`` to the command line."""
-    parser = add_command_parser(commands, "label", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "label", _run, summary, __doc__)
     add_table_argument(parser, "REPORTS", "reports")
     add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge", "key", "one_per_scan", "no_chest")
     add_shared_options(parser, "output", "json", "format")

@@ -1,4 +1,28 @@
-"""The ``rrg-rewards`` command."""
+"""``rrg-rewards``: the command line.
+
+Clinical metrics for radiology report generation. Run COMMAND --help for the help of a command.
+
+Examples:
+  rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
+  rrg-rewards findings reports.csv --text-column report_text --output findings.jsonl
+  rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
+  rrg-rewards compare baseline.csv new.csv --metrics crg
+  rrg-rewards agreement rated.csv --scores crg,rouge --human rating
+  rrg-rewards grade reports.csv --output graded.jsonl --dry-run
+  rrg-rewards count pairs.csv --output counts.jsonl --dry-run
+  rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
+  rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
+  rrg-rewards attack pairs.csv --reward crg --honest-column prediction
+  rrg-rewards fit reports.csv --reward crg --reference-column report_text --output reward.json
+  rrg-rewards train crepe --config crepe/minilm_phantom
+  rrg-rewards serve --reward crg --set prior=0.2
+  rrg-rewards recipes ls
+
+SIGTERM and SIGHUP end a command as Ctrl-C does.
+
+exit codes: 0 success, 1 error in the data or the run, 2 wrong command line, 129 SIGHUP, 130 interrupted, 141 closed
+pipe, 143 SIGTERM
+"""
 
 import argparse
 import os
@@ -45,35 +69,10 @@ COMMANDS = {
 }
 """The commands, each with its line in the help. Only the module of the chosen one is imported."""
 
-_DESCRIPTION = """\
-Clinical metrics for radiology report generation. Run COMMAND --help for the help of a command.
-
-examples:
-  rrg-rewards label reports.csv --text-column report_text --schema ct_rate --output labels.csv
-  rrg-rewards findings reports.csv --text-column report_text --output findings.jsonl
-  rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
-  rrg-rewards compare baseline.csv new.csv --metrics crg
-  rrg-rewards agreement rated.csv --scores crg,rouge --human rating
-  rrg-rewards grade reports.csv --output graded.jsonl --dry-run
-  rrg-rewards count pairs.csv --output counts.jsonl --dry-run
-  rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
-  rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
-  rrg-rewards attack pairs.csv --reward crg --honest-column prediction
-  rrg-rewards fit reports.csv --reward crg --reference-column report_text --output reward.json
-  rrg-rewards train crepe --config crepe/minilm_phantom
-  rrg-rewards serve --reward crg --set prior=0.2
-  rrg-rewards recipes ls
-
-SIGTERM and SIGHUP end a command as Ctrl-C does.
-
-exit codes: 0 success, 1 error in the data or the run, 2 wrong command line, 129 SIGHUP, 130 interrupted, 141 closed
-pipe, 143 SIGTERM
-"""
-
 
 def _parser(chosen: str | None) -> CommandParser:
     """Return the parser of the command line, in which only the chosen command has its options."""
-    parser = CommandParser(prog="rrg-rewards", description=_DESCRIPTION)
+    parser = CommandParser(prog="rrg-rewards", description=__doc__)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():

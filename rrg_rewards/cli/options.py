@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
+from inspect import cleandoc
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
@@ -83,12 +84,15 @@ class CommandParser(argparse.ArgumentParser):
     """Parser that keeps the line breaks of its description and accepts no abbreviated options.
 
     Args:
-        description: Text before the options. The part from the line that begins with ``example`` follows the options.
+        description: Docstring of the command. A title that begins with its name is left out, and the part from the
+            line that begins with ``Example`` follows the options.
         options: Other arguments of ``ArgumentParser``.
     """
 
-    def __init__(self, *, description: str, **options: Any) -> None:
-        text, found, examples = description.partition("\nexample")
+    def __init__(self, *, description: str | None, **options: Any) -> None:
+        text = cleandoc(description or "")
+        title, _, body = text.partition("\n\n")
+        text, found, examples = (body if title.startswith("``rrg-rewards") else text).partition("\nExample")
         layout = argparse.RawDescriptionHelpFormatter
         super().__init__(
             description=text, epilog=found + examples, formatter_class=layout, allow_abbrev=False, **options
@@ -320,14 +324,14 @@ def add_command_parser(
     name: str,
     run: Callable[[argparse.Namespace, Terminal], int],
     help: str,  # noqa: A002 (as in argparse)
-    description: str,
+    description: str | None = None,
 ) -> CommandParser:
     """Add the parser of a command, with the options of every command.
 
     ``run`` runs the command and returns its exit code, ``help`` is one line for the list of commands, and
-    ``description`` contains description and examples as in :class:`CommandParser`.
+    ``description`` contains description and examples as in :class:`CommandParser`; by default the docstring of ``run``.
     """
-    parser: CommandParser = commands.add_parser(name, help=help, description=description)
+    parser: CommandParser = commands.add_parser(name, help=help, description=description or run.__doc__)
     common = parser.add_argument_group("options of every command")
     common.add_argument("--quiet", action="store_true", help="show no progress bars, notes or warnings")
     common.add_argument("--traceback", action="store_true", help="show the traceback of an error")

@@ -1,4 +1,29 @@
-"""``rrg-rewards pairs``: turn sampled completions into preference data."""
+r"""``rrg-rewards pairs``: turn sampled completions into preference data.
+
+Turn sampled completions into preference data with any reward. The table has several rows per prompt, each with the
+prompt, a completion, the reference report and the other columns that the reward reads. For each prompt, the completion
+with the highest reward is chosen over the one with the lowest, if their rewards differ by at least --margin.
+--per-prompt 2 also pairs the second highest with the second lowest, and so on.
+
+The output has TRL's format. --trainer dpo writes prompt, chosen and rejected. --trainer kto writes prompt, completion
+and label for the completions of these pairs, or for all completions with --threshold. --conversational converts plain
+prompts and completions to messages; prompts that are already messages (JSONL, Parquet) are not changed.
+
+Completions that the reward cannot score (no reference, or the judge failed) are counted and left out. Prompts whose
+completions have equal rewards are counted and left out. A warning appears if chosen completions are much longer than
+rejected ones, because a policy may then learn to write longer reports.
+
+Examples:
+  rrg-rewards pairs samples.csv --reward crg --set prior=0.2 --margin 0.2 --output pairs.jsonl
+  rrg-rewards pairs samples.jsonl --reward crimson --context age=PatientAge --trainer kto --output kto.parquet
+  rrg-rewards pairs samples.csv --reward crg --per-prompt 2 --group-column study --keep image --output pairs.jsonl
+  rrg-rewards pairs samples.csv --reward composed --output pairs.jsonl \
+      --set "parts=[{name: crg, prior: 0.2}, {name: repetition, weight: 0.1}]"
+
+Rows with the same prompt and the same reference belong to one prompt. If studies share the prompt and differ in their
+images, name a column that identifies the study with --group-column. --set accepts every option of
+the reward.
+"""
 
 import argparse
 from collections.abc import Mapping
@@ -19,36 +44,10 @@ from rrg_rewards.cli.terminal import Terminal
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-_DESCRIPTION = """\
-Turn sampled completions into preference data with any reward. The table has several rows per prompt, each with the
-prompt, a completion, the reference report and the other columns that the reward reads. For each prompt, the completion
-with the highest reward is chosen over the one with the lowest, if their rewards differ by at least --margin.
---per-prompt 2 also pairs the second highest with the second lowest, and so on.
-
-The output has TRL's format. --trainer dpo writes prompt, chosen and rejected. --trainer kto writes prompt, completion
-and label for the completions of these pairs, or for all completions with --threshold. --conversational converts plain
-prompts and completions to messages; prompts that are already messages (JSONL, Parquet) are not changed.
-
-Completions that the reward cannot score (no reference, or the judge failed) are counted and left out. Prompts whose
-completions have equal rewards are counted and left out. A warning appears if chosen completions are much longer than
-rejected ones, because a policy may then learn to write longer reports.
-
-examples:
-  rrg-rewards pairs samples.csv --reward crg --set prior=0.2 --margin 0.2 --output pairs.jsonl
-  rrg-rewards pairs samples.jsonl --reward crimson --context age=PatientAge --trainer kto --output kto.parquet
-  rrg-rewards pairs samples.csv --reward crg --per-prompt 2 --group-column study --keep image --output pairs.jsonl
-  rrg-rewards pairs samples.csv --reward composed --output pairs.jsonl \\
-      --set "parts=[{name: crg, prior: 0.2}, {name: repetition, weight: 0.1}]"
-
-Rows with the same prompt and the same reference belong to one prompt. If studies share the prompt and differ in their
-images, name a column that identifies the study with --group-column. --set accepts every option of
-the reward.
-"""
-
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``pairs`` to the command line."""
-    parser = add_command_parser(commands, "pairs", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "pairs", _run, summary, __doc__)
     add_table_argument(parser, "SAMPLES", "completions")
     output = {"required": True, "help": "preferences to write (.jsonl, .parquet, .csv); - is standard output"}
     add_shared_options(parser, output=output)

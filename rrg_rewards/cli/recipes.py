@@ -1,4 +1,19 @@
-"""``rrg-rewards recipes``: list, copy, locate and check recipes and settings of judges, and write the pages of runs."""
+"""``rrg-rewards recipes``: list, copy, locate and check recipes and settings of judges, and write the pages of runs.
+
+Show, copy and check the training recipes of the package. A recipe is a YAML file that describes one run. Its header
+lists the prerequisites, the launch command and the expected result. The recipes judges/... are settings of judges, for
+--judge.
+
+A reward named module:function in a recipe runs the code of the module, also when the recipe is only checked. Check and
+run recipes that you did not write with --no-plugins, which refuses such names.
+
+Examples:
+  rrg-rewards recipes ls
+  rrg-rewards recipes cp judges/crimson_gpt5
+  rrg-rewards recipes cp ct_chat/mini_grpo_crg my_run.yaml
+  rrg-rewards recipes validate my_run.yaml
+  accelerate launch --config_file $(rrg-rewards recipes path accelerate_configs/zero2) ...
+"""
 
 import argparse
 from importlib import import_module
@@ -9,31 +24,15 @@ from rrg_rewards.cli.options import Outputs, PageOptions, Plugins, UsageError, a
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.plugins import refuse_paths
 
-_DESCRIPTION = """\
-Show, copy and check the training recipes of the package. A recipe is a YAML file that describes one run. Its header
-lists the prerequisites, the launch command and the expected result. The recipes judges/... are settings of judges, for
---judge.
-
-A reward named module:function in a recipe runs the code of the module, also when the recipe is only checked. Check and
-run recipes that you did not write with --no-plugins, which refuses such names.
-
-examples:
-  rrg-rewards recipes ls
-  rrg-rewards recipes cp judges/crimson_gpt5
-  rrg-rewards recipes cp ct_chat/mini_grpo_crg my_run.yaml
-  rrg-rewards recipes validate my_run.yaml
-  accelerate launch --config_file $(rrg-rewards recipes path accelerate_configs/zero2) ...
-"""
-
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``recipes`` to the command line."""
-    parser = commands.add_parser("recipes", help=summary, description=_DESCRIPTION)
+    parser = commands.add_parser("recipes", help=summary, description=__doc__)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
 
     add_command_parser(actions, "ls", _list, "list recipes", "List the recipes.")
 
-    example = "\n\nexample:\n  rrg-rewards recipes"
+    example = "\n\nExample:\n  rrg-rewards recipes"
     text = f"Copy a recipe, to edit it.{example} cp ct_chat/mini_grpo_crg my_run.yaml"
     cp = add_command_parser(actions, "cp", _copy, "copy a recipe", text)
     cp.add_argument("name", metavar="NAME", help="recipe, as listed by ls")

@@ -1,37 +1,5 @@
-"""``rrg-rewards score``: score report pairs, per pair and over the corpus."""
+r"""``rrg-rewards score``: score report pairs, per pair and over the corpus.
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings, VLM3DSettings
-from rrg_rewards.cli.options import (
-    DryRun,
-    Outputs,
-    PageOptions,
-    UsageError,
-    add_command_parser,
-    add_settings,
-    add_shared_options,
-    add_table_argument,
-    destination,
-    settings_from,
-)
-from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.settings import SettingError, Settings, setting
-from rrg_rewards.utilities.worker_pool import prepare_workers
-
-if TYPE_CHECKING:
-    from rrg_rewards.analysis.report_pairs import PairBatch, PairReader
-    from rrg_rewards.analysis.scoring import Scoring
-    from rrg_rewards.metrics.base import ReportMetric
-    from rrg_rewards.metrics.scores import Scores
-    from rrg_rewards.pages.score_page import ScoreRows
-
-_DESCRIPTION = """\
 Score predicted reports against reference reports, and print the corpus value of each metric with a bootstrap 95 %
 interval. --output writes the input columns and, for each pair, its score, the parts of the score and explanations. The
 crg score of a pair is its contribution; if the mean contribution is m, the corpus CRG is 1/(2 - m).
@@ -65,25 +33,56 @@ computed again. There is no interval, and crg needs a prior, because its scores 
 time, of all runs, without what the cache of the judge may hold; for ct_finebench and for labels by a language model
 (--labeler judge:SCHEMA) it says how many requests there are at most.
 
-examples:
+Examples:
   rrg-rewards score pairs.csv --metrics crg,crimson --output scores.csv --json summary.json --html scores.html
   rrg-rewards score pairs.csv --metrics crg --prediction-column Pred --reference-column GT --labeler rules:chexbert
   rrg-rewards score pairs.csv --metrics crg --reference-label-prefix GT_     (labels set by hand: GT_Cardiomegaly, ...)
-  rrg-rewards score submission.json --prediction-column report --references truth.csv --reference-column Findings_EN \\
+  rrg-rewards score submission.json --prediction-column report --references truth.csv --reference-column Findings_EN \
       --key input_image_name=VolumeName --metrics crg
-  rrg-rewards score predictions.json --prediction-column model_prediction --metrics bleu --missing-section None \\
+  rrg-rewards score predictions.json --prediction-column model_prediction --metrics bleu --missing-section None \
       --reference-column "Findings: {section_findings} Impression: {section_impression}"
   generate-reports | rrg-rewards score - --format jsonl --metrics bleu,rouge --output - | head
-  rrg-rewards score pairs.csv --metrics crimson --context age=PatientAge \\
+  rrg-rewards score pairs.csv --metrics crimson --context age=PatientAge \
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
   rrg-rewards score pairs.csv --metrics crimson --judge cascade:my_judge.yaml --set crimson.runs=5 --dry-run
   rrg-rewards score pairs.csv --metrics my_metrics:overlap --set my_metrics:overlap.higher_is_better=false
-  rrg-rewards score pairs/ --metrics crg,rouge --set crg.prior=0.2 --engine ray --address auto --workers 64 \\
+  rrg-rewards score pairs/ --metrics crg,rouge --set crg.prior=0.2 --engine ray --address auto --workers 64 \
       --output scores/ --json summary.json
 
 exit codes: 0 success, also if a judge failed on some pairs, which a warning counts; 1 error, also if a metric has no
 score of any pair because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
 """
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rrg_rewards.analysis.settings import MetricChoice, PairColumns, ScoreSettings, VLM3DSettings
+from rrg_rewards.cli.options import (
+    DryRun,
+    Outputs,
+    PageOptions,
+    UsageError,
+    add_command_parser,
+    add_settings,
+    add_shared_options,
+    add_table_argument,
+    destination,
+    settings_from,
+)
+from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
+from rrg_rewards.utilities.worker_pool import prepare_workers
+
+if TYPE_CHECKING:
+    from rrg_rewards.analysis.report_pairs import PairBatch, PairReader
+    from rrg_rewards.analysis.scoring import Scoring
+    from rrg_rewards.metrics.base import ReportMetric
+    from rrg_rewards.metrics.scores import Scores
+    from rrg_rewards.pages.score_page import ScoreRows
 
 
 class _ListAction(argparse.Action):
@@ -138,7 +137,7 @@ class _Layout(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``score`` to the command line."""
-    parser = add_command_parser(commands, "score", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "score", _run, summary, __doc__)
     add_table_argument(parser, "PAIRS", "report pairs")
     add_settings(parser, MetricChoice, "metrics")
     parser.add_argument(

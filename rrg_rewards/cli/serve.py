@@ -1,4 +1,36 @@
-"""``rrg-rewards serve``: a reward over HTTP."""
+"""``rrg-rewards serve``: a reward over HTTP.
+
+Serve a reward over HTTP, for trainers in other processes, environments, machines and languages. Single completions of
+concurrent requests are scored in batches. All paths take POST and JSON (Content-Type: application/json):
+
+  /rewards            {"completions": [...], "reference": [...]} -> {"rewards": [...], "scores": {...}, ...}
+  /get_reward         OpenRLHF, --reward.remote_url http://HOST:PORT/get_reward
+  /remote_rm          slime, --rm-type remote_rm --rm-url http://HOST:PORT/remote_rm
+  /remote_rm/scores   slime, with --reward-key score
+  /v1                 LLaMA-Factory, reward_model: http://HOST:PORT/v1 (needs --prompts)
+  /health, /info and /metrics (Prometheus) take GET.
+
+An unscorable completion has the reward null in /rewards. The other replies cannot carry null; they need --missing, the
+reward of such completions, and mark them by "scorable": 0. Labels of OpenRLHF and slime are the reference, or a JSON
+object with all columns of the reward.
+
+The server listens on this machine only. For other addresses, put a token into the environment variable
+RRG_REWARDS_TOKEN; clients send it as "Authorization: Bearer TOKEN", or in the address, http://any:TOKEN@HOST:PORT/.
+A reward named module:function, also in the file of --config, runs the code of the module. --no-plugins refuses it: use
+it for files that you did not write. Report text is never written to a log or an error. On SIGTERM, the server finishes
+its requests and exits.
+
+Examples:
+  rrg-rewards serve --reward crg --set prior=0.2
+  rrg-rewards fit train.csv --reward crg --set average=macro --output reward.json
+  rrg-rewards serve --config reward.json --workers 4
+  rrg-rewards serve --reward crimson --context age=PatientAge --missing -1
+  rrg-rewards serve --reward crepe --set model=my_crepe --device cuda --max-batch 128
+  rrg-rewards serve --reward crg --set prior=0.2 --missing 0 --prompts train.jsonl
+  curl --json '{"completions": ["Cardiomegaly."], "reference": ["Cardiomegaly."]}' http://127.0.0.1:8787/rewards
+
+From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/serve.md describes replies and limits.
+"""
 
 import argparse
 import os
@@ -27,39 +59,6 @@ _OF_CONFIG = ("max_batch", "max_wait_ms")
 # Settings of the server that are options of the reward or of the service.
 _OF_REWARD = ("reward", "reference_column", "prompts")
 
-_DESCRIPTION = """\
-Serve a reward over HTTP, for trainers in other processes, environments, machines and languages. Single completions of
-concurrent requests are scored in batches. All paths take POST and JSON (Content-Type: application/json):
-
-  /rewards            {"completions": [...], "reference": [...]} -> {"rewards": [...], "scores": {...}, ...}
-  /get_reward         OpenRLHF, --reward.remote_url http://HOST:PORT/get_reward
-  /remote_rm          slime, --rm-type remote_rm --rm-url http://HOST:PORT/remote_rm
-  /remote_rm/scores   slime, with --reward-key score
-  /v1                 LLaMA-Factory, reward_model: http://HOST:PORT/v1 (needs --prompts)
-  /health, /info and /metrics (Prometheus) take GET.
-
-An unscorable completion has the reward null in /rewards. The other replies cannot carry null; they need --missing, the
-reward of such completions, and mark them by "scorable": 0. Labels of OpenRLHF and slime are the reference, or a JSON
-object with all columns of the reward.
-
-The server listens on this machine only. For other addresses, put a token into the environment variable
-RRG_REWARDS_TOKEN; clients send it as "Authorization: Bearer TOKEN", or in the address, http://any:TOKEN@HOST:PORT/.
-A reward named module:function, also in the file of --config, runs the code of the module. --no-plugins refuses it: use
-it for files that you did not write. Report text is never written to a log or an error. On SIGTERM, the server finishes
-its requests and exits.
-
-examples:
-  rrg-rewards serve --reward crg --set prior=0.2
-  rrg-rewards fit train.csv --reward crg --set average=macro --output reward.json
-  rrg-rewards serve --config reward.json --workers 4
-  rrg-rewards serve --reward crimson --context age=PatientAge --missing -1
-  rrg-rewards serve --reward crepe --set model=my_crepe --device cuda --max-batch 128
-  rrg-rewards serve --reward crg --set prior=0.2 --missing 0 --prompts train.jsonl
-  curl --json '{"completions": ["Cardiomegaly."], "reference": ["Cardiomegaly."]}' http://127.0.0.1:8787/rewards
-
-From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/serve.md describes replies and limits.
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Service(Settings):
@@ -76,7 +75,7 @@ class _Service(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``serve`` to the command line."""
-    parser = add_command_parser(commands, "serve", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "serve", _run, summary, __doc__)
     add_reward_options(parser, "reference_column", "labeler", "judge", "context", "set", "device")
     add_settings(parser, _Service)
     add_settings(parser, Plugins)

@@ -1,4 +1,19 @@
-"""``rrg-rewards train``: train a learned metric."""
+"""``rrg-rewards train``: train a learned metric.
+
+Train a learned metric. One YAML file describes one run and follows the conventions of LightningCLI. Each of its keys is
+also an option that takes precedence, such as --trainer.max_epochs 3 or --model.learning_rate 1e-4.
+
+The run writes to output_dir: the best model in Hugging Face format (model/), a report with plots (report.md,
+report.json), the resolved configuration (run.json) and checkpoints. The command needs the extra `train`.
+
+Examples:
+  rrg-rewards recipes cp crepe/train my_run.yaml
+  rrg-rewards train crepe --config my_run.yaml
+  rrg-rewards train crepe --config crepe/minilm_phantom --trainer.max_epochs 1
+  rrg-rewards train crepe --config my_run.yaml --search 20
+  rrg-rewards train er2score --config er2score/smollm2_phantom
+  torchrun --nproc_per_node 2 -m rrg_rewards train crepe --config my_run.yaml --trainer.devices 2
+"""
 
 import argparse
 import logging
@@ -18,22 +33,6 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import Settings, setting
 
-_DESCRIPTION = """\
-Train a learned metric. One YAML file describes one run and follows the conventions of LightningCLI. Each of its keys is
-also an option that takes precedence, such as --trainer.max_epochs 3 or --model.learning_rate 1e-4.
-
-The run writes to output_dir: the best model in Hugging Face format (model/), a report with plots (report.md,
-report.json), the resolved configuration (run.json) and checkpoints. The command needs the extra `train`.
-
-examples:
-  rrg-rewards recipes cp crepe/train my_run.yaml
-  rrg-rewards train crepe --config my_run.yaml
-  rrg-rewards train crepe --config crepe/minilm_phantom --trainer.max_epochs 1
-  rrg-rewards train crepe --config my_run.yaml --search 20
-  rrg-rewards train er2score --config er2score/smollm2_phantom
-  torchrun --nproc_per_node 2 -m rrg_rewards train crepe --config my_run.yaml --trainer.devices 2
-"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Training(Settings):
@@ -52,7 +51,7 @@ class _Training(Settings):
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
     """Add ``train`` to the command line."""
-    parser = add_command_parser(commands, "train", _run, summary, _DESCRIPTION)
+    parser = add_command_parser(commands, "train", _run, summary, __doc__)
     parser.add_argument("task", choices=("crepe", "er2score"), help="learned metric to train")
     add_settings(parser, _Training)
     parser.set_defaults(takes_more=True)

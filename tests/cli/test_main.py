@@ -20,7 +20,7 @@ COMMANDS = [[], ["label"], ["score"], ["recipes"], ["recipes", "cp"], ["recipes"
 def test_help_teaches_with_an_example(run, command):
     result = run(*command, "--help")
     assert (result.code, result.err) == (0, "")
-    assert "example" in result.out
+    assert "\nExample" in result.out
     assert f"\n  {' '.join(['rrg-rewards', *command])} " in result.out
 
 

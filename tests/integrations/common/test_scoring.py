@@ -44,7 +44,7 @@ def test_trainer_reward_stops_a_run_without_rewards(missing):
 
 
 def test_trainer_settings_refuse_no_unrewarded_calls():
-    with pytest.raises(ValueError, match=r"max_unrewarded_calls .* got 0"):
+    with pytest.raises(ValueError, match=r"^max_unrewarded_calls: "):
         read_settings({"reward": "rouge", "max_unrewarded_calls": 0})
 
 
