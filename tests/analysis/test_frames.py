@@ -58,13 +58,14 @@ def test_score_frame_takes_missing_cells_of_pandas():
 
 def test_score_frame_says_what_is_wrong():
     frame = pandas.DataFrame({"prediction": ["a", 3], "reference": ["b", "c"]})
-    with pytest.raises(TableError, match="frame: data row 2, column 'prediction': must be a report text"):
+    with pytest.raises(TableError, match="frame: data row 2, column 'prediction'"):
         score_frame(frame, ["rouge"])
     frame["prediction"] = ["a", "d"]
-    with pytest.raises(TableError, match="frame: unknown column 'refrence'; did you mean 'reference'"):
+    with pytest.raises(TableError, match="'refrence'; did you mean 'reference'"):
         score_frame(frame, ["rouge"], reference_column="refrence")
-    with pytest.raises(SettingError, match="must be a data frame of pandas, got list"):
+    with pytest.raises(SettingError) as caught:
         score_frame([], ["rouge"])
+    assert caught.value.setting == "frame"
     twice = pandas.concat([frame, frame], axis=1)
-    with pytest.raises(TableError, match="frame: the header holds 'prediction', 'reference' more than once"):
+    with pytest.raises(TableError, match="'prediction', 'reference' more than once"):
         score_frame(twice, ["rouge"])

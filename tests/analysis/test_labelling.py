@@ -1,14 +1,13 @@
 """Labels of a table's reports, from Python."""
 
 import pytest
-from label_judge import LabelJudge
 
 from rrg_rewards.analysis import LabelSettings, label_table
 from rrg_rewards.analysis.input_tables import TableSink
 from rrg_rewards.analysis.labelling import TableLabelling
 from rrg_rewards.data import Table
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.labelers import JudgeLabeler, RuleLabeler
+from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
@@ -37,21 +36,8 @@ def test_label_table_adds_a_column_for_each_label():
     assert "failed" not in told
 
 
-def test_label_table_counts_the_failures_of_a_judge():
-    labeler, log = JudgeLabeler("ct_rate", LabelJudge({"spiculated": "inconsistent"})), Log()
-    labelled = label_table(Table({"report": REPORTS}), LabelSettings(text_column="report", labeler=labeler), log)
-    assert labelled.table.columns["Emphysema"] == [0, None, None, None, 0]
-    assert (labelled.labelled, labelled.failed) == (2, {"inconsistent": 1})
-    assert labelled.to_dict()["failed"] == {"inconsistent": 1}
-    assert log.warnings == [
-        "2 of 5 reports are missing or blank: their label cells are empty",
-        "the judge failed on 1 of 3 reports (inconsistent 1): their label cells are empty; the first: "
-        "inconsistent: told to",
-    ]
-
-
 def test_label_table_warns_without_a_log():
-    with pytest.warns(RunWarning, match="1 of 2 reports are missing or blank"):
+    with pytest.warns(RunWarning, match="1 of 2 reports"):
         label_table(Table({"report": ["Normal.", None]}), LabelSettings(text_column="report"))
 
 

@@ -127,12 +127,6 @@ def test_evaluate_vlm3d_meteor_is_that_of_the_official_script(folder):
     assert generation["METEOR"] == pytest.approx(OFFICIAL_METEOR, abs=1e-12)
 
 
-def test_evaluate_vlm3d_blank_references_are_said(folder):
-    (folder / "ground_truth.json").write_text(json.dumps(report_list({**REFERENCES, "s2.mha": ""})))
-    _, warnings = evaluate(folder)
-    assert "1 reference reports are blank: the text metrics leave them out" in warnings
-
-
 def test_evaluate_vlm3d_says_what_is_unmatched(folder):
     found, warnings = evaluate(folder)
     assert asdict(found.counts) == {
@@ -239,7 +233,7 @@ def test_evaluate_vlm3d_names_that_would_match_without_their_ending_are_named(fo
     assert found.counts.scored_texts == 1
     assert "would match without their folder and ending" in warnings[1]
     (folder / "predictions.json").write_text(json.dumps([job(named)]))
-    with pytest.raises(TableError, match=r"no prediction is of a study of .* would match without their folder and end"):
+    with pytest.raises(TableError, match="would match without their folder"):
         evaluate(folder)
 
 
@@ -259,13 +253,11 @@ def test_evaluate_vlm3d_repeated_studies(folder):
 
 def test_evaluate_vlm3d_two_predictions_of_a_study_are_refused(folder):
     write_labels(folder / "inferred.csv", {"s1": [], "s1.npz": []})
-    with pytest.raises(
-        TableError, match=r"data row 2 .*: 's1' is also in .*data row 1 .*the official evaluation stops"
-    ):
+    with pytest.raises(TableError, match=r"data row 2 .*: 's1' is also in .*data row 1 "):
         evaluate(folder)
     (folder / "predictions.json").write_text(json.dumps([job({"s1.mha": "Normal.", "a/s1.mha": "Normal."})]))
     for changes in ({"labeler": "rules:ct_rate"}, {}):
-        with pytest.raises(TableError, match="job 1, output 1: data row 2: 's1' is also in"):
+        with pytest.raises(TableError, match="job 1, output 1: data row 2: 's1'"):
             evaluate(folder, **changes)
 
 
@@ -278,16 +270,14 @@ def test_evaluate_vlm3d_further_columns_of_predicted_labels_are_ignored(folder):
     assert found.labels.names == expected.labels.names
 
 
-def test_evaluate_vlm3d_other_columns_and_missing_labels_are_refused(folder):
-    text = (folder / "ground_truth.csv").read_text()
-    (folder / "ground_truth.csv").write_text(text.replace("Cardiomegaly", "Heart"))
-    with pytest.raises(TableError, match="has the column 'Heart', which the official evaluation takes for a label"):
-        evaluate(folder)
-    (folder / "ground_truth.csv").write_text(text.replace("AccessionNo", "study"))
-    with pytest.raises(TableError, match="unknown column 'AccessionNo'"):
-        evaluate(folder)
-    write_labels(folder / "ground_truth.csv", {"s1": [], "s2": []})
-    with pytest.raises(TableError, match=r"ground_truth.csv: has no positive label; CRG is undefined"):
+@pytest.mark.parametrize(
+    ("name", "given", "named"),
+    [("Cardiomegaly", "Heart", "'Heart'"), ("AccessionNo", "study", "'AccessionNo'"), (",1", ",0", "ground_truth.csv")],
+)
+def test_evaluate_vlm3d_other_columns_and_missing_labels_are_refused(folder, name, given, named):
+    path = folder / "ground_truth.csv"
+    path.write_text(path.read_text().replace(name, given))
+    with pytest.raises(TableError, match=named):
         evaluate(folder)
 
 
@@ -299,14 +289,16 @@ def test_evaluate_vlm3d_all_positive_references_give_the_official_zero(folder):
 
 def test_evaluate_vlm3d_report_that_is_no_text_is_refused(folder):
     (folder / "predictions.json").write_text(json.dumps([job({**PREDICTIONS, "s2.mha": None})]))
-    with pytest.raises(TableError, match="job 1, output 1: data row 2, column 'report': is missing"):
+    with pytest.raises(TableError, match="data row 2, column 'report'"):
         evaluate(folder)
 
 
-def test_evaluate_vlm3d_blank_predictions_are_said(folder):
+def test_evaluate_vlm3d_blank_reports_are_said(folder):
     (folder / "predictions.json").write_text(json.dumps([job({**PREDICTIONS, "s2.mha": " "})]))
+    (folder / "ground_truth.json").write_text(json.dumps(report_list({**REFERENCES, "s2.mha": ""})))
     _, warnings = evaluate(folder, labeler="rules:ct_rate")
-    assert "1 of 4 predictions are blank: they have no positive label" in warnings
+    assert any(text.startswith("1 of 4 predictions are blank") for text in warnings)
+    assert any(text.startswith("1 reference reports are blank") for text in warnings)
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,3 @@ def test_errors(run, write_csv, options, message):
     result = run("label", table, "--text-column", "report", *options)
     assert result.code == 2
     assert message in " ".join(result.err.split())
-
-
-def test_score_without_a_judge(run, write_csv):
-    table = write_csv("pairs.csv", ["prediction", "reference"], ["Normal.", "Normal."])
-    result = run("score", table, "--metrics", "crg", "--labeler", "judge:ct_rate")
-    assert (result.code, "needs a language model" in result.err) == (2, True)

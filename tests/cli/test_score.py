@@ -141,13 +141,6 @@ def test_per_report_columns_explain_the_score(words, run, pairs, tmp_path):
     assert [float(cell) for cell in table.columns["crg"]] == metric.score(*zip(*PAIRS, strict=True)).value.tolist()
 
 
-def test_the_mean_of_the_column_is_the_corpus_value(words, run, pairs, tmp_path):
-    run("score", pairs, "--metrics", "crg", "--output", tmp_path / "o.jsonl", "--json", tmp_path / "s.json")
-    column = read_table(tmp_path / "o.jsonl").columns["crg"]
-    value = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]["value"]
-    assert 1 / (2 - sum(column) / len(column)) == pytest.approx(value)
-
-
 def test_batches_do_not_change_scores(words, run, pairs):
     arguments = ("score", pairs, "--metrics", "crg", "--output", "-", "--quiet")
     outputs = {run(*arguments, "--batch-size", size).out for size in (1, 2, 100)}

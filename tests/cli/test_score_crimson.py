@@ -117,10 +117,3 @@ def test_what_is_wrong_is_told_before_any_work(run, pairs, options, message):
     assert result.code == 2
     assert message in result.err
     assert "Traceback" not in result.err
-
-
-def test_help_teaches(run):
-    out = run("score", "--help").out
-    assert "--judge" in out
-    assert "--context age=PatientAge" in out
-    assert "base_url" in out

@@ -10,7 +10,6 @@ import time
 from itertools import pairwise
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -130,12 +129,6 @@ def test_workers_refuse_language_models(
 ) -> None:
     assert main([command, str(table), *options, "--workers", "2"]) == 2
     assert "argument --workers: a language model" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["score", "label", "agreement", "attack"])
-def test_workers_are_in_the_help(command: str, capsys: pytest.CaptureFixture[Any]) -> None:
-    assert main([command, "--help"]) == 0
-    assert "--workers N" in capsys.readouterr().out
 
 
 @pytest.mark.slow
