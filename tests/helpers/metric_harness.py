@@ -24,7 +24,7 @@ from torchmetrics import Metric, MetricCollection
 from transformers import BertConfig, BertModel
 
 from rrg_rewards.labelers import JudgeLabeler
-from rrg_rewards.metrics import CallableMetric, CRGScore, MultiLevelCRGScore, make_metric
+from rrg_rewards.metrics import CallableMetric, CRGScore, MultiLevelCRGScore, ReportMetric, make_metric
 from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
 from rrg_rewards.training.metrics.crepe import CountCorrelation
 
@@ -108,6 +108,9 @@ def save_models(folder: Path) -> dict[str, str]:
 
 
 SUBJECTS = {
+    "crg_pooled": lambda _: Subject(
+        lambda: CRGScore(3), [((_labels(i, 4, 3), _labels(i + 9, 4, 3)), {}) for i in range(6)]
+    ),
     "crg_labels": lambda _: Subject(
         lambda: CRGScore(3, per_label=True), [((_labels(i, 4, 3), _labels(i + 9, 4, 3)), {}) for i in range(6)]
     ),
@@ -151,6 +154,8 @@ def check_subject(subject: Subject, rank: int = 0, world_size: int = 1) -> None:
     """Run all checks in this process, one of ``world_size`` that call this function together."""
     for check in (
         _check_class,
+        _check_copies,
+        _check_empty_batch,
         _check_forward,
         _check_sync_on_step,
         _check_states,
@@ -184,6 +189,30 @@ def _check_class(subject: Subject, *_: int) -> None:
         metric.compute()
 
 
+def _check_copies(subject: Subject, *_: int) -> None:
+    """Copies have the value of the original, and go their own way."""
+    metric = subject.fed(subject.batches[:2])
+    metric._to_sync = False
+    value = subject.value(subject.batches[:2])
+    for other in (pickle.loads(pickle.dumps(metric)), metric.clone(), copy.deepcopy(metric)):
+        other._to_sync = False
+        _same(subject, other.compute(), value)
+        other.reset()
+        args, kwargs = subject.batches[2]
+        other.update(*args, **kwargs)
+        _same(subject, other.compute(), subject.value(subject.batches[2:3]))
+    _same(subject, metric.compute(), value)
+
+
+def _check_empty_batch(subject: Subject, *_: int) -> None:
+    """A batch without a report pair adds nothing."""
+    metric = subject.make()
+    if isinstance(metric, ReportMetric):
+        assert metric.score([], []).value.shape == (0,)
+        metric.update([], [])
+        assert not any(state.nan_to_num().any() for state in metric.metric_state.values() if torch.is_tensor(state))
+
+
 def _check_forward(subject: Subject, rank: int, world_size: int) -> None:
     """``forward`` returns the value of its batch; ``compute`` returns that of all batches of all processes."""
     metric = subject.make()
@@ -206,8 +235,11 @@ def _check_sync_on_step(subject: Subject, rank: int, world_size: int) -> None:
 
 
 def _check_states(subject: Subject, rank: int, world_size: int) -> None:
-    """A sync is undone, a reset removes all reports, and persistent states survive a checkpoint."""
+    """A sync is undone, a reset removes all reports, sums do not grow, and persistent states survive a checkpoint."""
     metric = subject.fed(subject.batches[rank::world_size])
+    new = subject.make()
+    for name, state in metric.metric_state.items():
+        assert isinstance(state, list) or state.shape == getattr(new, name).shape
     if world_size > 1:
         local = copy.deepcopy(metric.metric_state)
         metric.sync()

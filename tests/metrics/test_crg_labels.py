@@ -1,7 +1,5 @@
 """CRG of label matrices: for all batches, copies and collections, the value is that of the formula on all labels."""
 
-import copy
-import pickle
 import warnings
 from typing import Any
 
@@ -38,23 +36,6 @@ def test_crg_batches_equal_all_at_once(per_label: bool, seed: int) -> None:
     for rows in random_cuts(40, seed):
         metric.update(preds[rows], target[rows])
     assert torch.equal(metric.compute(), crg_score(preds, target))
-
-
-def test_crg_forward_gives_the_batch_and_accumulates() -> None:
-    preds, target = labels(rows=20)
-    metric = CRGScore(NUM_LABELS)
-    for rows in (slice(0, 12), slice(12, 20)):
-        assert torch.equal(metric(preds[rows], target[rows]), crg_score(preds[rows], target[rows]))
-    assert torch.equal(metric.compute(), crg_score(preds, target))
-
-
-def test_crg_reset_forgets() -> None:
-    metric = CRGScore(NUM_LABELS)
-    metric.update(*labels(rows=20, seed=1))
-    metric.compute()
-    metric.reset()
-    metric.update(*labels(rows=20, seed=2))
-    assert torch.equal(metric.compute(), crg_score(*labels(rows=20, seed=2)))
 
 
 @pytest.mark.parametrize("per_label", [False, True])
@@ -176,68 +157,6 @@ def filled() -> list[Metric]:
 
 
 KINDS = ["pooled", "per label", "levels", "text"]
-
-
-@pytest.mark.parametrize("kind", range(4), ids=KINDS)
-def test_crg_counters_are_int64_and_do_not_grow(kind: int) -> None:
-    small, large = filled()[kind], filled()[kind]
-    for _ in range(20):
-        if isinstance(large, ReportCRG):
-            large.update(*reports(50))
-        elif isinstance(large, MultiLevelCRGScore):
-            large.update([labels(rows=50)[0]] * 2, [labels(rows=50)[1]] * 2)
-        else:
-            large.update(*labels(rows=50))
-    for name in COUNTERS:
-        assert getattr(large, name).dtype == torch.long
-        assert getattr(large, name).shape == getattr(small, name).shape
-    assert large.compute().dtype == torch.float64
-    small.compute()
-    assert len(pickle.dumps(large)) == pytest.approx(len(pickle.dumps(small)), abs=200)
-
-
-@pytest.mark.parametrize("kind", range(4), ids=KINDS)
-@pytest.mark.parametrize(
-    "copied",
-    [lambda m: m.clone(), copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))],
-    ids=["clone", "deep", "pickle"],
-)
-def test_crg_copies_go_their_own_way(kind: int, copied: Any) -> None:
-    metric = filled()[kind]
-    value = metric.compute()
-    other = copied(metric)
-    assert torch.equal(other.compute(), value)
-    other.reset()
-    if isinstance(other, ReportCRG):
-        other.update(["Effusion."], ["Effusion."])
-    assert torch.equal(metric.compute(), value)
-    assert int(other.tp.sum()) < int(metric.tp.sum())
-
-
-@pytest.mark.parametrize("kind", range(4), ids=KINDS)
-def test_crg_state_dict_round_trip(kind: int) -> None:
-    metric = filled()[kind]
-    assert metric.state_dict() == {}
-    metric.persistent(True)
-    saved = metric.state_dict()
-    assert {*COUNTERS} <= saved.keys()
-    fresh = filled()[kind]
-    fresh.reset()
-    fresh.persistent(True)
-    fresh.load_state_dict(saved)
-    assert all(torch.equal(getattr(fresh, name), getattr(metric, name)) for name in COUNTERS)
-
-
-@pytest.mark.parametrize("kind", range(4), ids=KINDS)
-def test_crg_float_conversion_keeps_counters(kind: int) -> None:
-    metric = filled()[kind].half().set_dtype(torch.float16)
-    assert all(getattr(metric, name).dtype == torch.long for name in COUNTERS)
-    assert torch.equal(metric.compute(), filled()[kind].compute())
-
-
-def test_crg_states_follow_the_device() -> None:
-    metric = ReportCRG(LABELER).to("meta")
-    assert {getattr(metric, name).device.type for name in COUNTERS} == {"meta"}
 
 
 def test_crg_plot() -> None:

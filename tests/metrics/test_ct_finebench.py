@@ -308,19 +308,6 @@ def test_ct_finebench_other_bad_input() -> None:
         CTFineBench(comparer="nobody")
 
 
-def test_ct_finebench_no_report_at_all() -> None:
-    metric = CTFineBench(mode="f1")
-    metric.update([], [])
-    assert metric.score([], []).value.shape == (0,)
-    assert metric.compute().isnan()
-    assert metric.tables()["finding"] == []
-    metric.update([None, LEFT, LEFT], [LEFT, None, " "])
-    assert metric.counts()["unscorable"] == 3
-    assert metric.counts()["without_items"] == 0
-    # A blank candidate is an empty report.
-    assert metric.score([" "], [LEFT]).value.tolist() == [0]
-
-
 def test_ct_finebench_questions_of_a_reference_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
     build = question_answering.build_items
@@ -432,19 +419,6 @@ def test_ct_finebench_pickles_are_small_and_copies_share_the_examiner() -> None:
     assert again.score(PREDS, TARGET).value.tolist() == metric.score(PREDS, TARGET).value.tolist()
     assert metric.clone().examiner is copy.deepcopy(metric).examiner is metric.examiner
     assert metric.state_dict() == {}
-
-
-def test_ct_finebench_states_keep_their_types_and_sizes() -> None:
-    metric = CTFineBench(mode="f1").half()
-    sizes = []
-    for _ in range(3):
-        metric.update(PREDS * 100, TARGET * 100)
-        sizes.append(sum(getattr(metric, name).numel() for name in metric._defaults))
-    assert len(set(sizes)) == 1
-    assert metric.item_counts.dtype == metric.num_scored.dtype == torch.int64
-    assert metric.grade_sums.dtype == metric.score_sum.dtype == torch.float64
-    assert metric.tables()["finding"][0]["items"] == 4500
-    assert metric.compute().item() == pytest.approx(sum(F1) / 6)
 
 
 def test_ct_finebench_reset_forgets_and_a_collection_keeps_modes_apart() -> None:

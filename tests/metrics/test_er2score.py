@@ -1,16 +1,14 @@
 """ER²Score as a metric, and the predictor of `models.er2score`."""
 
-import copy
 import json
 import logging
-import pickle
 import random
 import shutil
 
 import pytest
 import torch
-from tiny_crepe import random_pairs, save_tiny_crepe
-from tiny_er2score import LORA, plain_rewards, save_tiny_er2score, tiny_llama_tokenizer
+from tiny_crepe import random_pairs
+from tiny_er2score import LORA, plain_rewards, save_tiny_er2score
 
 from rrg_rewards.metrics import ER2Score, ER2Scores, make_metric
 from rrg_rewards.models import ER2ScoreModel
@@ -99,20 +97,6 @@ def test_er2score_a_shared_reference_is_run_once(folder, monkeypatch, token_budg
     assert (len(seen) > 3) == (token_budget == 600)
 
 
-def test_er2score_equal_pairs_run_once(folder, monkeypatch):
-    seen = []
-    forward = ER2ScoreModel.forward
-    monkeypatch.setattr(
-        ER2ScoreModel,
-        "forward",
-        lambda self, input_ids, *rest, **more: seen.append(len(input_ids)) or forward(self, input_ids, *rest, **more),
-    )
-    scores = ER2Score(folder).score(["no mass", "a mass"] * 4, ["a mass"] * 8)
-
-    assert sum(seen) == 2
-    assert scores.value.view(4, 2).unique(dim=0).shape == (1, 2)
-
-
 def test_er2score_a_total_has_the_base_and_sub_scores_their_own_unit(weighted, pairs):
     scores = ER2Score(weighted).score(*pairs)
 
@@ -134,50 +118,6 @@ def test_er2score_weights_name_what_counts(folder, weighted, pairs, plain):
     # A reward includes the weight of its criterion; a weighted sum has no base.
     lesions = ER2Score(weighted, weights={"lesion_description": 1}).score(*pairs)
     torch.testing.assert_close(lesions.value, -20 * lesions.details["lesion_description"])
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_er2score_half_precision_is_near(folder, pairs, dtype):
-    exact, near = (sub_scores(ER2Score(folder, dtype=kind).score(*pairs)) for kind in ("float32", dtype))
-
-    assert not torch.equal(exact, near)
-    assert (exact - near).abs().max() < 0.1 * exact.abs().max()
-    assert ER2Score(folder, dtype=dtype).predictor._model.head.weight.dtype == torch.float32
-
-
-def test_er2score_corpus_value_is_the_mean_over_scored_pairs(folder, pairs):
-    metric = ER2Score(folder)
-    candidates, references = ([*side[:8], extra] for side, extra in zip(pairs, (None, "a mass"), strict=True))
-    metric.update(candidates[:3], references[:3])
-    metric.update(candidates[3:], references[3:])
-    metric.update([], [])
-
-    scores = metric.score(candidates, references)
-    assert scores.value.isnan().tolist() == [False] * 8 + [True]
-    assert metric.compute().item() == pytest.approx(scores.value[:8].mean().item(), rel=1e-5)
-    assert metric.compute().dtype == torch.float64
-    assert metric.num_unscorable == 1
-    for name, mean in metric.statistics().items():
-        assert mean.item() == pytest.approx(scores.details[name][:8].mean().item(), rel=1e-4, abs=1e-5)
-    assert -sum(metric.statistics().values()).item() == pytest.approx(metric.compute().item())
-
-
-def test_er2score_an_empty_candidate_is_scored_and_an_empty_reference_is_not(folder):
-    scores = ER2Score(folder).score(["", "no mass", None, "no mass"], ["a mass", " ", "a mass", None])
-
-    assert scores.value.isnan().tolist() == [False, True, True, True]
-    assert scores.details["false_finding"].isnan().tolist() == [False, True, True, True]
-    assert scores.value[0].item() == pytest.approx(plain_rewards(folder, "", "a mass").sum().item(), abs=1e-4)
-    assert [bool(text) for text in scores.explanations["sub_scores"]] == [True, False, False, False]
-
-
-@pytest.mark.filterwarnings("ignore:The ``compute`` method")
-def test_er2score_nothing_scored_has_no_mean(folder):
-    metric = ER2Score(folder)
-    metric.update([None], ["a mass"])
-
-    assert metric.compute().isnan()
-    assert all(mean.isnan() for mean in metric.statistics().values())
 
 
 def test_er2score_explanations_name_the_sub_scores():
@@ -202,49 +142,6 @@ def test_er2score_long_pairs_are_cut_and_told_of_once(folder, caplog):
         "sets the limit"
     ]
     assert "effusion" not in caplog.text
-
-
-def test_er2score_options_reach_the_predictor(folder, root):
-    options = {
-        "max_length": 64,
-        "token_budget": 100,
-        "dtype": "bfloat16",
-        "device": "cpu",
-        "revision": "main",
-        "progress": True,
-        "backbone": root / "backbone",
-        "share_prefix": False,
-    }
-    assert vars(ER2Score(folder, **options).predictor.options) == options
-
-
-def test_er2score_pickles_to_kilobytes_and_copies_share_the_model(folder, pairs):
-    metric = ER2Score(folder, weights={"omitted_finding": 2.0}, share_prefix=False)
-    metric.update(*pairs)
-    written = pickle.dumps(metric)
-
-    again = pickle.loads(written)
-
-    assert len(written) < 20_000
-    assert "_model" not in vars(again.predictor)
-    assert torch.equal(again.compute(), metric.compute())
-    assert torch.equal(again.score(*pairs).value, metric.score(*pairs).value)
-    assert again.predictor.options.share_prefix is False
-    assert metric.clone().predictor is metric.predictor
-    assert again.predictor._model is metric.predictor._model, "a process loads the model once"
-    assert not list(metric.parameters())
-
-
-def test_er2score_a_given_model_is_shared_by_copies_and_does_not_pickle(folder, pairs):
-    model = ER2ScoreModel.from_pretrained(folder).train()
-    metric = ER2Score(model)
-
-    assert copy.deepcopy(metric).predictor._model is model
-    torch.testing.assert_close(metric.score(*pairs).value, ER2Score(folder).score(*pairs).value, atol=1e-4, rtol=0)
-    assert model.training
-    assert any(value.requires_grad for value in model.parameters())
-    with pytest.raises(TypeError, match=r"ER2ScoreModel given as an object cannot be pickled.*give the folder"):
-        pickle.dumps(metric)
 
 
 def test_er2score_signature_names_weights_backbone_system_and_prompt(folder, weighted, root, tmp_path):
@@ -277,45 +174,6 @@ def test_er2score_the_scoring_system_that_is_asked_for_is_the_models_or_an_error
         make_metric("er2score", model=str(folder), scoring_system=str(tmp_path / "mine.yaml"))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dtype": "float8"}, "dtype must be one of auto, float32, bfloat16, float16, got 'float8'"),
-        ({"token_budget": 0}, "token_budget must be positive, got 0"),
-        ({"max_length": 4096}, "max_length is 4096, but the backbone takes 1024 tokens at most"),
-        ({"weights": {"omited_finding": 2.0}}, "unknown criterion 'omited_finding'; did you mean 'omitted_fi"),
-        ({"weights": {"omitted_finding": -1}}, "weight of 'omitted_finding' must be finite and at least 0, got -1"),
-        ({"weights": {"omitted_finding": "2"}}, "weight of 'omitted_finding' must be finite and at least 0, got '2'"),
-        ({"weights": [1, 2]}, "weights must be numbers by criterion, got list"),
-        ({"weights": {}}, "weights must name at least one criterion"),
-    ],
-)
-def test_er2score_settings_without_a_meaning_are_refused(folder, options, message):
-    with pytest.raises(ValueError, match=message):
-        ER2Score(folder, **options)
-
-
-def test_er2score_bad_reports_and_models_are_refused(folder, weighted, tmp_path):
-    metric = ER2Score(folder)
-    with pytest.raises(TypeError, match=r"preds\[1\] must be a report text, got int"):
-        metric.score(["a mass", 3], ["a mass"] * 2)
-    with pytest.raises(ValueError, match="preds and target must have the same length, got 1 and 2"):
-        metric.update(["a mass"], ["a mass"] * 2)
-    with pytest.raises(TypeError, match="er2score takes no column age"):
-        metric.score(["a mass"], ["a mass"], age=[60])
-    with pytest.raises(FileNotFoundError, match="no such folder"):
-        ER2Score(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=r"contains no head\.safetensors, so it is not an ER2Score model"):
-        ER2Score(save_tiny_crepe(tmp_path / "crepe"))
-    with pytest.raises(ValueError, match="must be an ER2ScoreModel, a folder or a Hub id, got Linear"):
-        ER2Score(torch.nn.Linear(1, 1), tiny_llama_tokenizer())
-    model = ER2ScoreModel.from_pretrained(weighted)
-    model.tokenizer = None
-    with pytest.raises(ValueError, match="needs its tokenizer"):
-        ER2Score(model)
-    assert not ER2Score(model, tiny_llama_tokenizer()).score(["a"], ["a"]).value.isnan().any()
-
-
 @pytest.mark.usefixtures("folder")
 def test_er2score_a_model_that_overflows_is_an_error_and_no_pair_that_cannot_be_scored(root, pairs, tmp_path):
     model = ER2ScoreModel.from_backbone(root / "llama")
@@ -327,10 +185,3 @@ def test_er2score_a_model_that_overflows_is_an_error_and_no_pair_that_cannot_be_
     assert ER2Score(tmp_path).score(*pairs).scored.all()
     with pytest.raises(ValueError, match="not finite in float16; bfloat16 has the range of float32"):
         ER2Score(tmp_path, dtype="float16").score(*pairs)
-
-
-def test_er2score_progress_is_shown_on_request(folder, capsys):
-    ER2Score(folder, progress=True).score(["no mass"], ["a mass"])
-    shown = capsys.readouterr()
-    assert "ER2Score" in shown.err
-    assert shown.out == ""

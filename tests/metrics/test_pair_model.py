@@ -1,29 +1,40 @@
-"""CREPE and ER²Score in the type that ``dtype="auto"`` selects."""
+"""What CREPE and ER²Score share: corpus values, copies, options, and the type that ``dtype="auto"`` selects."""
 
 import copy
 import logging
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
 from lightning.pytorch.plugins.precision import HalfPrecision, MixedPrecision
 from safetensors.torch import load_file, save_file
-from tiny_crepe import random_pairs, save_tiny_crepe
-from tiny_er2score import save_tiny_er2score
+from tiny_crepe import plain_counts, random_pairs, save_tiny_crepe, tiny_bert_tokenizer
+from tiny_er2score import LORA, plain_rewards, save_tiny_er2score, tiny_llama_tokenizer
 from transformers import AutoTokenizer
 
-from rrg_rewards.metrics import CREPE, ER2Score
+from rrg_rewards.metrics import CREPE, ER2Score, make_metric
 from rrg_rewards.models import CrepeModel, ER2ScoreModel
-from rrg_rewards.rewards import make_reward
+from rrg_rewards.rewards import CrepeReward, make_reward
 
 PAIRS = random_pairs(6, longest=20)
 METRICS = {"crepe": CREPE, "er2score": ER2Score}
+MODELS = {"crepe": CrepeModel, "er2score": ER2ScoreModel}
+TOKENIZERS = {"crepe": tiny_bert_tokenizer, "er2score": tiny_llama_tokenizer}
+OPTIONS = {
+    "max_length": 64,
+    "token_budget": 100,
+    "dtype": "bfloat16",
+    "device": "cpu",
+    "revision": "main",
+    "progress": True,
+}
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
-    return {"crepe": str(save_tiny_crepe(root / "crepe")), "er2score": str(save_tiny_er2score(root))}
+    return {"crepe": str(save_tiny_crepe(root / "crepe")), "er2score": str(save_tiny_er2score(root, lora=LORA))}
 
 
 @pytest.fixture(params=METRICS)
@@ -40,6 +51,179 @@ def make(name, folders):
 def processor(monkeypatch):
     """A function that sets whether the processor computes in bfloat16."""
     return lambda fast: monkeypatch.setattr("rrg_rewards.utilities.precision.cpu_computes_in_bfloat16", lambda: fast)
+
+
+@pytest.fixture
+def given(name, folders):
+    """A model as an object, and its tokenizer."""
+    return MODELS[name].from_pretrained(folders[name]), TOKENIZERS[name]()
+
+
+def sub_scores(scores):
+    return torch.stack([*scores.details.values()], dim=1)
+
+
+def test_pair_model_equal_pairs_run_once(make, name, monkeypatch):
+    seen = []
+    forward = MODELS[name].forward
+
+    def noted(self, *args, **inputs):
+        seen.append(len(args[0] if args else inputs["input_ids"]))
+        return forward(self, *args, **inputs)
+
+    monkeypatch.setattr(MODELS[name], "forward", noted)
+    scores = make().score(["no mass", "a mass"] * 4, ["a mass"] * 8)
+    assert sum(seen) == 2
+    assert scores.value.view(4, 2).unique(dim=0).shape == (1, 2)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_pair_model_half_precision_is_near(make, name, dtype):
+    pairs = random_pairs(24, longest=40)
+    exact, near = (sub_scores(make(dtype=kind).score(*pairs)) for kind in ("float32", dtype))
+    assert not torch.equal(exact, near)
+    allowed = 0.1 if name == "er2score" else {"bfloat16": 0.15, "float16": 0.02}[dtype]
+    assert (exact - near).abs().max() < allowed * exact.abs().max()
+    if name == "er2score":
+        assert make(dtype=dtype).predictor._model.head.weight.dtype == torch.float32
+
+
+def test_pair_model_corpus_value_is_the_mean_over_scored_pairs(make, name):
+    metric = make()
+    candidates, references = [*PAIRS[0], None], [*PAIRS[1], "a mass"]
+    for rows in (slice(0, 3), slice(3, 7), slice(0, 0)):
+        metric.update(candidates[rows], references[rows])
+    scores = metric.score(candidates, references)
+    assert scores.value.isnan().tolist() == [False] * 6 + [True]
+    value = metric.compute().item()
+    assert value == pytest.approx(scores.value[:6].mean().item(), rel=1e-5)
+    assert (metric.compute().dtype, int(metric.num_unscorable)) == (torch.float64, 1)
+    means = metric.statistics()
+    assert list(means) == list(scores.details)
+    for part, mean in means.items():
+        assert mean.item() == pytest.approx(scores.details[part][:6].mean().item(), rel=1e-4, abs=1e-5)
+    # The criteria of this ER²Score are numbers of errors, which it deducts.
+    assert sum(means.values()).item() * (-1 if name == "er2score" else 1) == pytest.approx(value)
+    assert scores.aggregate(*scores.sufficient_statistics).item() == pytest.approx(value, rel=1e-5)
+
+
+def test_pair_model_an_empty_candidate_is_scored_and_an_empty_reference_is_not(make, name, folders):
+    scores = make().score(["", "no mass", None, "no mass"], ["a mass", " ", "a mass", None])
+    assert scores.value.isnan().tolist() == [False, True, True, True]
+    assert scores.details["false_finding"].isnan().tolist() == [False, True, True, True]
+    plain = plain_counts if name == "crepe" else plain_rewards
+    expected = plain(Path(folders[name]), "", "a mass")
+    expected = expected.clamp(min=0) if name == "crepe" else expected
+    assert scores.value[0].item() == pytest.approx(expected.sum().item(), abs=1e-4)
+    (texts,) = scores.explanations.values()
+    assert texts[1:] == [""] * 3
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_pair_model_nothing_scored_has_no_mean(make):
+    metric = make()
+    metric.update([None], ["a mass"])
+    assert metric.compute().isnan()
+    assert all(mean.isnan() for mean in metric.statistics().values())
+
+
+def test_pair_model_pickles_to_kilobytes_and_copies_share_the_model(make):
+    metric = make(weights={"omitted_finding": 2.0})
+    metric.update(*PAIRS)
+    written = pickle.dumps(metric)
+    again = pickle.loads(written)
+    assert len(written) < 20_000
+    assert "_model" not in vars(again.predictor)
+    assert torch.equal(again.compute(), metric.compute())
+    assert torch.equal(again.score(*PAIRS).value, metric.score(*PAIRS).value)
+    assert metric.clone().predictor is metric.predictor
+    assert again.predictor._model is metric.predictor._model, "a process loads the model once"
+    assert metric.state_dict() == {}
+    assert not list(metric.parameters())
+
+
+def test_pair_model_given_as_an_object_is_shared_by_copies_trains_on_and_does_not_pickle(make, name, given):
+    model, tokenizer = given
+    metric = METRICS[name](model.train(), tokenizer)
+    assert copy.deepcopy(metric).predictor._model is model
+    torch.testing.assert_close(metric.score(*PAIRS).value, make().score(*PAIRS).value, atol=1e-4, rtol=0)
+    assert model.training
+    assert any(parameter.requires_grad for parameter in model.parameters())
+    with pytest.raises(TypeError, match=r"given as an object cannot be pickled.*give the folder"):
+        pickle.dumps(metric)
+
+
+def test_pair_model_options_reach_the_predictor(make, name, folders, tmp_path):
+    further = {"crepe": {"long_reports": "chunks", "compile": True}, "er2score": {"share_prefix": False}}[name]
+    options = {**OPTIONS, **further, **({"backbone": tmp_path} if name == "er2score" else {})}
+    assert vars(make(**options).predictor.options) == options
+    assert isinstance(make_metric(name, model=folders[name], dtype="bfloat16"), METRICS[name])
+    if name == "crepe":
+        assert vars(CrepeReward(folders[name], **options).metric.predictor.options) == options
+        assert vars(CrepeReward(folders[name]).metric.predictor.options) == vars(make().predictor.options)
+
+
+def test_pair_model_progress_is_shown_on_request(make, name, capsys):
+    make(progress=True).score(["no mass"], ["a mass"])
+    shown = capsys.readouterr()
+    assert METRICS[name].__name__ in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float8"}, "dtype must be one of auto, float32, bfloat16, float16, got 'float8'"),
+        ({"token_budget": 0}, "token_budget must be positive, got 0"),
+        ({"max_lenght": 64}, "unknown argument 'max_lenght'; did you mean 'max_length'"),
+        ({"max_length": 4096}, r"max_length is 4096, but the \w+ takes (512|1024) tokens at most"),
+        ({"weights": {"omited_finding": 2.0}}, "'omited_finding'; did you mean 'omitted_finding'"),
+        ({"weights": {"omitted_finding": -1}}, "weight of 'omitted_finding' must be finite and at least 0, got -1"),
+        ({"weights": {"omitted_finding": "2"}}, "weight of 'omitted_finding' must be finite and at least 0, got '2'"),
+        ({"weights": [1, 2]}, "weights must be numbers by .*, got list"),
+    ],
+)
+def test_pair_model_settings_without_a_meaning_are_refused(make, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("crepe", {"long_reports": "windows"}, "'truncate' or 'chunks', got 'windows'"),
+        ("er2score", {"weights": {}}, "weights must name at least one criterion"),
+    ],
+)
+def test_pair_model_settings_of_one_metric_are_refused(name, options, message, folders):
+    with pytest.raises(ValueError, match=message):
+        METRICS[name](folders[name], **options)
+
+
+def test_pair_model_bad_reports_and_models_are_refused(make, name, folders, given, tmp_path):
+    metric, kind = make(), METRICS[name]
+    with pytest.raises(TypeError, match=r"preds\[1\] must be a report text, got int"):
+        metric.score(["a mass", 3], ["a mass"] * 2)
+    with pytest.raises(ValueError, match="preds and target must have the same length, got 1 and 2"):
+        metric.update(["a mass"], ["a mass"] * 2)
+    with pytest.raises(TypeError, match=f"{name} takes no column age"):
+        metric.score(["a mass"], ["a mass"], age=[60])
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        kind(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=f"must be an? {MODELS[name].__name__}, a folder or a Hub id, got Linear"):
+        kind(torch.nn.Linear(1, 1), TOKENIZERS[name]())
+    model, tokenizer = given
+    model.tokenizer = None
+    with pytest.raises(ValueError, match="needs its tokenizer"):
+        kind(model)
+    assert not kind(model, tokenizer).score(["a"], ["a"]).value.isnan().any()
+    with pytest.raises(ValueError, match=f"unknown {name} option 'modell'; did you mean 'model'"):
+        make_metric(name, modell=folders[name])
+
+
+def test_pair_model_er2score_refuses_a_model_of_crepe(folders):
+    with pytest.raises(FileNotFoundError, match=r"contains no head\.safetensors, so it is not an ER2Score model"):
+        ER2Score(folders["crepe"])
 
 
 @pytest.mark.parametrize(("fast", "dtype"), [(True, "bfloat16"), (False, "float32"), (None, "float32")])

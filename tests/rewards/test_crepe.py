@@ -1,18 +1,25 @@
+"""Rewards of CREPE and of ER²Score."""
+
 import math
 import pickle
 
 import pytest
 import torch
 from tiny_crepe import random_pairs, save_tiny_crepe
+from tiny_er2score import LORA, save_tiny_er2score
 
-from rrg_rewards.metrics import CREPE
+from rrg_rewards.metrics import CREPE, ER2Score
 from rrg_rewards.rewards import CrepeReward, available_rewards, make_reward
 from rrg_rewards.rewards.registry import check_reward_options
 
+METRICS = {"crepe": CREPE, "er2score": ER2Score}
+EXPLAINED = {"crepe": "errors", "er2score": "sub_scores"}
+
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return save_tiny_crepe(tmp_path_factory.mktemp("crepe") / "model")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    return {"crepe": str(save_tiny_crepe(root / "crepe")), "er2score": str(save_tiny_er2score(root, lora=LORA))}
 
 
 @pytest.fixture(scope="module")
@@ -21,81 +28,98 @@ def batch():
     return {"completions": [*candidates, "normal"], "reference": [*references, None]}
 
 
+@pytest.fixture(scope="module", params=METRICS)
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def make(name, folders):
+    return lambda **options: make_reward(name, model=folders[name], **options)
+
+
 @pytest.fixture(scope="module")
-def scores(folder, batch):
-    return CREPE(folder).score(batch["completions"], batch["reference"])
+def scores(name, folders, batch):
+    return METRICS[name](folders[name]).score(batch["completions"], batch["reference"])
 
 
-def test_crepe_reward_fewer_errors_are_a_higher_reward(folder, batch, scores):
-    reward = make_reward("crepe", model=str(folder))
-
-    values = reward(**batch)
-
-    assert isinstance(reward, CrepeReward)
+def test_pair_model_reward_is_the_score_with_its_sign(make, name, batch, scores):
+    values = make()(**batch)
     assert values[-1] is None
-    assert values[:-1] == (-scores.value[:-1]).tolist()
+    sign = -1 if name == "crepe" else 1
+    assert values[:-1] == (sign * scores.value[:-1]).tolist()
     assert len(set(values)) > 3
+    assert isinstance(make(), CrepeReward) == (name == "crepe")
 
 
-def test_crepe_reward_an_exponential_reward_lies_between_0_and_1(folder, batch, scores):
-    reward = make_reward("crepe", model=str(folder), shape="exponential", tau=3.0)
+def test_pair_model_reward_of_weighted_sub_scores(make, name, batch, scores):
+    values = make(weights={"omitted_finding": 5.0, "wrong_location": 1.0})(**batch)
+    omitted, place = scores.details["omitted_finding"], scores.details["wrong_location"]
+    # CREPE weighs the other categories by 1, ER²Score by 0.
+    expected = scores.value + 4 * omitted if name == "crepe" else 5 * omitted + place
+    assert values[:-1] == pytest.approx((-expected)[:-1].tolist())
 
+
+def test_pair_model_reward_logs_its_sub_scores(make, name, batch, scores):
+    logged, told = {}, {}
+    make(log_explanations=True)(**batch, log_metric=logged.__setitem__, log_extra=told.__setitem__)
+    assert logged.keys() == {f"{name}/{part}" for part in (*scores.details, "unscorable")}
+    assert logged[f"{name}/false_finding"] == pytest.approx(scores.details["false_finding"][:-1].mean().item())
+    assert logged[f"{name}/unscorable"] == pytest.approx(1 / 7)
+    assert told == {f"{name}/{EXPLAINED[name]}": scores.explanations[EXPLAINED[name]]}
+    nothing = {}
+    assert make()(completions=["a", "b"], reference=[None, ""], log_metric=nothing.__setitem__) == [None, None]
+    assert nothing == {f"{name}/unscorable": 1}
+
+
+@pytest.mark.parametrize("options", [{}, {"shape": "exponential", "tau": 0.5}])
+def test_pair_model_reward_pickles_small_and_takes_its_settings_along(make, name, batch, options):
+    if name == "er2score" and options:
+        return
+    reward = make(weights={"wrong_severity": 2.0}, name="errors", **options)
     values = reward(**batch)
+    written = pickle.dumps(reward)
+    again = pickle.loads(written)
+    assert len(written) < 20_000
+    assert (again.__name__, again.signature) == ("errors", reward.signature)
+    assert again(**batch) == values
 
+
+def test_pair_model_reward_options_are_checked_by_name_without_a_model(name):
+    assert name in available_rewards()
+    further = {"crepe": {"shape": "exponential", "tau": 2.0}, "er2score": {"share_prefix": False}}[name]
+    check_reward_options(name, model="nowhere/to-be-found", weights={}, dtype="bfloat16", **further)
+    with pytest.raises(ValueError, match=f"unknown option of reward '{name}' 'weight'; did you mean 'weights'"):
+        check_reward_options(name, weight={})
+
+
+def test_pair_model_reward_a_missing_column_is_named(make):
+    with pytest.raises(ValueError, match="reads the column 'reference', which the data set lacks; it has report"):
+        make()(completions=["a"], report=["a"])
+
+
+def test_pair_model_reward_leaves_random_numbers_of_training_the_same(make, batch):
+    torch.manual_seed(0)
+    make()(**batch)
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    assert torch.equal(after, torch.rand(1))
+
+
+@pytest.mark.parametrize("name", ["crepe"], indirect=True)
+def test_crepe_reward_an_exponential_reward_lies_between_0_and_1(make, batch, scores):
+    values = make(shape="exponential", tau=3.0)(**batch)
     assert values[-1] is None
     assert values[:-1] == pytest.approx([math.exp(-score / 3) for score in scores.value[:-1].tolist()])
     assert all(0 < value <= 1 for value in values[:-1])
 
 
-def test_crepe_reward_a_weighted_reward(folder, batch, scores):
-    reward = make_reward("crepe", model=str(folder), weights={"omitted_finding": 5.0})
-
-    extra = 4 * scores.details["omitted_finding"]
-    assert reward(**batch)[:-1] == pytest.approx((-(scores.value + extra))[:-1].tolist())
-
-
-def test_crepe_reward_counts_are_logged_by_category(folder, batch, scores):
-    logged, told = {}, {}
-    reward = CrepeReward(folder, log_explanations=True)
-
-    reward(**batch, log_metric=logged.__setitem__, log_extra=told.__setitem__)
-
-    assert logged.keys() == {f"crepe/{name}" for name in (*scores.details, "unscorable")}
-    assert logged["crepe/false_finding"] == pytest.approx(scores.details["false_finding"][:-1].mean().item())
-    assert logged["crepe/unscorable"] == pytest.approx(1 / 7)
-    assert told.keys() == {"crepe/errors"}
-
-
-def test_crepe_reward_pickles_small_and_takes_its_settings_along(folder, batch):
-    reward = CrepeReward(folder, shape="exponential", tau=0.5, weights={"wrong_severity": 2.0}, name="errors")
-    values = reward(**batch)
-
-    written = pickle.dumps(reward)
-    again = pickle.loads(written)
-
-    assert len(written) < 20_000
-    assert again.__name__ == "errors"
-    assert again(**batch) == values
-
-
-def test_crepe_reward_signature_tells_shapes_apart(folder):
-    rewards = [
-        CrepeReward(folder),
-        CrepeReward(folder, shape="exponential"),
-        CrepeReward(folder, shape="exponential", tau=1),
-    ]
-    assert len({reward.signature for reward in rewards}) == 3
-    assert rewards[0].signature.endswith("|sign:-1")
-    assert rewards[2].signature.endswith("|shape:exponential|tau:1")
-
-
-def test_crepe_reward_options_are_checked_by_name_without_a_model():
-    assert "crepe" in available_rewards()
-    check_reward_options(
-        "crepe", model="nowhere/to-be-found", shape="exponential", tau=2.0, weights={}, dtype="bfloat16"
-    )
-    with pytest.raises(ValueError, match=r"unknown option of reward 'crepe' 'shap'; did you mean 'shape'"):
-        check_reward_options("crepe", shap="exponential")
+def test_crepe_reward_signature_tells_shapes_apart(folders):
+    shapes = ({}, {"shape": "exponential"}, {"shape": "exponential", "tau": 1})
+    signatures = [CrepeReward(folders["crepe"], **shape).signature for shape in shapes]
+    assert len(set(signatures)) == 3
+    assert signatures[0].endswith("|sign:-1")
+    assert signatures[2].endswith("|shape:exponential|tau:1")
 
 
 @pytest.mark.parametrize(
@@ -107,19 +131,6 @@ def test_crepe_reward_options_are_checked_by_name_without_a_model():
         ({"reference_column": None}, "crepe needs a reference_column"),
     ],
 )
-def test_crepe_reward_settings_without_a_meaning_are_refused(folder, options, message):
+def test_crepe_reward_settings_without_a_meaning_are_refused(folders, options, message):
     with pytest.raises(ValueError, match=message):
-        CrepeReward(folder, **options)
-
-
-def test_crepe_reward_a_missing_column_is_named(folder):
-    with pytest.raises(ValueError, match="reads the column 'reference', which the data set lacks; it has report"):
-        CrepeReward(folder)(completions=["a"], report=["a"])
-
-
-def test_crepe_reward_random_numbers_of_training_stay_the_same(folder, batch):
-    torch.manual_seed(0)
-    CrepeReward(folder)(**batch)
-    after = torch.rand(1)
-    torch.manual_seed(0)
-    assert torch.equal(after, torch.rand(1))
+        CrepeReward(folders["crepe"], **options)
