@@ -43,6 +43,13 @@ def write_recipe(folder: Path, model: dict[str, Any], changes: dict[str, Any]) -
     return path
 
 
+def trained(task: str, recipe: Path, *options: str) -> cli.TrainCLI:
+    """Train a task by its recipe, and return the run."""
+    run = cli.build(task, ["--config", str(recipe), *options])
+    cli.fit(run)
+    return run
+
+
 def weights(run: cli.TrainCLI) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in run.model.model.state_dict().items()}
 

@@ -1,9 +1,6 @@
 """Training of ER²Score: learning, resumption, and reports on held-out data."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,18 +9,15 @@ import pytest
 import torch
 import yaml
 from huggingface_hub import ModelCard
-from tiny_backbone import PROMPT, save_tiny_backbone
 from tiny_records import tiny_records, write_records
-from training_runs import assert_same_run, interrupted_in_second_epoch, weights, write_recipe
+from training_runs import trained, weights
 
 from rrg_rewards.functional import margin_reward_enforcement_loss
 from rrg_rewards.metrics import ER2Score
 from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
 from rrg_rewards.models.er2score.model import ER2ScoreModel
 from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate
-from rrg_rewards.training import ER2ScoreDataModule, ER2ScoreModule, JsonlRecords
 from rrg_rewards.training.metrics import cli
-from rrg_rewards.training.metrics.splits import report_key
 
 LORA = {"r": 4, "target_modules": ["q_proj", "v_proj", "down_proj"]}
 OWN_SYSTEM = {
@@ -39,13 +33,8 @@ OWN_SYSTEM = {
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> Callable[..., Path]:
-    """Write a recipe on a tiny backbone; dotted keys change it."""
-    save_tiny_backbone(tmp_path / "backbone")
-    write_records(tmp_path / "errors.jsonl", tiny_records(60, per_reference=3))
-
-    model = {"backbone": str(tmp_path / "backbone"), "prompt": PROMPT, "max_length": 64}
-    return lambda **changes: write_recipe(tmp_path, model, changes)
+def recipe(make_recipe: Callable[[str], Callable[..., Path]]) -> Callable[..., Path]:
+    return make_recipe("er2score")
 
 
 @pytest.mark.parametrize(
@@ -74,12 +63,6 @@ def test_er2score_training_warns_of_a_type_that_is_slow_on_the_processor(
     assert [message.endswith(str(remedy)) for message in messages] == ([] if remedy is None else [True])
 
 
-def trained(recipe: Path, *options: str) -> cli.TrainCLI:
-    run = cli.build("er2score", ["--config", str(recipe), *options])
-    cli.fit(run)
-    return run
-
-
 def rewards_of(model: ER2ScoreModel, tokenizer: Any, records: list[dict[str, Any]]) -> torch.Tensor:
     """Return the rewards of whole prompts, which training never computes in this way."""
     template = PromptTemplate(model.config.prompt).with_criteria(model.scoring_system)
@@ -106,7 +89,7 @@ def test_er2score_training_16_pairs_are_learned_to_zero_loss_and_kept(
         model__c=0.1,
         data__batch_size=16,
     )
-    run = trained(path)
+    run = trained("er2score", path)
     pairs = run.datamodule.preferences
     assert len(pairs) >= 16
     batch = pairs[list(range(len(pairs)))]
@@ -188,30 +171,8 @@ def test_er2score_training_sub_scores_are_on_their_scale_after_training(recipe: 
     assert mean_gap(calibrated) < 1e-5 < mean_gap(run.model.model)
 
 
-def test_er2score_training_no_report_text_is_in_what_is_told(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    cli.run(cli.build("er2score", ["--config", str(recipe(trainer__max_epochs=1))]))
-    references = {record["reference"] for record in tiny_records(60, per_reference=3)}
-    for name in ("report.json", "report.md", "run.json", "model/config.json", "model/README.md"):
-        text = (tmp_path / "run" / name).read_text()
-        assert not any(reference in text for reference in references)
-
-
-@pytest.mark.parametrize("lora", [None, pytest.param(LORA, marks=pytest.mark.slow)], ids=["full", "lora"])
-def test_er2score_training_a_resumed_run_ends_as_one_that_was_not_stopped(
-    recipe: Callable[..., Path], tmp_path: Path, lora: dict[str, Any] | None
-) -> None:
-    settings = {"trainer__max_epochs": 3, "model__lora": lora and {**lora, "lora_dropout": 0.1}}
-    whole = trained(recipe(**settings, output_dir=str(tmp_path / "whole")))
-    stopped = recipe(**settings, output_dir=str(tmp_path / "stopped"))
-    with interrupted_in_second_epoch(ER2ScoreModule):
-        trained(stopped)
-    resumed = trained(stopped, "--resume_from_checkpoint", "auto")
-    assert_same_run(resumed, whole)
-    assert torch.equal(resumed.model.offset, whole.model.offset)
-
-
 def test_er2score_training_a_checkpoint_holds_no_frozen_weight(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    trained(recipe(trainer__max_epochs=1, model__lora=LORA))
+    trained("er2score", recipe(trainer__max_epochs=1, model__lora=LORA))
     kept = torch.load(tmp_path / "run" / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
     backbone = {name for name in kept if name.startswith("model.backbone.")}
     assert backbone
@@ -234,9 +195,9 @@ def test_er2score_training_gradient_checkpointing_changes_no_step(
 ) -> None:
     settings = {"trainer__max_epochs": 1, "trainer__limit_train_batches": 3, "model__lora": lora}
     plain, checkpointed = (
-        weights(trained(recipe(**settings, model__gradient_checkpointing=on))) for on in (False, True)
+        weights(trained("er2score", recipe(**settings, model__gradient_checkpointing=on))) for on in (False, True)
     )
-    start = weights(trained(recipe(**settings, model__learning_rate=1e-9)))
+    start = weights(trained("er2score", recipe(**settings, model__learning_rate=1e-9)))
     moved = max(float((plain[name] - start[name]).abs().max()) for name in plain)
     apart = max(float((plain[name] - checkpointed[name]).abs().max()) for name in plain)
     assert moved > 1e-3
@@ -248,7 +209,7 @@ def test_er2score_training_gradient_checkpointing_changes_no_step(
 def test_er2score_training_either_term_can_be_left_out(
     recipe: Callable[..., Path], individual: bool, total: bool
 ) -> None:
-    run = trained(recipe(trainer__max_epochs=1, model__individual=individual, model__total=total))
+    run = trained("er2score", recipe(trainer__max_epochs=1, model__individual=individual, model__total=total))
     row = cli.history_of(run).rows[-1]
     for stage in ("train", "val"):
         kept, other = ("individual", "total") if individual else ("total", "individual")
@@ -257,7 +218,7 @@ def test_er2score_training_either_term_can_be_left_out(
 
 
 def test_er2score_training_the_totals_loss_is_weighed(recipe: Callable[..., Path]) -> None:
-    row = cli.history_of(trained(recipe(trainer__max_epochs=1, model__lam=3.0))).rows[-1]
+    row = cli.history_of(trained("er2score", recipe(trainer__max_epochs=1, model__lam=3.0))).rows[-1]
     for stage in ("train", "val"):
         expected = row[f"{stage}/individual"] + 3.0 * row[f"{stage}/total"]
         assert row[f"{stage}/loss"] == pytest.approx(expected, rel=1e-5)
@@ -330,84 +291,12 @@ def _texts(pair: Any) -> list[tuple[str, str]]:
     return [(pair.reference, pair.accepted), (pair.reference, pair.rejected)]
 
 
-def test_er2score_data_module_no_reference_stands_on_two_sides(tmp_path: Path) -> None:
-    save_tiny_backbone(tmp_path / "backbone")
-    records = tiny_records(60, per_reference=3)
-    copies = [{**record, "reference": record["reference"].upper() + "."} for record in records]
-    write_records(tmp_path / "errors.jsonl", [*records, *copies])
-    source = JsonlRecords(str(tmp_path / "errors.jsonl"))
-    data = ER2ScoreDataModule([source], str(tmp_path / "backbone"), prompt=PROMPT, validation_fraction=0.3)
-    data.setup()
-    trained_on = {report_key(pair.reference) for pair in data.preferences.made.pairs}
-    held_out = [{report_key(r.reference) for r in data.reports[side].reports} for side in ("validation", "test")]
-    assert trained_on
-    assert not trained_on & (held_out[0] | held_out[1])
-    assert not held_out[0] & held_out[1]
-    assert data.describe()["duplicates_left_out"] >= len(copies)
-
-
-@pytest.mark.slow
-def test_train_the_command_trains_a_tiny_recipe(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rrg_rewards", "train", "er2score", "--config", str(recipe())]
-    done = subprocess.run(
-        [*command, "--trainer.max_epochs=1", "--model.num_layers", "1"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Kendall's tau of predicted" in " ".join(done.stdout.split())
-    assert "epoch 1 of 1, train/loss" in done.stderr
-    written = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert (written["trainer"]["max_epochs"], written["model"]["num_layers"]) == (1, 1)
-    names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert {"accuracy.png", "curve.png", "totals.png", "report.md"} <= names
-    assert ER2ScoreModel.from_pretrained(tmp_path / "run" / "model").config.num_layers == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model__backbon": "x"}, r"model.*backbon"),
-        ({"model__quantization": "8bit"}, r"model\.quantization"),
-        ({"model__lora": "q_proj"}, r"model\.lora"),
-        ({"data__sources": [{"class_path": "GradedReports", "init_args": {"file": "x"}}]}, r"data\.sources"),
-    ],
-)
-def test_parse_a_wrong_key_is_named(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        cli.validate("er2score", recipe(**changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model__lam": -1.0}, "lam must be a finite number of at least 0"),
-        ({"model__individual": False, "model__total": False}, "there is nothing to minimise"),
-        ({"model__quantization": "4bit"}, "4-bit weights cannot be trained"),
-        ({"model__head_learning_rate": 0.0}, "head_learning_rate must be positive"),
-        ({"model__scoring_system": "radclic"}, "did you mean 'radcliq'"),
-        ({"model__num_layers": 0}, "num_layers"),
-        ({"model__prompt": "{reference} only"}, "prompt must contain {candidate} once"),
-        ({"model__max_length": 4}, "max_length 4 leaves no room"),
-        ({"model__max_length": 65}, "max_length is 65, but the backbone takes 64 tokens at most"),
-        ({"data__sources": []}, "sources must contain at least one source"),
-        ({"data__min_margin": 100.0}, "training reports form no pair"),
-        ({"data__test_fraction": 0.0}, "none of 180 records is in test"),
-    ],
-)
-def test_parse_a_wrong_value_is_told(recipe: Callable[..., Path], changes: dict[str, Any], message: str) -> None:
-    with pytest.raises((ValueError, OSError), match=message):
-        trained(recipe(**changes))
-
-
 def test_er2score_data_module_a_system_that_says_nothing_of_counted_errors_is_told(
     recipe: Callable[..., Path], tmp_path: Path
 ) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(OWN_SYSTEM))
     with pytest.raises(ValueError, match="'errors' counts errors, but no criterion of own lists error categories"):
-        trained(recipe(model__scoring_system=str(tmp_path / "own.yaml")))
+        trained("er2score", recipe(model__scoring_system=str(tmp_path / "own.yaml")))
 
 
 def test_er2score_data_module_a_sub_score_out_of_range_is_told_by_its_row(
@@ -419,4 +308,4 @@ def test_er2score_data_module_a_sub_score_out_of_range_is_told_by_its_row(
     write_records(tmp_path / "graded.jsonl", rows)
     sources = [{"class_path": "GradedReports", "init_args": {"path": str(tmp_path / "graded.jsonl")}}]
     with pytest.raises(ValueError, match=r"clarity must lie in \[0, 4\], got 5"):
-        trained(recipe(data__sources=sources, model__scoring_system=str(tmp_path / "own.yaml")))
+        trained("er2score", recipe(data__sources=sources, model__scoring_system=str(tmp_path / "own.yaml")))
