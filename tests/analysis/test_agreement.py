@@ -161,6 +161,8 @@ def test_one_unit_has_no_interval_and_a_warning() -> None:
         "1 of 1 comparisons have no intervals, because they have only one value of 'unit' (`unit`), and the bootstrap "
         "draws these"
     ]
+    measure_agreement(scores, {"h": ratings}, units=[7] * 40, settings=QUICK, log=log)
+    assert len(log.warnings) == 1
 
 
 def test_correlations_are_those_of_all_columns() -> None:

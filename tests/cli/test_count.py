@@ -4,7 +4,7 @@ import json
 
 import pytest
 from counting_answers import asked_pair, counts_of
-from fault_server import FaultServer, says, status
+from fault_server import FaultServer, says
 
 from rrg_rewards.data import read_error_records
 from rrg_rewards.training import CrepeDataModule, JsonlRecords
@@ -96,45 +96,6 @@ def test_counts_are_a_source_of_training(run, pairs, output):
     assert sorted(record.counts for record in data.read()) == sorted(COUNTS)
 
 
-def test_only_missing_pairs_are_requested(run, pairs, output):
-    bad = {ITEMS[1]: [says("{"), says("{")]}
-    with serve(bad) as server:
-        first = run("count", pairs, "--output", output, "--judge", judge(server))
-        assert first.code == 0
-        assert "1 failed with malformed; the first: " in first.err
-        assert "1 pairs are missing; repeat the command to request them" in first.err
-        # An incomplete last line, as after a crash, is requested again.
-        output.write_bytes(output.read_bytes()[:-20])
-        torn = len(lines_that_are_whole(output))
-        assert f"to request: {3 - torn}" in run("count", pairs, "--output", output, "--dry-run").out
-        before = len(server.requests)
-        assert run("count", pairs, "--output", output, "--judge", judge(server)).code == 0
-        assert len(server.requests) - before == 3 - torn == 2
-        assert "0 calls" in run("count", pairs, "--output", output, "--judge", judge(server)).err
-    assert sorted(line["reference"] for line in lines(output)) == sorted(reference for reference, _ in PAIRS)
-
-
-def lines_that_are_whole(path):
-    return [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-
-
-def test_blank_and_repeated_pairs(run, write_csv, output):
-    rows = [["Edema.", "Clear."], ["Edema.", ""], ["Edema.", "Clear."], [" ", "Clear."]]
-    table = write_csv("pairs.csv", ["gt", "out"], *rows)
-    names = ("--reference-column", "gt", "--prediction-column", "out")
-    result = run("count", table, *names, "--output", output, "--dry-run")
-    assert "pairs: 1; in the output: 0; to request: 1" in result.out
-    assert "2 of 4 pairs lack a report, and are left out" in result.err
-    assert "1 pairs are duplicates and count once" in result.err
-
-
-def test_nothing_but_failures_is_a_failed_run(run, pairs, output):
-    with serve(otherwise=status(401)) as server:
-        result = run("count", pairs, "--output", output, "--judge", judge(server))
-    assert result.code == 1
-    assert "3 failed with status" in result.err
-
-
 WRONG = {
     "no judge": ((), 2, "--judge is required unless --dry-run is set"),
     "the rules": (("--judge", "rules"), 2, "argument --judge: rules counts no errors; name a language model"),
@@ -149,11 +110,3 @@ def test_what_is_wrong_is_told(run, pairs, output, name):
     result = run("count", pairs, "--output", output, *options)
     assert (result.code, message in result.err) == (code, True)
     assert not output.exists()
-
-
-def test_another_file_is_refused_and_kept(run, pairs, output):
-    output.write_text('{"reference": "a", "candidate": "b"}\n')
-    result = run("count", pairs, "--output", output, "--dry-run")
-    assert result.code == 1
-    assert "is not an output of this command: it lacks counts, significant, judge, prompt_hash" in result.err
-    assert output.read_text() == '{"reference": "a", "candidate": "b"}\n'

@@ -70,18 +70,6 @@ def test_items_of_positive_labels_only(run, write_csv, tmp_path, prefix):
     assert "1 of 2 positive labels have an item" in result.err
 
 
-def test_label_columns_that_do_not_fit_are_told(run, reports, write_csv, tmp_path):
-    result = run(
-        "finebench", "build", reports, "--text-column", "report_text", "--labels", "--output", tmp_path / "i.jsonl"
-    )
-    assert (result.code, "'Medical material'" in result.err) == (1, True)
-    names = [finding.name for finding in get_question_schema("ct_rate").findings]
-    path = write_csv("l.csv", ["text", *names], ("Edema.", *[0] * 17, 2))
-    result = run("finebench", "build", path, "--text-column", "text", "--labels", "--output", tmp_path / "i.jsonl")
-    assert (result.code, "'Interlobular septal thickening': must be a label of 0 or 1" in result.err) == (1, True)
-    assert not (tmp_path / "i.jsonl").exists()
-
-
 def test_an_unknown_schema_is_told(run, reports):
     result = run("finebench", "build", reports, "--text-column", "report_text", "--schema", "ct_rat")
     assert result.code != 0
@@ -141,38 +129,6 @@ def test_triples_mined_by_a_judge_are_in_words_of_the_reports(run, write_csv, wr
     assert "the judge failed on 1 of 3 reports (malformed 1)" in refused.err
 
 
-def test_a_judge_mines_positive_findings_only(run, write_csv, writer):
-    names = [finding.name for finding in get_question_schema("ct_rate").findings]
-    path = write_csv("labelled.csv", ["id", "text", *names], *LABELLED)
-    mine = ("finebench", "mine", path, "--text-column", "text", "--min-count", 1, "--labels")
-    result = run(*mine, "--judge", "{name: writing}")
-    assert result.code == 0, result.err
-    assert {row["finding"] for row in rows_of(result.out)} == {"Lung nodule"}
-    assert (run(*mine).code, "--labels: needs --judge" in run(*mine).err) == (2, True)
-
-
-def test_a_judge_writes_both_versions(run, write_csv, writer, tmp_path):
-    texts = ["Nodule of 12 mm in the right upper lobe. No pneumothorax.", "Normal chest CT.", "Left effusion, refused."]
-    path = write_csv("reports.csv", ["text"], *[[text] for text in texts])
-    judge = ("--judge", "{name: writing, refuses: refused}")
-    common = ("finebench", "sensitivity", path, "--text-column", "text", "--metrics", "rougeL,ct_finebench")
-    result = run(*common, *judge, "--output", tmp_path / "t.json", "--pairs", tmp_path / "p.csv")
-    assert result.code == 0, result.err
-    assert "2 of 3 reports lack an accepted version" in result.err
-    found = json.loads((tmp_path / "t.json").read_text())
-    assert (found["reports"], found["writer"]) == (1, "writing")
-    assert found["answers"]["paraphrased"]["asked"] == 3
-    assert found["changes"]["adversarial"] == {"location": 1.0, "size": 1.0}
-    assert found["metrics"]["ct_finebench"]["paraphrased"] == 1
-    assert found["metrics"]["ct_finebench"]["adversarial"] == pytest.approx(1 / 3)
-    (pair,) = rows_of((tmp_path / "p.csv").read_text())
-    assert pair["adversarial"] == "Nodule of 36 mm in the left upper lobe. No pneumothorax."
-    nothing = run(*common, "--judge", "{name: writing, refuses: ''}")
-    assert (nothing.code, "no two accepted versions" in nothing.err) == (1, True)
-    rules = run(*common, "--judge", "rules")
-    assert (rules.code, "CRIMSON" in rules.err) == (2, True)
-
-
 def test_metrics_of_words_take_the_two_versions_the_wrong_way_round(run, reports, tmp_path):
     files = ("--output", tmp_path / "t.json", "--pairs", tmp_path / "pairs.jsonl")
     arguments = ("--text-column", "report_text", "--metrics", "bleu2,rougeL,crimson", "--set", "crimson.judge=rules")
@@ -208,9 +164,6 @@ def test_the_table_as_markdown_by_limit_and_seed(run, reports, tmp_path):
     ("arguments", "words"),
     [
         (("--metrics", "bleu3"), "unknown metric 'bleu3'; did you mean 'bleu"),
-        (("--metrics", "bertscore"), "metric 'bertscore' needs the option model"),
-        (("--metrics", "bleu2,bleu2"), "bleu2 is named more than once"),
-        (("--metrics", "bleu2", "--set", "bleu2.n=3"), "unknown bleu option 'n'"),
         (("--metrics", "bleu2", "--set", "crg.prior=3"), "'crg' is not among --metrics bleu2"),
         (("--metrics", "crepe"), "model"),
         (("--metrics", "bleu2", "--output", "t.csv"), "must end in .json or .md"),
@@ -233,39 +186,3 @@ def test_a_table_without_reports_and_a_file_that_exists(run, write_csv, reports,
     assert (result.code, (tmp_path / "t.csv").read_text()) == (1, "mine")
     result = run("finebench", "build", reports, "--text-column", "text", "--output", tmp_path / "items.jsonl")
     assert (result.code, "unknown column 'text'" in result.err) == (1, True)
-
-
-def test_ids_must_tell_reports_apart(run, write_csv):
-    path = write_csv("r.csv", ["id", "text"], ["a", "Clear."], ["a", "Edema."])
-    result = run("finebench", "build", path, "--text-column", "text", "--id-column", "id")
-    assert (result.code, "'a' occurs more than once in 'id'" in result.err) == (2, True)
-
-
-def test_a_judge_builds_in_the_engines_place(run, write_csv, tmp_path, monkeypatch):
-    monkeypatch.setitem(judges._JUDGES, "exam", "exam_judge:ExamJudge")
-    judge = "{name: exam, fail_on: {Edema: malformed}}"
-    texts = ["Nodule of 5 mm in the left lung.", "Edema.", "Normal.", "Small left pleural effusion."]
-    path = write_csv("r.csv", ["text"], *[[text] for text in texts])
-    common = ("finebench", "build", path, "--text-column", "text", "--judge", judge, "--batch-size", 3)
-    result = run(*common, "--output", tmp_path / "i.jsonl")
-    assert result.code == 0, result.err
-    assert "the judge failed on 1 of 4 reports (malformed 1)" in result.err
-    rows = read_items(tmp_path / "i.jsonl")
-    assert [(row.report_id, row.items) for row in rows] == [
-        (str(number), build_items(texts[number - 1])) for number in (1, 3, 4)
-    ]
-
-
-def test_a_judge_that_fails_on_every_report_writes_nothing(run, reports, tmp_path, monkeypatch):
-    monkeypatch.setitem(judges._JUDGES, "exam", "exam_judge:ExamJudge")
-    judge = ("--judge", "{name: exam, fail_on: {'': deadline}}", "--output", tmp_path / "i.jsonl")
-    result = run("finebench", "build", reports, "--text-column", "report_text", *judge)
-    assert result.code == 1
-    assert "the judge failed on every report (deadline 6)" in result.err
-    assert not (tmp_path / "i.jsonl").exists()
-
-
-def test_the_judge_of_rules_makes_no_questions(run, reports):
-    result = run("finebench", "build", reports, "--text-column", "report_text", "--judge", "rules")
-    assert (result.code, result.out) == (2, "")
-    assert "CRIMSON" in result.err

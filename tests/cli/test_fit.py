@@ -111,15 +111,6 @@ def test_missing_references_in_a_column_of_the_reward(run, tmp_path):
     assert json.loads(result.out)["reward"]["prior"] == expected
 
 
-def test_normalize_needs_predictions(run, table, tmp_path):
-    config = tmp_path / "reward.yaml"
-    config.write_text("reward: [{name: rouge, normalize: true}]\nreference_column: report\n")
-    result = run("fit", table, "--config", config, "--output", "-")
-    assert result.code == 1
-    assert "normalize of 'rouge' is measured on completions" in result.err
-    assert "--prediction-column" in result.err
-
-
 def test_misspelled_settings_and_options_of_the_other_source(run, table, tmp_path):
     config = tmp_path / "reward.yaml"
     config.write_text("reward: crg\nmising: 0\n")

@@ -77,15 +77,6 @@ def test_rules_label_pairs_with_context_and_source(run, pairs, output, tmp_path)
     assert len(lines(output)) == 2
 
 
-def test_checks_decide_which_answers_are_written(run, pairs, output, tmp_path):
-    command = ("judge", "label", pairs, "--output", output, "--overwrite")
-    with server({}) as served:
-        assert run(*command, "--judge", judge(served, max_reasks=0), "--checks", "published").code == 0
-        assert [row["checks"] for row in lines(output)] == ["published"] * 2
-        compared = run("judge", "compare", output, "--judge", judge(served, max_reasks=0), "--checks", "published")
-        assert "valid answers: 2 of 2" in compared.out
-
-
 def test_failures_are_counted_and_asked_again(run, pairs, output, tmp_path):
     command = ("judge", "label", pairs, "--output", output, "--json", tmp_path / "summary.json", "--overwrite")
     with server({"Clear.": [status(400)]}) as served:

@@ -71,26 +71,6 @@ def test_a_margin_and_a_group_column(run, samples, tmp_path):
     assert "no preference: of 4 prompts 3 tie and 1 have less than two" in result.err
 
 
-def test_labels_for_kto(run, samples, tmp_path):
-    output = tmp_path / "kto.jsonl"
-    assert run("pairs", samples, *CRG, "--trainer", "kto", "--output", output).code == 0
-    rows = lines(output)
-    assert [(row["completion"], row["label"]) for row in rows] == [
-        (BOTH, True),
-        ("Emphysema.", False),
-        ("Atelectasis.", False),
-        ("Emphysema, atelectasis.", True),
-    ]
-    more = ["--threshold", "0.0", "--margin", "0.1", "--overwrite"]
-    assert run("pairs", samples, *CRG, "--trainer", "kto", "--output", output, *more).code == 0
-    rewards = make_reward("crg", prior=0.2)(
-        completions=[row[1] for row in ROWS], reference=[row[2] or None for row in ROWS]
-    )
-    expected = [value > 0 for value in rewards if value is not None and abs(value) >= 0.1]
-    assert [row["label"] for row in lines(output)] == expected
-    assert set(expected) == {True, False}
-
-
 def test_a_judge_its_context_and_its_failures(run, write_csv, tmp_path, monkeypatch):
     monkeypatch.setitem(judges._JUDGES, "scripted", "scripted_judge:ScriptedJudge")
     rows = [("P", text, "Edema and effusion.", "60") for text in ("Edema.", "Edema, effusion.", "Broken nodule.")]
@@ -117,14 +97,6 @@ def test_batches_change_nothing(run, samples, tmp_path):
         assert run("pairs", samples, "--reward", "crg", "--batch-size", size, "--output", output).code == 0
         found.append(output.read_text())
     assert found[0] == found[1] == found[2]
-
-
-def test_warns_of_length(run, write_csv, tmp_path):
-    talk = f"{BOTH} Nothing else is seen in the whole examination of this patient."
-    samples = write_csv("talk.csv", HEADER[:3], ("P", talk, BOTH), ("P", "Normal.", BOTH))
-    result = run("pairs", samples, *CRG, "--output", tmp_path / "pairs.jsonl")
-    assert "times as long as rejected ones" in result.err
-    assert run("pairs", samples, *CRG, "--output", tmp_path / "q.jsonl", "--quiet").err == ""
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])
@@ -158,11 +130,9 @@ def test_messages(run, samples, tmp_path, ending):
         ([*CRG, "--set", "priorr=1"], "did you mean 'prior'"),
         ([*CRG, "--set", "prior"], "must be OPTION=VALUE"),
         ([*CRG, "--margin", "-1"], "argument --margin: must be a number, at least 0"),
-        ([*CRG, "--margin", "nan"], "must be a number"),
         ([*CRG, "--threshold", "0"], "requires --trainer kto"),
         ([*CRG, "--system-prompt", "x"], "needs --conversational"),
         ([*CRG, "--context", "age"], "must be NAME=COLUMN"),
-        ([*CRG, "--keep", "prompt"], "is already a column of the output"),
     ],
 )
 def test_usage_errors(run, samples, tmp_path, arguments, message):
