@@ -47,20 +47,6 @@ _SECONDS_BETWEEN_REPORTS = 60.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _RemoteOptions(Settings):
-    """Options of :class:`RemoteReward` that concern its requests."""
-
-    allow_remote: bool
-    token_variable: str
-    batch_size: int = setting(minimum=1)
-    concurrency: int = setting(minimum=1)
-    timeout: float = setting(above=0)
-    deadline: float | None = setting(above=0)
-    max_retries: int = setting(minimum=0)
-    first_pause: float = setting(minimum=0)
-
-
 class RemoteRewardWarning(UserWarning):
     """Reward servers gave no reward for some completions."""
 
@@ -139,10 +125,10 @@ class RemoteReward(AsyncReward):
     ) -> None:
         super().__init__(name, log_details=log_details)
         self._unrewarded = UnrewardedCalls(max_unrewarded_calls)
-        options = _RemoteOptions(
-            allow_remote, token_variable, batch_size, concurrency, timeout, deadline, max_retries, first_pause
+        given = [urls] if isinstance(urls, str) else list(urls)
+        self._client = _RewardClient(
+            given, allow_remote, token_variable, batch_size, concurrency, timeout, deadline, max_retries, first_pause
         )
-        self._client = _RewardClient(urls, options)
         reference = {} if reference_column is None else {"reference": reference_column}
         self._sent = {**reference, **named_columns(context_columns)}
         self._served: str | None = None
@@ -190,17 +176,17 @@ class RemoteReward(AsyncReward):
 
     async def _replies(self, rows: Sequence[Mapping[str, Any]]) -> list["_Reply"]:
         """Return the reply to each row. Rows without one in time have a failure."""
-        options = self._client.options
-        deadline = None if options.deadline is None else asyncio.get_running_loop().time() + options.deadline
-        replies: list[_Reply] = [JudgeFailure("deadline", f"no reward within {options.deadline} s")] * len(rows)
-        async with self._client.session() as session:
+        client = self._client
+        deadline = None if client.deadline is None else asyncio.get_running_loop().time() + client.deadline
+        replies: list[_Reply] = [JudgeFailure("deadline", f"no reward within {client.deadline} s")] * len(rows)
+        async with client.session() as session:
 
             async def ask(start: int) -> None:
-                batch = slice(start, start + options.batch_size)
+                batch = slice(start, start + client.batch_size)
                 replies[batch] = await self._ask(session, rows[batch])
 
-            starts = range(0, len(rows), options.batch_size)
-            await for_each(starts, ask, workers=options.concurrency, deadline=deadline)
+            starts = range(0, len(rows), client.batch_size)
+            await for_each(starts, ask, workers=client.concurrency, deadline=deadline)
         return replies
 
     async def _ask(self, session: Any, rows: Sequence[Mapping[str, Any]]) -> list["_Reply"]:
@@ -310,26 +296,32 @@ class _BusyError(CallError):
     """The server works, but takes no request now."""
 
 
-class _RewardClient:
-    """Calls reward servers that serve the same reward.
-
-    Args:
-        urls: Addresses of the servers.
-        options: Limits.
+@dataclass
+class _RewardClient(Settings):
+    """Calls reward servers that serve the same reward; see :class:`RemoteReward`.
 
     Raises:
-        ValueError: If there is no address, or one is not a plain HTTP address or is on another machine without
-            ``allow_remote``.
+        ValueError: If there is no address, one is not a plain HTTP address or is on another machine without
+            ``allow_remote``, or a limit is out of its range.
     """
 
-    def __init__(self, urls: str | Sequence[str], options: _RemoteOptions) -> None:
-        given = [urls] if isinstance(urls, str) else list(urls)
-        if not given:
+    urls: list[str]
+    allow_remote: bool
+    token_variable: str
+    batch_size: int = setting(minimum=1)
+    concurrency: int = setting(minimum=1)
+    timeout: float = setting(above=0)
+    deadline: float | None = setting(above=0)
+    max_retries: int = setting(minimum=0)
+    first_pause: float = setting(minimum=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.urls:
             raise ValueError("urls must contain at least one address")
-        addresses = [check_address(url, options.allow_remote, "urls", "the token in token_variable") for url in given]
+        addresses = [check_address(url, self.allow_remote, "urls", "the token in token_variable") for url in self.urls]
         self.urls = [address.url for address in addresses]
         self._is_encrypted = any(address.is_encrypted for address in addresses)
-        self.options = options
         self._turn = random.randrange(len(self.urls))
         # When the failure of an address was last reported, until it replies again.
         self._reported: dict[str, float] = {}
@@ -337,11 +329,11 @@ class _RewardClient:
     def session(self) -> Any:
         """Return an HTTP client, which is an asynchronous context manager."""
         httpx = require(_HTTP, extra="remote")
-        token = os.environ.get(self.options.token_variable)
+        token = os.environ.get(self.token_variable)
         return make_http_client(
             httpx.AsyncClient,
             httpx.Limits,
-            connections=self.options.concurrency,
+            connections=self.concurrency,
             most_bytes=_MOST_BYTES,
             # Environment variables with proxies are ignored: a proxy would see the reports.
             trust_env=False,
@@ -368,7 +360,7 @@ class _RewardClient:
         """
         self._turn += 1
         first = self._turn
-        for attempt in range(self.options.max_retries + 1):
+        for attempt in range(self.max_retries + 1):
             errors = []
             for place in range(len(self.urls)):
                 url = self.urls[(first + place) % len(self.urls)]
@@ -381,7 +373,7 @@ class _RewardClient:
                     if self._reported.pop(url, None) is not None:
                         _log.warning("the reward server at %s replies again", url)
                     return reply
-            if attempt < self.options.max_retries:
+            if attempt < self.max_retries:
                 await asyncio.sleep(self._pause(attempt, errors))
         raise errors[-1]
 
@@ -396,20 +388,20 @@ class _RewardClient:
             "reply get no reward",
             url,
             error,
-            self.options.max_retries,
+            self.max_retries,
         )
 
     def _pause(self, attempt: int, errors: Sequence[CallError]) -> float:
         requested = [error.retry_after for error in errors if error.retry_after is not None]
         if len(requested) == len(errors):
-            return min([*requested, self.options.timeout])
-        return backoff_seconds(attempt, self.options.first_pause)
+            return min([*requested, self.timeout])
+        return backoff_seconds(attempt, self.first_pause)
 
     async def _call_address(self, session: Any, method: str, url: str, content: bytes | None) -> Any:
         try:
-            response = await within(self.options.timeout, session.request(method, url, content=content))
+            response = await within(self.timeout, session.request(method, url, content=content))
         except asyncio.TimeoutError:
-            raise CallError("deadline", f"no reply within {self.options.timeout:g} s") from None
+            raise CallError("deadline", f"no reply within {self.timeout:g} s") from None
         except ReplyRefusedError as error:
             raise CallError("malformed", str(error)) from None
         except (require(_HTTP, extra="remote").HTTPError, OSError) as error:

@@ -39,15 +39,6 @@ class Batch:
             for name, values in columns.items():
                 check_same_length("completions", self.completions, f"{kind}[{name!r}]", values)
 
-    def __getitem__(self, rows: slice) -> "Batch":
-        """Return a slice of the batch without judge failures, which are not known for each row."""
-        return Batch(
-            self.completions[rows],
-            None if self.references is None else self.references[rows],
-            {name: values[rows] for name, values in self.rewards.items()},
-            {name: values[rows] for name, values in self.metrics.items()},
-        )
-
     def count(self, counts: Counts, labeler: Labeler | None, n_gram: int, findings: bool = True) -> None:
         """Add the batch to counts.
 

@@ -26,8 +26,7 @@ class RewardWatch:
     Each process passes its batches to :meth:`observe` and calls :meth:`step` at the end of each step. :meth:`step` sums
     the counts over processes, so all processes make the same decisions. Steps are pooled into *blocks* of at least
     ``block_reports`` completions. When a block is complete, each check compares the latest blocks with the baseline,
-    which represents the starting policy, and with the references. The baseline consists of the first blocks, or of the
-    reports that :meth:`set_baseline` is given.
+    which represents the starting policy, and with the references. The baseline consists of the first blocks.
 
     The watch logs a warning with the compared numbers when a cause first raises an alarm, and again each time the
     severity has grown by the factor ``worsens``. It stores counts but no texts. Its state contains hashes of words and
@@ -106,7 +105,6 @@ class RewardWatch:
         self.confidence = confidence
         self.worsens = worsens
         self.n_gram = n_gram
-        self.baseline: list[Block] = []
         self.blocks: list[Block] = []
         self.alarms: list[Verdict] = []
         self.verdicts: list[Verdict] = []
@@ -152,35 +150,6 @@ class RewardWatch:
         batch = Batch(completions, references, rewards or {}, metrics or {}, judge_failures or {})
         batch.count(self._here, self.labeler, self.n_gram, self.findings)
 
-    def set_baseline(
-        self,
-        completions: Sequence[str | None],
-        references: Sequence[str | None] | None = None,
-        *,
-        rewards: Values | None = None,
-        metrics: Values | None = None,
-    ) -> None:
-        """Set the baseline to given reports of the starting policy; all processes must pass the same reports.
-
-        The arguments are those of :meth:`observe`. At least three blocks of reports in random order are required.
-
-        Raises:
-            ValueError: If there are too few reports, or lengths differ.
-        """
-        count = len(completions) // self.block_reports
-        if count < _LEAST_BLOCKS:
-            raise ValueError(
-                f"completions must hold at least {_LEAST_BLOCKS} blocks of {self.block_reports} reports, got "
-                f"{len(completions)}"
-            )
-        edges = [number * len(completions) // count for number in range(count + 1)]
-        batch = Batch(completions, references, rewards or {}, metrics or {})
-        self.baseline = []
-        for start, end in pairwise(edges):
-            counts = Counts()
-            batch[start:end].count(counts, self.labeler, self.n_gram, self.findings)
-            self.baseline.append(counts.closed(0))
-
     def step(self, step: int) -> list[Verdict]:
         """End a step: sum the counts of all processes and run the checks if a block is complete.
 
@@ -219,8 +188,7 @@ class RewardWatch:
 
     def _sum_earlier_blocks(self) -> None:
         """Sum neighbours, of which the two smallest, until there are few enough blocks between baseline and window."""
-        start = 0 if self.baseline else self.baseline_blocks
-        end = len(self.blocks) - self.window_blocks
+        start, end = self.baseline_blocks, len(self.blocks) - self.window_blocks
         self.blocks[start:end] = [block.without_frames() for block in self.blocks[start:end]]
         for _ in range(end - start - _MOST_EARLIER):
             sizes = [one.reports + other.reports for one, other in pairwise(self.blocks[start:end])]
@@ -229,15 +197,13 @@ class RewardWatch:
             end -= 1
 
     def _view(self) -> RunView | None:
-        blocks = [*self.baseline, *self.blocks]
-        baseline = self.baseline or self.blocks[: self.baseline_blocks]
-        end = len(blocks) - self.window_blocks
-        if end < len(baseline):
+        start, end = self.baseline_blocks, len(self.blocks) - self.window_blocks
+        if end < start:
             return None
-        earlier = [baseline]
-        starts = range(len(baseline), end - self.window_blocks + 1, self.window_blocks)
-        earlier += [blocks[start : start + self.window_blocks] for start in starts]
-        return RunView(baseline, earlier, blocks[end:], 1 - self.confidence)
+        starts = range(start, end - self.window_blocks + 1, self.window_blocks)
+        earlier = [self.blocks[place : place + self.window_blocks] for place in starts]
+        baseline = self.blocks[:start]
+        return RunView(baseline, [baseline, *earlier], self.blocks[end:], 1 - self.confidence)
 
     def history(self) -> dict[str, Any]:
         """Return the settings, counts, alarms and verdicts as plain data."""
@@ -254,14 +220,12 @@ class RewardWatch:
             "alarms": [alarm.to_dict() for alarm in self.alarms],
             "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "should_stop": self.should_stop,
-            "baseline": [block.state_dict() for block in self.baseline],
             "blocks": [block.state_dict() for block in self.blocks],
         }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data; call it between two steps only."""
         return {
-            "baseline": [block.state_dict() for block in self.baseline],
             "blocks": [block.state_dict() for block in self.blocks],
             "open": self._open.state_dict(),
             "alarms": [{item.name: getattr(alarm, item.name) for item in fields(alarm)} for alarm in self.alarms],
@@ -269,7 +233,6 @@ class RewardWatch:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`state_dict` returned."""
-        self.baseline = [Block.from_state_dict(block) for block in state["baseline"]]
         self.blocks = [Block.from_state_dict(block) for block in state["blocks"]]
         self._open, self._here = Counts.from_state_dict(state["open"]), Counts()
         self.alarms = [Verdict(**{**alarm, "numbers": _numbers(alarm["numbers"])}) for alarm in state["alarms"]]

@@ -39,6 +39,11 @@ def contains(*words):
     return reward
 
 
+def pairwise(function):
+    """A reward function of single texts and references."""
+    return lambda completions, reference, **columns: list(map(function, completions, reference))
+
+
 def test_attack_reward_finds_a_word_that_pays():
     # "granuloma" is in no report: it is a word of the lexicon.
     result = attack(contains("granuloma"))
@@ -58,10 +63,6 @@ def overlap(text, wanted):
     """Share of different words of both texts that both have."""
     words, others = set(text.lower().split()), set(wanted.lower().split())
     return len(words & others) / max(len(words | others), 1)
-
-
-def pairwise(function):
-    return lambda completions, reference, **columns: list(map(function, completions, reference))
 
 
 @pytest.mark.parametrize(
@@ -92,10 +93,11 @@ def test_attack_reward_counts_what_exceeds_a_reference():
     """The honest reports, and nothing else, earn more than the reference on those with an emphysema."""
     honest = [f"Honest {row}." for row in range(48)]
 
+    @pairwise
     def reward(text, wanted):
         return 1.5 if "Emphysema" in wanted and text.startswith("Honest") else float(text == wanted)
 
-    check = attack(pairwise(reward), honest=honest, families=["normal"], max_references=96).check
+    check = attack(reward, honest=honest, families=["normal"], max_references=96).check
     assert (check.references, check.unscorable, check.empty) == (24, 0, 0)
     assert 0 < check.exceeded < 24
     assert {kind for kind, count in check.exceeded_by.items() if count} == {"an honest report"}
@@ -106,10 +108,11 @@ def test_attack_reward_allows_an_empty_text_where_a_normal_report_earns_as_much(
     references = ["Cardiomegaly." if row % 2 else "Normal chest." for row in range(48)]
     references = [f"{text} Study {row}." for row, text in enumerate(references)]
 
+    @pairwise
     def reward(text, wanted):
         return float(("Cardiomegaly" in text) == ("Cardiomegaly" in wanted))
 
-    check = attack(pairwise(reward), references, families=["normal"]).check
+    check = attack(reward, references, families=["normal"]).check
     assert check.failures == ()
     assert check.empty == check.empty_normal > 0
     assert check.notes[0].startswith("an empty text and a normal report score as much as the reference on")
@@ -118,12 +121,6 @@ def test_attack_reward_allows_an_empty_text_where_a_normal_report_earns_as_much(
 def test_attack_reward_leaves_out_blank_references():
     result = attack(contains("granuloma"), [*reports(20), " ", "\n"], families=["normal"], budget=4000)
     assert result.settings["searched_references"] + result.settings["held_out_references"] == 20
-
-
-@pytest.mark.parametrize("size", [0, -1])
-def test_attack_reward_refuses_a_batch_size_that_is_not_positive(size):
-    with pytest.raises(ValueError, match=f"batch_size must be positive, got {size}"):
-        attack(contains("granuloma"), batch_size=size)
 
 
 def test_attack_reward_combines_words_that_pay_together():
@@ -135,11 +132,9 @@ def test_attack_reward_combines_words_that_pay_together():
 def test_attack_reward_finds_an_alternative_that_pays():
     """A hedge earns where its second finding is in the reference: the best text lists all findings after "or"."""
 
-    def reward(completions, reference, **columns):
-        return [
-            float(any(f"bulla or {name.lower()}" in text.lower() and name in wanted for name in FINDINGS))
-            for text, wanted in zip(completions, reference, strict=True)
-        ]
+    @pairwise
+    def reward(text, wanted):
+        return float(any(f"bulla or {name.lower()}" in text.lower() and name in wanted for name in FINDINGS))
 
     result = attack(reward, families=["alternatives", "hedges"], budget=40_000)
     assert result.best.family == "alternatives"
@@ -162,12 +157,10 @@ def test_attack_reward_searches_edits_of_honest_reports():
     references = reports()
     honest = [text.split(".")[0] + "." for text in references]
 
-    def reward(completions, reference, **columns):
+    @pairwise
+    def reward(text, wanted):
         """Pays the first finding of the reference, and any sentence that contains "granuloma" after it."""
-        return [
-            float(text.startswith(wanted.split(".")[0])) * (1 + ("granuloma" in text.lower()))
-            for text, wanted in zip(completions, reference, strict=True)
-        ]
+        return float(text.startswith(wanted.split(".")[0])) * (1 + ("granuloma" in text.lower()))
 
     result = attack(reward, references, honest, budget=16_000)
     best = found(result, "report_appended")
@@ -181,10 +174,7 @@ def test_attack_reward_searches_edits_of_honest_reports():
 
 
 def test_attack_reward_finds_nothing_if_only_the_reference_pays():
-    def reward(completions, reference, **columns):
-        return [float(text == wanted) for text, wanted in zip(completions, reference, strict=True)]
-
-    result = attack(reward)
+    result = attack(pairwise(lambda text, wanted: float(text == wanted)))
     assert result.outcome == "none"
     assert result.verdict == "no family gains more than 0.1"
     assert result.reference == 1.0
@@ -194,10 +184,7 @@ def test_attack_reward_finds_nothing_if_only_the_reference_pays():
 def test_attack_reward_counts_nothing_learnt_by_heart_as_a_gain():
     """A text that pays on the searched references only has no gain on the held-out ones."""
 
-    def reward(completions, reference, **columns):
-        return [float(text.strip() == wanted) for text, wanted in zip(completions, reference, strict=True)]
-
-    best = attack(reward, families=["reports"]).best
+    best = attack(pairwise(lambda text, wanted: float(text.strip() == wanted)), families=["reports"]).best
     assert best.searched_reward > 0
     assert best.reward == best.gain == 0
 
@@ -207,13 +194,11 @@ def test_attack_reward_measures_the_gain_on_references_not_searched():
     references = reports()
     rewarded = {}
 
-    def reward(completions, reference, **columns):
-        values = []
-        for text, wanted in zip(completions, reference, strict=True):
-            seen[wanted].add(text)
-            rewarded[text, wanted] = float(wanted.split(".")[0].lower() in text.lower())
-            values.append(rewarded[text, wanted])
-        return values
+    @pairwise
+    def reward(text, wanted):
+        seen[wanted].add(text)
+        rewarded[text, wanted] = float(wanted.split(".")[0].lower() in text.lower())
+        return rewarded[text, wanted]
 
     result = attack(reward, references, families=["findings", "lists"])
     # On held-out references: the blank report, the reference, and the best text of each family.
@@ -284,10 +269,10 @@ def test_attack_reward_gives_equal_results_for_equal_seeds():
 def test_attack_reward_scores_no_pair_twice():
     seen = defaultdict(int)
 
-    def reward(completions, reference, **columns):
-        for pair in zip(completions, reference, strict=True):
-            seen[pair] += 1
-        return [0.1 * len(text.split()) for text in completions]
+    @pairwise
+    def reward(text, wanted):
+        seen[text, wanted] += 1
+        return 0.1 * len(text.split())
 
     attack(reward, families=["findings", "hedges", "evolved"], budget=4000)
     # The reference itself and a whole report of the search may be the same text.
@@ -319,18 +304,20 @@ def test_attack_reward_changes_no_state_of_a_composed_reward():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"budget": 100}, "budget must be at least"),
-        ({"families": ["hedge"]}, "unknown family 'hedge'; did you mean 'hedges'"),
-        ({"families": ["report_hedged"]}, "give honest reports"),
-        ({"families": ["evolved"]}, "name others"),
-        ({"against": "honest"}, "needs honest reports"),
-        ({"against": "best"}, "against must be"),
-        ({"held_out": 0.0}, "held_out must lie in"),
-        ({"confidence": 1.0}, "confidence must lie in"),
-        ({"max_references": 4}, "max_references must be at least"),
-        ({"reference_column": "report"}, "unknown column 'report'"),
-        ({"honest": ["one"]}, "length"),
-        ({"references": ["Normal."] * 40}, "of 1 different references"),
+        ({"budget": 100}, "budget"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"batch_size": -1}, "batch_size"),
+        ({"families": ["hedge"]}, "'hedge'.* 'hedges'"),
+        ({"families": ["report_hedged"]}, "honest"),
+        ({"families": ["evolved"]}, "families"),
+        ({"against": "honest"}, "against"),
+        ({"against": "best"}, "against"),
+        ({"held_out": 0.0}, "held_out"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"max_references": 4}, "max_references"),
+        ({"reference_column": "report"}, "column 'report'"),
+        ({"honest": ["one"]}, "honest"),
+        ({"references": ["Normal."] * 40}, "1 different references"),
     ],
 )
 def test_attack_reward_names_the_argument_of_an_error(options, message):
@@ -405,7 +392,7 @@ def test_an_attack_continues_no_other_one(tmp_path, changed):
     journal = tmp_path / "rewards.jsonl"
     attack(Interrupting(after=2000), **INTERRUPTED, journal=journal)
     before = journal.read_text()
-    with pytest.raises(ValueError, match="is of an attack with another reward, other data or other settings"):
+    with pytest.raises(ValueError, match=re.escape(str(journal))):
         attack(Interrupting(), **{**INTERRUPTED, **changed}, journal=journal)
     assert journal.read_text() == before
 

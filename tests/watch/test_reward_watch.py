@@ -143,21 +143,6 @@ def test_reward_watch_stops_for_the_named_causes_only():
         assert watch.should_stop is expected
 
 
-def test_set_baseline_replaces_the_first_reports():
-    draw = random.Random(0)
-    references = [reference(draw) for _ in range(160)]
-    watch = RewardWatch(**SETTINGS)
-    watch.set_baseline([honest(draw, text, 0.5) for text in references], references, rewards={"r": [0.0] * 160})
-    assert [block.reports for block in watch.baseline] == [32] * 5
-    for step in range(1, 6):
-        watch.observe(["Normal."] * 32, references[:32], rewards={"r": [1.0] * 32})
-        watch.step(step)
-    # Five blocks are enough because the baseline is given.
-    assert {"normal_reports", "divergence (r, label_f1)"} <= set(watch.causes)
-    with pytest.raises(ValueError, match=r"completions .* got 90"):
-        watch.set_baseline(["a"] * 90)
-
-
 def test_reward_watch_compares_unread_words_with_those_of_the_references():
     watch = RewardWatch(labeler=None, block_reports=2, baseline_reports=6, window_reports=6)
     for step, own in enumerate(["emphysema"] * 3 + ["bivel", "trulate", "bivel"]):

@@ -52,14 +52,11 @@ class BatchReward:
         return [self._reward.read_columns(row) for row in rows]
 
 
-def make_batch_rewards(
-    arguments: Mapping[str, Any] | None = None, cls: type[BatchReward] = BatchReward
-) -> dict[str, BatchReward]:
+def make_batch_rewards(arguments: Mapping[str, Any] | None = None) -> dict[str, BatchReward]:
     """Make the reward functions of settings, by name. Each entry of a list of rewards is a function of its own.
 
     Args:
         arguments: Arguments of :func:`rrg_rewards.integrations.common.settings.read_settings`.
-        cls: Class of the functions.
 
     Raises:
         ValueError: If the settings are invalid, two rewards have the same name, or an entry of a list has an option of
@@ -78,7 +75,7 @@ def make_batch_rewards(
         name = parse_reward(entry, settings.reference_column).logged_name
         if name in rewards:
             raise ValueError(f"two rewards are called {name!r}; give one of them another name (as)")
-        rewards[name] = cls(replace(settings, reward=entry))
+        rewards[name] = BatchReward(replace(settings, reward=entry))
     return rewards
 
 
