@@ -127,7 +127,7 @@ def test_reward_watch_callback_an_honest_policy_runs_to_its_end(tmp_path: Path) 
 
 
 def test_reward_watch_callback_a_module_that_shows_nothing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the watch has seen no completions: return them from training_step"):
+    with pytest.raises(ValueError, match="no completions"):
         fit(Policy("nothing"), RewardWatchCallback(**SETTINGS), tmp_path, steps=2)
 
 
@@ -150,9 +150,9 @@ def test_reward_watch_callback_a_watch_or_its_options(callback: Any) -> None:
         callback(watch=watch, block_reports=8)
     with pytest.raises(ValueError, match="not both"):
         callback(watch=watch, stop=True)
-    with pytest.raises(ValueError, match="metric_every must be positive, got 0"):
+    with pytest.raises(ValueError, match="metric_every"):
         callback(metric_every=0)
-    with pytest.raises(ValueError, match="metrics must differ in name"):
+    with pytest.raises(ValueError, match="metrics"):
         callback([make_reward("rouge"), make_reward("rouge")])
 
 
@@ -195,5 +195,5 @@ def test_reward_state_callback_lightning_keeps_states():
 
 
 def test_reward_state_callback_a_checkpoint_of_other_rewards_is_refused():
-    with pytest.raises(ValueError, match="the checkpoint's rewards are crg, those of the run are composed, repetition"):
+    with pytest.raises(ValueError, match=r"crg, .* composed, repetition"):
         RewardStateCallback(stateful_rewards()).load_state_dict({"crg": {}})

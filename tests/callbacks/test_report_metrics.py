@@ -193,7 +193,7 @@ def test_report_metrics_callback_a_prefix_may_name_a_group(tmp_path: Path) -> No
 
 
 def test_report_metrics_callback_worst_of_scores_that_do_not_compare_warns(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="scores of crg are relative to their batch"):
+    with pytest.warns(UserWarning, match="crg"):
         ReportMetricsCallback(ReportCRG(LABELER), table_dir=tmp_path)
 
 
@@ -220,7 +220,7 @@ def test_report_metrics_callback_loggers_without_tables_are_told_once(tmp_path: 
     callback = ReportMetricsCallback(ReportCRG(LABELER, prior=0.3), log_tables=True)
     loggers = [TableLogger(tmp_path / "a"), CSVLogger(tmp_path / "b")]
     trainer = make_trainer(tmp_path, callbacks=[callback], logger=loggers, max_epochs=2)
-    with pytest.warns(UserWarning, match="log_tables=True, but CSVLogger takes no tables; set table_dir") as told:
+    with pytest.warns(UserWarning, match="CSVLogger takes no tables") as told:
         trainer.fit(Echo(), loader(), loader())
     assert len([one for one in told if "takes no tables" in str(one.message)]) == 1
 
@@ -295,9 +295,7 @@ def test_report_metrics_callback_pytorch_lightning_alone_is_told(monkeypatch: py
     monkeypatch.delitem(sys.modules, "lightning.pytorch")
     for module in ("rrg_rewards.callbacks.report_metrics", "rrg_rewards.callbacks.lightning_rewards"):
         monkeypatch.delitem(sys.modules, module, raising=False)
-        with pytest.raises(
-            ModuleNotFoundError, match="of the package pytorch_lightning, which is installed, they only"
-        ):
+        with pytest.raises(ModuleNotFoundError, match="pytorch_lightning"):
             import_module(module)
 
 
@@ -357,22 +355,14 @@ def test_report_metrics_callback_pickles_small() -> None:
 @pytest.mark.parametrize(
     ("output", "error", "message"),
     [
-        (
-            {"reference": ["a"], "loss": 1},
-            ValueError,
-            r"validation_step lacks 'prediction'; it contains 'reference', 'loss'",
-        ),
-        (
-            {"prediction": ["a"]},
-            ValueError,
-            r"lacks 'reference'; it contains 'prediction'; return {'prediction': \[...\]",
-        ),
+        ({"reference": ["a"], "loss": 1}, ValueError, r"lacks 'prediction'; .* 'loss'"),
+        ({"prediction": ["a"]}, ValueError, r"lacks 'reference'"),
         ({"prediction": ["a"], "reference": ["a"]}, ValueError, "lacks 'study'"),
-        (None, TypeError, "validation_step returned NoneType, which contains no reports; .*empty lists"),
-        (torch.tensor(1.0), TypeError, "validation_step returned Tensor"),
+        (None, TypeError, "NoneType"),
+        (torch.tensor(1.0), TypeError, "Tensor"),
         ({"prediction": ["a", "b"], "reference": ["a"], "study": [1, 2]}, ValueError, "preds and target .* 2 and 1"),
         ({"prediction": "a", "reference": "b", "study": ["s"]}, TypeError, "got one string"),
-        ({"prediction": ["a"], "reference": [1], "study": ["s"]}, TypeError, r"target\[0\] must be a report text"),
+        ({"prediction": ["a"], "reference": [1], "study": ["s"]}, TypeError, r"target\[0\]"),
         ({"prediction": ["a"], "reference": ["a"], "study": []}, ValueError, "prediction and study .* 1 and 0"),
     ],
 )
@@ -390,16 +380,11 @@ def test_report_metrics_callback_wrong_outputs_raise(
 @pytest.mark.parametrize(
     ("metrics", "settings", "error", "message"),
     [
-        (CRGScore(3), {}, TypeError, "metrics must be a report metric or several by name, got CRGScore"),
-        ({"labels": CRGScore(3)}, {}, TypeError, r"metrics\['labels'\] must be a report metric, got CRGScore"),
-        ({}, {}, ValueError, "at least one metric"),
-        (ReportCRG(LABELER), {"num_worst": 0}, ValueError, "num_worst must be positive, got 0"),
-        (
-            ReportCRG(LABELER),
-            {"context_keys": {"crgg": {"a": "b"}}},
-            ValueError,
-            "unknown metric crgg; the metrics are crg",
-        ),
+        (CRGScore(3), {}, TypeError, "metrics .* CRGScore"),
+        ({"labels": CRGScore(3)}, {}, TypeError, r"metrics\['labels'\]"),
+        ({}, {}, ValueError, "metrics"),
+        (ReportCRG(LABELER), {"num_worst": 0}, ValueError, "num_worst"),
+        (ReportCRG(LABELER), {"context_keys": {"crgg": {"a": "b"}}}, ValueError, "context_keys: .* crgg"),
     ],
 )
 def test_report_metrics_callback_wrong_arguments_raise(
@@ -494,7 +479,7 @@ def test_report_metrics_callback_what_is_undefined_is_not_logged_and_can_be_moni
 
 def test_report_metrics_callback_words_for_a_missing_report_are_told_once(tmp_path: Path) -> None:
     pairs = [("NaN", "Nodule."), ("None", "Nodule."), ("Nodule.", "n/a"), ("Nodule.", "Nodule.")]
-    with pytest.warns(PlaceholderWarning, match="2 of 2 texts in 'prediction' of a batch .* 'NaN' and count") as told:
+    with pytest.warns(PlaceholderWarning, match="2 of 2 .* 'prediction' .* 'NaN'") as told:
         (logged,) = validate(ReportMetricsCallback(ReportCRG(LABELER)), tmp_path, loaders=loader(pairs))
     assert len([one for one in told if one.category is PlaceholderWarning]) == 1
     assert logged["val/crg_num_unscorable"] == 0
@@ -559,5 +544,5 @@ def test_report_metrics_callback_the_page_has_all_scores_and_the_worst_reports(t
 
 
 def test_report_metrics_callback_text_in_pages_needs_pages():
-    with pytest.raises(ValueError, match="html_text needs html_dir"):
+    with pytest.raises(ValueError, match="html_dir"):
         ReportMetricsCallback(ReportCRG(), html_text=True)

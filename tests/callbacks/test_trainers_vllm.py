@@ -75,7 +75,7 @@ def test_reset_vllm_encoder_cache_the_main_process_resets_the_cache_of_a_server(
 
 def test_reset_vllm_encoder_cache_a_server_without_the_endpoint(server: Any) -> None:
     server.status = 404
-    with pytest.raises(RuntimeError, match=r"/reset_encoder_cache answered 404; start the server with VLLM_SERVER_DEV"):
+    with pytest.raises(RuntimeError, match=r"404"):
         on_server(server, True).vllm_generation.sync_weights()
 
 

@@ -92,36 +92,36 @@ def test_validate_recipe_a_missing_deepspeed_names_its_extra(
     write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "deepspeed", None)
-    with pytest.raises(ModuleNotFoundError, match=r"run: python -m pip install .*\[deepspeed\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"\[deepspeed\]"):
         validate_recipe(write(deepspeed=ZERO3))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"learning_ratee": 1e-4}, "unknown key 'learning_ratee'; did you mean 'learning_rate'"),
-        ({"learning_rate": "fast"}, "learning_rate.*invalid float value: 'fast'"),
+        ({"learning_ratee": 1e-4}, "'learning_ratee'; did you mean 'learning_rate'"),
+        ({"learning_rate": "fast"}, "learning_rate.*'fast'"),
         ({"max_steps": [3]}, r"max_steps must be .*int.*, got \[3\]"),
         ({"algorithm": "ppo"}, "unknown algorithm 'ppo'"),
         ({"algorithm": "rloo", "scale_rewards": "group"}, "unknown key 'scale_rewards'"),
         ({"rewards": None}, "rewards is empty"),
         ({"rewards": [{"nam": "crg"}]}, "a reward must be a name, a mapping with a name"),
-        ({"rewards": ["crgg"]}, "unknown reward 'crgg'; did you mean 'crg'"),
-        ({"rewards": ["math:pow"], "no_plugins": True}, "'math:pow' is a path, which runs code"),
-        ({"rewards": [{"name": "crg", "priorr": 1}]}, "option of reward 'crg' 'priorr'; did you mean 'prior'"),
-        ({"rewards": [{"name": "crg", "weight": "much"}]}, "weight of 'crg' must be a number, got 'much'"),
-        ({"rewards": [{"name": "crg", "prior": "bogus"}]}, "prior must be 'dataset', 'running' or a number"),
-        ({"rewards": [{"name": "crg", "labeler": "rule:x"}]}, "unknown labeler 'rule'; did you mean 'rules'"),
-        ({"rewards": ["crg", "crg"]}, "give each a different name by 'as: NAME'"),
-        ({"trust_remote_code": True}, "trust_remote_code: code that comes with a model is never executed"),
-        ({"model_init_kwargs": {"trust_remote_code": True}}, "trust_remote_code: code that comes with a model is"),
-        ({"reward_weights": [1.0]}, "reward_weights: give each reward its own 'weight'"),
-        ({"heldout_fraction": 1.5}, r"heldout_fraction must lie in \(0, 1\), got 1.5"),
-        ({"label_schema": "ct_rate"}, "label_schema and label_columns both"),
-        ({"model_name_or_path": None}, "model_name_or_path: no model is set"),
+        ({"rewards": ["crgg"]}, "'crgg'; did you mean 'crg'"),
+        ({"rewards": ["math:pow"], "no_plugins": True}, "'math:pow'"),
+        ({"rewards": [{"name": "crg", "priorr": 1}]}, "'priorr'; did you mean 'prior'"),
+        ({"rewards": [{"name": "crg", "weight": "much"}]}, "weight of 'crg' .* 'much'"),
+        ({"rewards": [{"name": "crg", "prior": "bogus"}]}, "prior"),
+        ({"rewards": [{"name": "crg", "labeler": "rule:x"}]}, "'rule'; did you mean 'rules'"),
+        ({"rewards": ["crg", "crg"]}, "as: NAME"),
+        ({"trust_remote_code": True}, "trust_remote_code"),
+        ({"model_init_kwargs": {"trust_remote_code": True}}, "trust_remote_code"),
+        ({"reward_weights": [1.0]}, "reward_weights"),
+        ({"heldout_fraction": 1.5}, r"heldout_fraction"),
+        ({"label_schema": "ct_rate"}, "label_schema"),
+        ({"model_name_or_path": None}, "model_name_or_path"),
         ({"dataset": None}, "--dataset"),
         ({"num_generations": 3}, "num_generations"),
-        ({"deepspeed": {"zero_optimization": {"stage": 3}}}, "stage3_gather_16bit_weights_on_model_save to true"),
+        ({"deepspeed": {"zero_optimization": {"stage": 3}}}, "stage3_gather_16bit_weights_on_model_save"),
         ({"deepspeed": "nowhere.json"}, "nowhere.json"),
     ],
 )
@@ -158,13 +158,11 @@ def test_validate_recipe_a_recipe_of_the_package_needs_a_header(
 
 
 def test_validate_recipe_names_a_key_that_resembles_none(write: Callable[..., Path]) -> None:
-    with pytest.raises(ValueError, match=r"'xyzzyxyzzy'; none of \d{3} names is similar$"):
+    with pytest.raises(ValueError, match=r"'xyzzyxyzzy'"):
         validate_recipe(write(xyzzyxyzzy=1))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("- a list", "must be a mapping of keys and values"), ("a: [", "while parsing a flow node")]
-)
+@pytest.mark.parametrize(("text", "message"), [("- a list", "mapping"), ("a: [", "while parsing a flow node")])
 def test_validate_recipe_a_file_that_holds_no_mapping_is_told(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text(HEADER + text)

@@ -177,5 +177,5 @@ def test_whole_checkpoints_the_weights_of_another_model_are_refused(
     run(*parse(["--config", str(path)]))
     file = tmp_path / "run" / "checkpoint-1" / "model.safetensors"
     save_file({name: torch.ones(3) for name in load_file(file)}, file, metadata={"format": "pt"})
-    with pytest.raises(CheckpointError, match=r"weights of .*checkpoint-1 do not fit the model: .*size mismatch"):
+    with pytest.raises(CheckpointError, match=r"checkpoint-1 .*size mismatch"):
         run(*parse(["--config", str(path), "--max_steps", "2"]))

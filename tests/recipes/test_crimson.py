@@ -85,7 +85,7 @@ def test_grpo_with_crimson_training_goes_on_where_the_judge_fails(
 def test_grpo_with_crimson_a_setting_that_is_wrong_is_told_when_the_recipe_is_checked(
     recipe: Callable[..., Path],
 ) -> None:
-    with pytest.raises(ValueError, match="unknown judge 'scriptd'; did you mean 'scripted'"):
+    with pytest.raises(ValueError, match="'scriptd'; did you mean 'scripted'"):
         validate(recipe(rewards=[{"name": "crimson", "judge": "scriptd"}]))
-    with pytest.raises(ValueError, match="option of reward 'crimson' 'juge'; did you mean 'judge'"):
+    with pytest.raises(ValueError, match="'juge'; did you mean 'judge'"):
         validate(recipe(rewards=[{"name": "crimson", "juge": "scripted"}]))

@@ -83,7 +83,7 @@ def test_make_prompt_a_system_prompt_from_a_file(make: Make, tmp_path: Path) -> 
         data = load_recipe_data(make(system_prompt=str(tmp_path / name)), ["impression"])
         assert {row["prompt"][0]["content"] for row in data.train} == {text}
     (tmp_path / "conversation.py").write_text("conv_vicuna = Conversation(system='x')")
-    with pytest.raises(ValueError, match=r"assigns no conversation with a constant system prompt to conv_llama3"):
+    with pytest.raises(ValueError, match=r"conv_llama3"):
         load_recipe_data(make(system_prompt=str(tmp_path / "conversation.py")), ["impression"])
     with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
         load_recipe_data(make(system_prompt="nowhere.txt"), ["impression"])
@@ -111,7 +111,7 @@ def test_load_recipe_data_heldout_file(make: Make, tmp_path: Path) -> None:
 
 def test_load_recipe_data_no_row_to_train_on_is_told(make: Make) -> None:
     rows = [{**row, "findings": "the same"} for row in ROWS]
-    with pytest.raises(ValueError, match=r"0 rows to train on; left out: .*'same input held out': .*set heldout_file"):
+    with pytest.raises(ValueError, match=r"'same input held out': .*heldout_file"):
         load_recipe_data(make(rows), ["impression"])
 
 
@@ -129,7 +129,7 @@ def test_load_recipe_data_blank_and_long_rows_are_left_out_and_counted(make: Mak
 
 def test_load_recipe_data_words_for_a_missing_report_are_trained_on_with_a_warning(make: Make) -> None:
     rows = [*ROWS, {**ROWS[0], "findings": "eleventh", "impression": "NaN"}]
-    with pytest.warns(PlaceholderWarning, match="1 of 11 texts in column 'impression' of .*rows.jsonl are .* 'NaN'"):
+    with pytest.warns(PlaceholderWarning, match="1 of 11 .* 'impression' of .*rows.jsonl .* 'NaN'"):
         data = load_recipe_data(make(rows), ["impression"])
     assert len(data.train) + len(data.heldout) == 11
 
@@ -169,7 +169,7 @@ def test_load_recipe_data_a_missing_column_is_named(
 def test_load_recipe_data_no_usable_row_raises(make: Make) -> None:
     with pytest.raises(ValueError, match="no usable row among 10"):
         load_recipe_data(make(max_input_words=1), ["impression"])
-    with pytest.raises(ValueError, match="too few to hold any out"):
+    with pytest.raises(ValueError, match="one usable row"):
         load_recipe_data(make(ROWS[:1]), ["impression"])
 
 
@@ -182,7 +182,7 @@ def test_load_recipe_data_prompts_that_are_held_out_are_not_trained_on(make: Mak
 
 def test_load_recipe_data_a_label_cell_that_is_no_list_is_named(make: Make) -> None:
     rows = [{**ROWS[0], "labels": "[1, 0]"}, {**ROWS[1], "labels": "1;0"}]
-    with pytest.raises(ValueError, match=r"row 2 .*column 'labels': must be a list of 0 and 1, got '1;0'"):
+    with pytest.raises(ValueError, match=r"row 2 .*column 'labels': .* '1;0'"):
         load_recipe_data(make(rows, label_columns=["labels"]), ["labels"])
 
 
@@ -208,7 +208,7 @@ def test_load_recipe_data_missing_images_are_counted_and_named(make: Make, tmp_p
     rows = [{**row, "volume": f"{index}.npz"} for index, row in enumerate(ROWS)]
     with pytest.raises(ValueError, match=rf"{len(ROWS)} of {len(ROWS)} images are missing, such as .*0\.npz"):
         load_recipe_data(make(rows, image_column="volume"), ["impression"])
-    with pytest.raises(ValueError, match="image_column needs conversational prompts"):
+    with pytest.raises(ValueError, match="image_column"):
         make(rows, image_column="volume", conversational=False)
 
 
@@ -227,7 +227,7 @@ def test_load_recipe_data_torn_images_are_named_before_training(make: Make, tmp_
     for row in rows:
         write_features(tmp_path / row["volume"], np.zeros((1, 1, 1, 4), np.float16))
     (tmp_path / "7.npz").write_bytes((tmp_path / "7.npz").read_bytes()[:-9])
-    with pytest.raises(FeatureError, match=r"features of 7: .*damaged or truncated"):
+    with pytest.raises(FeatureError, match=r"features of 7"):
         load_recipe_data(make(rows, image_column="volume"), ["impression"])
     # Not compressed only: of a compressed one the archive is looked at.
     np.savez_compressed(tmp_path / "7.npz", arr=np.zeros((1, 1, 1, 1, 4), np.float16))

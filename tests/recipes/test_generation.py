@@ -50,7 +50,7 @@ def test_generate_reports_resumes_from_a_partial_file(
     assert len(partial.read_text().splitlines()) == 2
     monkeypatch.setattr(generation._Transformers, "generate", generate)
     assert generate_reports(TABLE, sampled, partial) == whole
-    with pytest.raises(SettingError, match="is of an interrupted run with other settings or rows"):
+    with pytest.raises(SettingError, match="interrupted run"):
         generate_reports(TABLE, settings(temperature=1.5, seed=5), partial)
 
 
@@ -73,5 +73,5 @@ def test_generate_reports_names_a_device_that_is_not_there_before_it_loads_the_m
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", None)
-    with pytest.raises(SettingError, match="device: 'cuba' is not available: Expected one of cpu, cuda"):
+    with pytest.raises(SettingError, match="device: 'cuba'"):
         generate_reports(TABLE, replace(settings(), device="cuba"))

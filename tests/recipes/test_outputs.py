@@ -136,5 +136,5 @@ def test_policy_card_a_card_of_the_user_is_kept(recipe: Callable[..., Path], tmp
 def test_check_push_held_out_reports_are_not_pushed(
     recipe: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ValueError, match=r"heldout_\*.jsonl, which contain texts of reports; set heldout_rows: 0"):
+    with pytest.raises(ValueError, match=r"heldout_rows"):
         grpo.run(*grpo.parse(["--config", str(recipe(push_to_hub=True))]))

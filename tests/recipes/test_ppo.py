@@ -107,7 +107,7 @@ def test_ppo_recipe_the_reward_rises(ppo_recipe: Callable[..., Path], tmp_path: 
 def test_ppo_recipe_rows_that_fill_no_batch(ppo_recipe: Callable[..., Path]) -> None:
     from rrg_rewards.recipes.ppo import main
 
-    with pytest.raises(ValueError, match="rows with different prompts fill no batch of 64"):
+    with pytest.raises(ValueError, match="batch of 64"):
         main(["--config", str(ppo_recipe(per_device_train_batch_size=64))])
 
 
@@ -135,7 +135,7 @@ def test_ppo_recipe_without_ppo_it_says_what_to_do(ppo_recipe: Callable[..., Pat
 
 def test_ppo_recipe_a_recipe_is_checked_with_and_without_ppo(ppo_recipe: Callable[..., Path]) -> None:
     validate(ppo_recipe())
-    with pytest.raises(ValueError, match="unknown option of reward 'crg' 'priorr'"):
+    with pytest.raises(ValueError, match="'priorr'"):
         validate(ppo_recipe(rewards=[{"name": "crg", "priorr": 1}]))
     with pytest.raises(ValueError, match="PPO's trainer accepts text only"):
         validate(ppo_recipe(image_column="image", conversational=True))

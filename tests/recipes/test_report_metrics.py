@@ -105,7 +105,7 @@ def test_trainer_report_metrics_log_the_worst_reports_with_trackers_that_take_ta
     trainer.add_callback(OtherTracker())
     callback = TrainerReportMetricsCallback(trainer, METRICS, ROWS, every=2, log_tables=True, num_worst=2)
     trainer.add_callback(callback)
-    with pytest.warns(RunWarning, match="log_tables=True, but OtherTracker takes no tables; use tensorboard") as warned:
+    with pytest.warns(RunWarning, match="OtherTracker takes no tables") as warned:
         trainer.train()
     assert len([one for one in warned if "takes no tables" in str(one.message)]) == 1
     assert [entry["train/global_step"] for entry in tracker.logged] == [0, 2, 3]
@@ -125,7 +125,7 @@ def test_trainer_report_metrics_log_the_worst_reports_with_trackers_that_take_ta
 def test_trainer_report_metrics_without_a_tracker_warn_of_tables(tmp_path: Path) -> None:
     trainer = grpo(tmp_path / "run", save_tiny_policy(tmp_path / "policy"))
     trainer.add_callback(TrainerReportMetricsCallback(trainer, METRICS, ROWS, every=3, log_tables=True))
-    with pytest.warns(RunWarning, match="log_tables=True, but report_to names no tracker"):
+    with pytest.warns(RunWarning, match="report_to"):
         trainer.train()
 
 

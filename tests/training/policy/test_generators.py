@@ -202,7 +202,7 @@ def test_num_rows_batches_that_cannot_be(batch, error, message):
 
 
 def test_generators_that_cannot_be():
-    with pytest.raises(ValueError, match="max_new_tokens and temperature must be positive, got 0 and 1"):
+    with pytest.raises(ValueError, match="max_new_tokens"):
         CausalLMGenerator(tiny_model(), tiny_tokenizer(), max_new_tokens=0)
     tokenizer = tiny_tokenizer()
     tokenizer.pad_token = None
@@ -213,14 +213,14 @@ def test_generators_that_cannot_be():
 
 
 def test_collate_rows_that_a_generator_cannot_read(tmp_path):
-    with pytest.raises(ValueError, match="rows must have a prompt, got columns report"):
+    with pytest.raises(ValueError, match="prompt"):
         tiny_generator().collate([{"report": "edema"}])
     generator, batch = _ct_chat(tmp_path)
-    with pytest.raises(ValueError, match="row 1 must have a prompt and an image, got columns prompt"):
+    with pytest.raises(ValueError, match=r"row 1 .* image"):
         generator.collate([{"prompt": batch["prompt"][0], "image": batch["image"][0]}, {"prompt": batch["prompt"][0]}])
-    with pytest.raises(ValueError, match="a prompt of CT-CHAT must be a list of messages, got a text"):
+    with pytest.raises(ValueError, match=r"prompt .* messages"):
         generator.collate([{"prompt": "report", "image": batch["image"][0]}])
-    with pytest.raises(ValueError, match="the batch lacks input_ids; give the loader the generator's collate"):
+    with pytest.raises(ValueError, match="input_ids"):
         tiny_generator().sample({"prompt": ["report"]})
-    with pytest.raises(ValueError, match="the batch lacks pixel_values; it has image"):
+    with pytest.raises(ValueError, match="pixel_values"):
         _vision_encoder_decoder()[0].sample({"image": torch.zeros(1)})

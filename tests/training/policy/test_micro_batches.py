@@ -121,15 +121,15 @@ def test_micro_batch_tokens_divide_on_the_cpu_unless_a_setting_excludes_it():
     assert micro_batch_tokens(100, _attached()) == 100
     assert micro_batch_tokens(None, _attached()) is None
     assert micro_batch_tokens("auto", _attached(train_mode=True)) is None
-    with pytest.raises(ValueError, match="micro_batch_tokens=100 cannot be used with train_mode=True"):
+    with pytest.raises(ValueError, match="train_mode=True"):
         micro_batch_tokens(100, _attached(train_mode=True))
     module = _attached()
     module.trainer.strategy.precision_plugin.scaler = object()
-    with pytest.raises(ValueError, match="cannot be used with a gradient scaler"):
+    with pytest.raises(ValueError, match="gradient scaler"):
         micro_batch_tokens(8, module)
 
 
 @pytest.mark.parametrize("setting", [0, -1, "all", 2.5])
 def test_checked_setting_numbers_that_cannot_be(setting):
-    with pytest.raises(ValueError, match="micro_batch_tokens must be at least 1, 'auto' or None"):
+    with pytest.raises(ValueError, match="micro_batch_tokens"):
         PolicyModule(tiny_generator(), word_value, micro_batch_tokens=setting)

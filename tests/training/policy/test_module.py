@@ -187,7 +187,7 @@ def test_policy_module_stops_a_run_without_rewards():
         return [0.5 if len(texts) == 2 else None] * len(completions)
 
     module = PolicyModule(tiny_generator(), none, max_unrewarded_calls=2)
-    with pytest.raises(NoRewardError, match="no completion had a reward in 2 calls in a row"):
+    with pytest.raises(NoRewardError, match="2 calls in a row"):
         train(module, 8)
     assert len(texts) == 4
 
@@ -252,7 +252,7 @@ def test_policy_module_a_plain_loader_serves_where_each_step_has_its_rollout():
     assert len(train(module, 3, data=loader).rows) == 3
     module = PolicyModule(tiny_generator(), says_edema, minibatches=2)
     loader = DataLoader(tiny_rows(8), batch_size=4, collate_fn=module.generator.collate)
-    with pytest.raises(ValueError, match="step 1 belongs to the previous rollout, but the loader gave new rows"):
+    with pytest.raises(ValueError, match=r"step 1 .* new rows"):
         train(module, 3, data=loader)
 
 
@@ -287,21 +287,21 @@ class _Mute(nn.Module):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"algorithm": "grppo"}, ValueError, "unknown algorithm 'grppo'; did you mean 'grpo'"),
-        ({"num_generations": 1}, ValueError, "num_generations must be at least 2 for grpo, got 1"),
-        ({"minibatches": 0}, ValueError, "minibatches must be at least 1"),
-        ({"beta": -1.0}, ValueError, "beta must be at least 0"),
-        ({"learning_rate": 0.0}, ValueError, "learning_rate must be positive"),
-        ({"warmup_ratio": 1.0}, ValueError, r"warmup_ratio must lie in \[0, 1\)"),
-        ({"beta": 0.1, "reference": "adapter_off"}, ValueError, "needs a generator with PEFT adapters"),
-        ({"beta": 0.1, "reference": "base"}, ValueError, "reference must be 'auto', 'copy' or 'adapter_off'"),
-        ({"loss": {"objective": "ppo"}}, ValueError, "objective must be one of"),
-        ({"loss": {"beta": 0.1}}, ValueError, "loss must not contain beta"),
-        ({"rewards": []}, ValueError, "rewards must contain at least one"),
-        ({"rewards": [says_edema, says_edema]}, ValueError, "differ in name, got says_edema twice"),
-        ({"rewards": [nn.Linear(1, 1)]}, TypeError, "rewards must be functions, got Linear"),
-        ({"weights": [1.0, 2.0]}, ValueError, "weights must be one finite number for each of says_edema"),
-        ({"weights": [0.0]}, ValueError, "weights must not all be 0"),
+        ({"algorithm": "grppo"}, ValueError, "'grppo'; did you mean 'grpo'"),
+        ({"num_generations": 1}, ValueError, "num_generations"),
+        ({"minibatches": 0}, ValueError, "minibatches"),
+        ({"beta": -1.0}, ValueError, "beta"),
+        ({"learning_rate": 0.0}, ValueError, "learning_rate"),
+        ({"warmup_ratio": 1.0}, ValueError, r"warmup_ratio"),
+        ({"beta": 0.1, "reference": "adapter_off"}, ValueError, "adapter_off"),
+        ({"beta": 0.1, "reference": "base"}, ValueError, "reference"),
+        ({"loss": {"objective": "ppo"}}, ValueError, "objective"),
+        ({"loss": {"beta": 0.1}}, ValueError, "beta"),
+        ({"rewards": []}, ValueError, "rewards"),
+        ({"rewards": [says_edema, says_edema]}, ValueError, "says_edema twice"),
+        ({"rewards": [nn.Linear(1, 1)]}, TypeError, "rewards .* Linear"),
+        ({"weights": [1.0, 2.0]}, ValueError, "weights"),
+        ({"weights": [0.0]}, ValueError, "weights"),
         ({"generator": _Mute()}, TypeError, "_Mute lacks log_probs, decode"),
         ({"generator": object()}, TypeError, "object lacks sample, log_probs, decode"),
     ],
@@ -327,7 +327,7 @@ def test_policy_module_lightning_cli_builds_it_from_flat_keys(tmp_path):
 
 def test_policy_module_batches_that_cannot_be_cut():
     module = PolicyModule(tiny_generator(), says_edema, num_generations=2, minibatches=3)
-    with pytest.raises(ValueError, match="4 rows of 2 completions cannot be divided into 3 minibatches"):
+    with pytest.raises(ValueError, match="into 3 minibatches"):
         train(module, 1)
 
 
@@ -337,9 +337,9 @@ def test_policy_module_what_an_algorithm_needs_of_the_generator():
 
         def decode(self, completions): ...
 
-    with pytest.raises(ValueError, match="ppo needs the width of the generator's hidden states"):
+    with pytest.raises(ValueError, match=r"ppo .* hidden_size"):
         PolicyModule(Anonymous(), says_edema, algorithm="ppo")
-    with pytest.raises(ValueError, match="give the generator an attribute max_new_tokens"):
+    with pytest.raises(ValueError, match="max_new_tokens"):
         PolicyModule(Anonymous(), says_edema, algorithm="dr_grpo")
 
 
@@ -357,7 +357,7 @@ def test_policy_module_the_example_of_the_documentation_trains(tmp_path):
 
 
 def test_completions_refuse_a_mask_of_floats():
-    with pytest.raises(TypeError, match=r"mask must contain integers or bools, got float32; pass mask.long\(\)"):
+    with pytest.raises(TypeError, match=r"mask .* float32"):
         Completions(torch.zeros(2, 1, dtype=torch.long), torch.ones(2, 1))
 
 
