@@ -149,30 +149,9 @@ class CrimsonEvaluation:
             ValueError: If a value is not the required list or mapping, or an entry lacks a key. With
                 ``checks="published"``, if the published code raises an error for the types or keys.
         """
-        if _is_published(checks):
-            return _published_evaluation(evaluation)
-        _mapping("an evaluation", evaluation)
-        errors = _mapping("errors", evaluation.get("errors", {}))
-        return cls(
-            reference_findings=_findings("reference_findings", evaluation),
-            predicted_findings=_findings("predicted_findings", evaluation),
-            matched_findings=tuple(
-                (match["ref_id"], match["pred_id"])
-                for match in _entries("matched_findings", evaluation, ("ref_id", "pred_id"))
-            ),
-            false_findings=_ids("false_findings", errors),
-            missing_findings=_ids("missing_findings", errors),
-            attribute_errors=tuple(
-                CrimsonAttributeError(
-                    ref_id=error["ref_id"],
-                    pred_id=error["pred_id"],
-                    severity=error.get("severity", ""),
-                    error_types=tuple(_list("error_types", error)),
-                    explanation=error.get("explanation", ""),
-                )
-                for error in _entries("attribute_errors", errors, ("ref_id", "pred_id"))
-            ),
-        )
+        if not _is_published(checks):
+            _check_types(evaluation)
+        return _evaluation(evaluation)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation in the published JSON form, which :meth:`from_dict` reads."""
@@ -214,16 +193,8 @@ def _list(name: str, owner: Mapping[str, Any]) -> Sequence[Any]:
     return value
 
 
-def _ids(name: str, owner: Mapping[str, Any]) -> tuple[str, ...]:
-    ids = tuple(_list(name, owner))
-    for index, id_ in enumerate(ids):
-        if not isinstance(id_, str):
-            raise ValueError(f"{name}[{index}] must be the id of a finding, got {type(id_).__name__}")
-    return ids
-
-
-def _entries(name: str, owner: Mapping[str, Any], keys: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list, each checked to contain all of ``keys``."""
+def _check_entries(name: str, owner: Mapping[str, Any], keys: Sequence[str]) -> None:
+    """Raise unless each entry of a list is a mapping with all of ``keys``, and its values are texts."""
     entries = [_mapping(f"{name}[{index}]", entry) for index, entry in enumerate(_list(name, owner))]
     for index, entry in enumerate(entries):
         for key in keys:
@@ -232,17 +203,24 @@ def _entries(name: str, owner: Mapping[str, Any], keys: Sequence[str]) -> list[M
         for key in _TEXTS:
             if not isinstance(entry.get(key, ""), str):
                 raise ValueError(f"{name}[{index}][{key!r}] must be a text, got {type(entry[key]).__name__}")
-    return entries
 
 
-def _findings(name: str, evaluation: Mapping[str, Any]) -> tuple[CrimsonFinding, ...]:
-    return tuple(
-        CrimsonFinding(entry["id"], entry.get("finding", ""), entry.get("clinical_significance", ""))
-        for entry in _entries(name, evaluation, ("id",))
-    )
+def _check_types(content: Any) -> None:
+    """Raise unless an evaluation has the published form, with texts as ids and labels."""
+    errors = _mapping("errors", _mapping("an evaluation", content).get("errors", {}))
+    for name in ("reference_findings", "predicted_findings"):
+        _check_entries(name, content, ("id",))
+    _check_entries("matched_findings", content, ("ref_id", "pred_id"))
+    for name in ("false_findings", "missing_findings"):
+        for index, id_ in enumerate(_list(name, errors)):
+            if not isinstance(id_, str):
+                raise ValueError(f"{name}[{index}] must be the id of a finding, got {type(id_).__name__}")
+    _check_entries("attribute_errors", errors, ("ref_id", "pred_id"))
+    for error in errors.get("attribute_errors", ()):
+        _list("error_types", error)
 
 
-def _published_evaluation(content: Any) -> CrimsonEvaluation:
+def _evaluation(content: Any) -> CrimsonEvaluation:
     """Read an evaluation as the published code does, which looks at the keys named here and at no other.
 
     Ids and labels may be of any type that can be a key of a dictionary, because the published code looks them up.

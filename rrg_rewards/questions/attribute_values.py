@@ -8,7 +8,7 @@ from rrg_rewards.findings.lexicon.cues import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.measurements import Size, attenuation_in, cardiothoracic_ratio_in, range_start
 from rrg_rewards.findings.reading.modifiers import PLACING, Modifier, modifier_reader
-from rrg_rewards.findings.reading.phrases import PhraseCompiler, WordBits
+from rrg_rewards.findings.reading.phrases import Memo, cue_bits
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.questions.locations import Place, places_in
 from rrg_rewards.questions.schema import AttributeSpec
@@ -147,7 +147,7 @@ class AttributeValueReader:
         elif spec.answer_type == "numeric":
             self.names = None
         # Meanings of a phrase without those that state no place of the attribute.
-        self._placed: dict[Meanings, Meanings] = {}
+        self._placed = Memo(self._place_meanings)
 
     def read(
         self, sentence: Sentence, hits: Sequence[Hit], sizes: Sequence[Modifier], span: Span | None
@@ -184,7 +184,8 @@ class AttributeValueReader:
                 return False
             before = tokens[max(0, hit.start - 2) : hit.start]
             is_perfect = not cue_words("comparisons", "perfect").isdisjoint(before)
-            return sentence.is_compared or is_perfect or not _relative_words()[tokens[hit.start]]
+            # Some words state a change only with an earlier examination or a verb in the perfect tense.
+            return sentence.is_compared or is_perfect or not cue_bits("comparisons", "relative")[tokens[hit.start]]
         if tokens[hit.start] in _LOCALISED and self._is_located(sentence, hit):
             return False
         if tokens[hit.start].endswith("ly") and hit.end in sentence.hit_at_start:
@@ -212,9 +213,7 @@ class AttributeValueReader:
     def _places(self, sentence: Sentence, hits: Sequence[Hit]) -> tuple[Place, ...]:
         kept = []
         for hit in hits:
-            meanings = self._placed.get(hit.meanings)
-            if meanings is None:
-                meanings = self._placed[hit.meanings] = self._place_meanings(hit.meanings)
+            meanings = self._placed[hit.meanings]
             if meanings and not sentence.denied(hit):
                 kept.append(Hit(hit.start, hit.end, meanings))
         if not kept:
@@ -246,14 +245,6 @@ def _is_bound(before: Sequence[str]) -> bool:
     kinds = {kind for kind in ("less", "more") if words[-2:-1] and words[-2] in cue_words("comparisons", kind)}
     is_denied = not cue_words("denials", "always").isdisjoint(words[-3:-2])
     return "less" in kinds or ("more" in kinds and is_denied)
-
-
-@lru_cache(maxsize=1)
-def _relative_words() -> WordBits:
-    """Return the words that state a change only with an earlier examination or a verb in the perfect tense."""
-    compiler = PhraseCompiler({})
-    compiler.bit("|".join(sorted(cue_words("comparisons", "relative"))))
-    return compiler.words
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ from rrg_rewards.findings.reading.mention import Mention
 from rrg_rewards.findings.reading.mentions import named_spans
 from rrg_rewards.findings.reading.modifiers import PLACING, Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT
+from rrg_rewards.findings.reading.phrases import Memo
 from rrg_rewards.findings.reading.sentences import report_units, split_unit
 from rrg_rewards.findings.reading.statements import is_elsewhere, statement_numbers
 from rrg_rewards.findings.reading.tokens import tokenise
@@ -69,57 +70,50 @@ class Continuation:
         sentence: The sentence.
         hits: Phrases of the continuation.
         sizes: Sizes of the continuation.
+
+    Attributes:
+        values: The attributes that are stated if the last finding is the one of an index.
     """
 
     def __init__(
         self, readers: Sequence["_Readers"], sentence: Sentence, hits: Sequence[Hit], sizes: Sequence[Modifier]
     ) -> None:
-        self._readers, self._sentence, self._hits, self._sizes = readers, sentence, hits, sizes
-        self._values: dict[int, Values] = {}
-
-    def values(self, finding: int) -> Values:
-        """Return the attributes that are stated if the last finding is ``finding``."""
-        values = self._values.get(finding)
-        if values is None:
-            readers = self._readers[finding]
-            values = self._values[finding] = _values(readers, self._sentence, self._hits, self._sizes, None)
-        return values
+        self.values = Memo[int, Values](lambda finding: _values(readers[finding], sentence, hits, sizes, None))
 
 
-class _Readers(dict[Meanings, int]):
+class _Readers:
     """The readers of the attributes of a finding.
 
-    Most sentences state few attributes. The dictionary maps the meanings of a phrase to the attributes that the phrase
-    can state, one bit each.
+    Most sentences state few attributes, so the readers are chosen by the meanings of phrases, one bit for each reader.
 
     Args:
         finding: The finding.
     """
 
     def __init__(self, finding: FindingSpec) -> None:
-        super().__init__()
         self.all = [AttributeValueReader(spec) for spec in finding.attributes]
         # No phrase states these.
         self.numeric = sum(1 << i for i, reader in enumerate(self.all) if reader.names is None)
         # The attributes that findings of one sentence can share.
         self.sharable = [(i, reader) for i, reader in enumerate(self.all) if reader.is_place or reader.is_change]
-        self._chosen: dict[int, tuple[tuple[int, AttributeValueReader], ...]] = {}
+        self._stating = Memo(self._bits)
+        self._chosen = Memo(self._of_bits)
 
-    def __missing__(self, meanings: Meanings) -> int:
+    def _bits(self, meanings: Meanings) -> int:
+        """Return the bits of the attributes that a phrase can state."""
         names = {name for _, name in meanings}
         phrased = ((i, reader.names) for i, reader in enumerate(self.all) if reader.names is not None)
-        self[meanings] = found = sum(1 << i for i, stated in phrased if not stated.isdisjoint(names))
-        return found
+        return sum(1 << i for i, stated in phrased if not stated.isdisjoint(names))
+
+    def _of_bits(self, bits: int) -> tuple[tuple[int, AttributeValueReader], ...]:
+        return tuple((i, reader) for i, reader in enumerate(self.all) if bits >> i & 1)
 
     def of(self, hits: Iterable[Hit]) -> tuple[tuple[int, AttributeValueReader], ...]:
         """Return the readers, with the indices of their attributes, that phrases can concern."""
         bits = self.numeric
         for hit in hits:
-            bits |= self[hit.meanings]
-        chosen = self._chosen.get(bits)
-        if chosen is None:
-            chosen = self._chosen[bits] = tuple((i, reader) for i, reader in enumerate(self.all) if bits >> i & 1)
-        return chosen
+            bits |= self._stating[hit.meanings]
+        return self._chosen[bits]
 
 
 def check_readable(schema: QuestionSchema) -> None:
@@ -283,29 +277,13 @@ class _Owners:
         return self.hits[k - 1] if k in self._sharing else []
 
 
-class _Statements:
-    """The statements of a sentence.
-
-    Args:
-        tokens: Tokens of the sentence.
-        numbers: For each token, the number of its statement.
-    """
-
-    def __init__(self, tokens: Sequence[str], numbers: Sequence[int]) -> None:
-        self._tokens, self._numbers = tokens, numbers
-        self._words: dict[int, list[str]] = {}
-        self._elsewhere: dict[int, bool] = {}
-
-    def is_elsewhere(self, span: Span) -> bool:
-        """Whether the statement of a finding is about an organ outside the lungs."""
-        if not self._words:
-            # Grouped once, so that time is linear in the number of statements.
-            for token, number in zip(self._tokens, self._numbers, strict=True):
-                self._words.setdefault(number, []).append(token)
-        number = self._numbers[span.end - 1]
-        if number not in self._elsewhere:
-            self._elsewhere[number] = is_elsewhere(self._words[number])
-        return self._elsewhere[number]
+def _elsewhere(tokens: Sequence[str], numbers: Sequence[int]) -> Memo[int, bool]:
+    """Return whether the statement of a number is about an organ outside the lungs."""
+    # Grouped once, so that time is linear in the number of statements.
+    words: dict[int, list[str]] = {}
+    for token, number in zip(tokens, numbers, strict=True):
+        words.setdefault(number, []).append(token)
+    return Memo(lambda number: is_elsewhere(words[number]))
 
 
 class _SharedValues:
@@ -445,12 +423,12 @@ class Describer:
 
     def _denied(self, tokens: Sequence[str], named: Sequence[tuple[Mention, Span]]) -> tuple[Description, ...]:
         """Return the descriptions of the findings that a sentence of one statement denies."""
-        statements = _Statements(tokens, [0] * len(tokens))
-        return tuple(self._without_values(mention, span, statements) for mention, span in named)
+        elsewhere = _elsewhere(tokens, [0] * len(tokens))
+        return tuple(self._without_values(mention, 0, elsewhere) for mention, _ in named)
 
-    def _without_values(self, mention: Mention, span: Span, statements: _Statements) -> Description:
+    def _without_values(self, mention: Mention, number: int, elsewhere: Memo[int, bool]) -> Description:
         finding = self._findings[mention.concept]
-        is_other = finding in self._in_lungs and statements.is_elsewhere(span)
+        is_other = finding in self._in_lungs and elsewhere[number]
         return Description(None if is_other else finding, mention.presence)
 
     def _continued(self, sentence: Sentence, end: int) -> "_Reading":
@@ -482,11 +460,11 @@ class Describer:
             else:
                 # "Ground-glass density areas" is one name, also if two of its parts are names that overlap.
                 taken.update(words)
-        owners, statements = _Owners(sentence, spans, numbers), _Statements(sentence.tokens, numbers)
+        owners, elsewhere = _Owners(sentence, spans, numbers), _elsewhere(sentence.tokens, numbers)
         shared = _SharedValues(owners)
         found = []
         for mention, span in named:
-            described = self._without_values(mention, span, statements)
+            described = self._without_values(mention, numbers[span.end - 1], elsewhere)
             if described.finding is not None and mention.presence != ABSENT:
                 values = self._attributes(described.finding, owners, shared, span)
                 described = Description(described.finding, mention.presence, values)

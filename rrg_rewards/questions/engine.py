@@ -61,7 +61,7 @@ def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]
     for sentence in describer(schema).sentences(report):
         if isinstance(sentence, Continuation):
             if last is not None and last.finding is not None and last.presence in (PRESENT, UNCERTAIN):
-                values = sentence.values(last.finding)
+                values = sentence.values[last.finding]
                 accounts[last.finding].add(Description(last.finding, last.presence, values))
             continue
         last = None

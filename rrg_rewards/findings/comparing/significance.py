@@ -99,9 +99,7 @@ def _condition(key: str, value: Any, concept: str) -> Condition:
         family = concept_graph().family(concept)
         return lambda _, patient, __: not family.isdisjoint(known_concepts(patient.known))
     if key == "words":
-        bits = WordBits()
-        for word in value:
-            bits.add(word, 1)
+        bits = WordBits((word, 1) for word in value)
         return lambda _, __, words: any(bits[word] for word in words)
     choices = frozenset(value)
     if key == "context":
