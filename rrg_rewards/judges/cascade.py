@@ -1,10 +1,9 @@
 """A cascade of two judges: rules score the report pairs that they read, a second judge the others."""
 
 import asyncio
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from threading import Lock
 from typing import Any, Literal, cast, get_args
 
@@ -24,6 +23,7 @@ from rrg_rewards.judges.rules import RuleJudge, expected_answer
 from rrg_rewards.judges.server.usage import Usage, estimated_tokens, judge_usage, token_cost
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 from rrg_rewards.utilities.signature import format_signature
 
 OverBudget = Literal["unscorable", "rules"]
@@ -34,6 +34,7 @@ _SLICE = 16
 _Outcome = CrimsonEvaluation | JudgeFailure
 
 
+@dataclass(eq=False, repr=False)
 class CascadeJudge(Judge):
     """Judge that keeps the rules' result of the pairs that they read, and asks a second judge about the others.
 
@@ -65,8 +66,8 @@ class CascadeJudge(Judge):
         over_budget: What becomes of a pair that exceeds the budget: ``"unscorable"`` or ``"rules"``.
 
     Raises:
-        ValueError: If there is no second judge, it is rules or a cascade, the first judge is not rules, a number is out
-            of its range, or the second judge does not count the tokens or the cost of a budget.
+        SettingError: If there is no second judge, it is rules or a cascade, the first judge is not rules, a number is
+            out of its range, or the second judge does not count the tokens or the cost of a budget.
         TypeError: For an object that is not a judge, or an argument that a judge does not take.
 
     Example:
@@ -87,54 +88,49 @@ class CascadeJudge(Judge):
 
     gives_coverage = True
 
-    def __init__(
-        self,
-        second: str | Mapping[str, Any] | Judge | None = None,
-        *,
-        first: str | Mapping[str, Any] | Judge = "rules",
-        max_unread: float = 0.0,
-        max_disagreement: float | None = None,
-        budget_pairs: int | None = None,
-        budget_tokens: int | None = None,
-        budget_cost: float | None = None,
-        over_budget: OverBudget = "unscorable",
-    ) -> None:
-        self.first, self.second = _first(first), _second(second)
-        _check_share("max_unread", max_unread)
-        if max_disagreement is not None:
-            _check_share("max_disagreement", max_disagreement)
-        if over_budget not in get_args(OverBudget):
-            raise ValueError(unknown_name_message("value of over_budget", str(over_budget), get_args(OverBudget)))
-        self.max_unread = float(max_unread)
-        self.max_disagreement = None if max_disagreement is None else float(max_disagreement)
-        self.over_budget: OverBudget = over_budget
-        self._limits = {"budget_pairs": budget_pairs, "budget_tokens": budget_tokens, "budget_cost": budget_cost}
-        self._budget = _Budget(self.second, budget_pairs, budget_tokens, budget_cost)
+    second: Any = None
+    _: KW_ONLY
+    first: Any = "rules"
+    max_unread: float = setting(0.0, minimum=0, maximum=1)
+    max_disagreement: float | None = setting(None, minimum=0, maximum=1)
+    budget_pairs: int | None = setting(None, minimum=0)
+    budget_tokens: int | None = setting(None, minimum=0)
+    budget_cost: float | None = setting(None, minimum=0)
+    over_budget: OverBudget = "unscorable"
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.over_budget not in get_args(OverBudget):
+            raise SettingError(
+                "over_budget", unknown_name_message("value", str(self.over_budget), get_args(OverBudget))
+            )
+        self.first, self.second = _first(self.first), _second(self.second)
+        self.max_unread = float(self.max_unread)
+        self.max_disagreement = None if self.max_disagreement is None else float(self.max_disagreement)
+        self._budget = _Budget(self.second, self.budget_pairs, self.budget_tokens, self.budget_cost)
         self.is_immediate = self.second.is_immediate
-        self.has_budget = any(limit is not None for limit in self._limits.values())
+        self.has_budget = bool(self._limits)
         self.has_independent_rows = self.second.has_independent_rows and not self.has_budget
         self.task_names = self.first.task_names
         self.judge_names = {
             "rules": self.first.short_name,
             "second": self.second.short_name,
-            "over_budget": f"{'none' if over_budget == 'unscorable' else self.first.short_name} (over budget)",
+            "over_budget": f"{'none' if self.over_budget == 'unscorable' else self.first.short_name} (over budget)",
         }
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this judge."""
-        return {
-            "second": self.second,
-            "first": self.first,
-            "max_unread": self.max_unread,
-            "max_disagreement": self.max_disagreement,
-            **self._limits,
-            "over_budget": self.over_budget,
-        }
+        return {argument.name: getattr(self, argument.name) for argument in fields(self)}
+
+    @property
+    def _limits(self) -> dict[str, float]:
+        limits = {name: getattr(self, name) for name in ("budget_pairs", "budget_tokens", "budget_cost")}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     @property
     def signature(self) -> str:
         """Signatures of both judges, which results of the rules are kept, and the budget if there is one."""
-        limits = {name: limit for name, limit in self._limits.items() if limit is not None}
+        limits = self._limits
         disagreement = {} if self.max_disagreement is None else {"max_disagreement": self.max_disagreement}
         return format_signature(
             "cascade",
@@ -150,7 +146,8 @@ class CascadeJudge(Judge):
         """Why worker processes must not have a copy each: that of the second judge, or the budget."""
         if self.second.worker_refusal is None and self.has_budget:
             return "the budget of a cascade is counted in one process; leave out `workers` or the budget"
-        return self.second.worker_refusal
+        refusal: str | None = self.second.worker_refusal
+        return refusal
 
     @property
     def usage(self) -> Usage | None:
@@ -207,7 +204,7 @@ class CascadeJudge(Judge):
 
     def _make_rerun(self, run: int) -> "CascadeJudge":
         """Return a cascade with another run of the second judge, and the same budget of pairs."""
-        if self._limits["budget_tokens"] is not None or self._limits["budget_cost"] is not None:
+        if self._budget.is_measured:
             raise ValueError(
                 "budget_tokens and budget_cost could end between two runs of a pair; with runs above 1 set budget_pairs"
             )
@@ -277,20 +274,14 @@ class _Budget:
     """Decides which pairs the second judge gets; the limits are those of :class:`CascadeJudge`."""
 
     def __init__(self, judge: Judge, pairs: int | None, tokens: int | None, cost: float | None) -> None:
-        for name, limit, kind in (("pairs", pairs, int), ("tokens", tokens, int), ("cost", cost, int | float)):
-            if limit is None:
-                continue
-            if not isinstance(limit, kind) or isinstance(limit, bool) or not 0 <= limit < math.inf:
-                what = "an integer" if kind is int else "a number"
-                raise ValueError(f"budget_{name} must be {what} of at least 0, got {limit!r}")
         self._judge, self._pairs, self._tokens, self._cost = judge, pairs, tokens, cost
         self._begin = judge_usage(judge) or Usage()
         self.is_measured = tokens is not None or cost is not None
         if self.is_measured and judge_usage(judge) is None:
             what = "budget_tokens" if cost is None else "budget_cost"
-            raise ValueError(f"{what}: the second judge, {judge.short_name}, counts no tokens; set budget_pairs")
+            raise SettingError(what, f"the second judge, {judge.short_name}, counts no tokens; set budget_pairs")
         if cost is not None and self._begin.cost is None:
-            raise ValueError("budget_cost: the second judge has no price; set price in its settings")
+            raise SettingError("budget_cost", "the second judge has no price; set price in its settings")
         self._admitted: set[ReportPair] = set()
         # Estimates of admitted requests that the judge has not counted yet.
         self._waiting = Usage()
@@ -364,11 +355,6 @@ def _finding_f1(evaluation: CrimsonEvaluation) -> float:
     return 2 * len({ref_id for ref_id, _ in evaluation.matched_findings}) / number if number else 1.0
 
 
-def _check_share(name: str, share: Any) -> None:
-    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
-        raise ValueError(f"{name} must be a number from 0 to 1, got {share!r}")
-
-
 def _routed(result: _Outcome, route: Route, read: _Outcome | None = None) -> _Outcome:
     """Return a result with its route, and with the coverage that the rules' result ``read`` has.
 
@@ -383,23 +369,26 @@ def _routed(result: _Outcome, route: Route, read: _Outcome | None = None) -> _Ou
 def _first(setting: str | Mapping[str, Any] | Judge) -> RuleJudge:
     judge = get_judge(setting)
     if not isinstance(judge, RuleJudge):
-        raise ValueError(f"first must be rules, which know what they have not read; got {judge.short_name}")
+        raise SettingError("first", f"must be rules, which know what they have not read; got {judge.short_name}")
     return judge
 
 
 def _second(setting: str | Mapping[str, Any] | Judge | None) -> Judge:
     """Return the second judge; errors name the setting."""
     if setting is None:
-        raise ValueError(
+        raise SettingError(
+            "second",
             "a cascade needs a second judge, which evaluates what the rules did not read: cascade:openai:MODEL, "
-            "cascade:FILE.yaml, or {name: cascade, second: {name: openai, model: MODEL}}"
+            "cascade:FILE.yaml, or {name: cascade, second: {name: openai, model: MODEL}}",
         )
     try:
         judge = get_judge(setting)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"second: {error}") from error
+    except ValueError as error:
+        raise SettingError("second", str(error)) from error
+    except TypeError as error:
+        raise TypeError(f"second: {error}") from error
     if isinstance(judge, CascadeJudge):
-        raise ValueError("second must not be a cascade; a cascade has two judges, rules and a language model")
+        raise SettingError("second", "must not be a cascade; a cascade has two judges, rules and a language model")
     if isinstance(judge, RuleJudge):
-        raise ValueError("second must not be rules, which are the first judge; name a language model, as openai:MODEL")
+        raise SettingError("second", "must not be rules, which are the first judge; name a language model")
     return judge

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
@@ -20,6 +19,7 @@ from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import own_precision
+from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 from rrg_rewards.utilities.signature import format_signature
 
 _EXTRA = "local-judge"
@@ -63,8 +63,9 @@ class LocalJudge(Judge):
             chosen by transformers.
 
     Raises:
-        ValueError: For an unknown dtype, a size that is not positive, or an adapter without its base model; when
-            loading, for a model without a chat template, or a tokenizer that cannot be constrained.
+        SettingError: For an unknown dtype, or a number that is out of its range.
+        ValueError: For an adapter without its base model; when loading, for a model without a chat template, or a
+            tokenizer that cannot be constrained.
         FileNotFoundError: If ``model`` is a path that does not exist.
         OSError: When loading, if the model cannot be read.
         ModuleNotFoundError: When loading, if transformers or llguidance is not installed, naming the pip command.
@@ -80,24 +81,20 @@ class LocalJudge(Judge):
     revision: str | None = None
     dtype: str = "auto"
     device: str | None = None
-    batch_size: int = 8
-    max_new_tokens: int = 2048
+    batch_size: int = setting(8, minimum=1)
+    max_new_tokens: int = setting(2048, minimum=1)
     constrained: bool | Literal["auto"] = "auto"
     attention: str | None = None
-    temperature: float = 0.0
+    temperature: float = setting(0.0, minimum=0)
     seed: int = 0
     run: int = 0
 
     def __post_init__(self) -> None:
+        check_settings(self)
         if self.dtype not in _DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(_DTYPES)}; got {self.dtype!r}")
-        for name, value in (("batch_size", self.batch_size), ("max_new_tokens", self.max_new_tokens)):
-            if value < 1:
-                raise ValueError(f"{name} must be positive, got {value}")
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"temperature must be at least 0 and finite, got {self.temperature}")
+            raise SettingError("dtype", f"must be one of {', '.join(_DTYPES)}; got {self.dtype!r}")
         if self.constrained not in (True, False, "auto"):
-            raise ValueError(f"constrained must be True, False or 'auto', got {self.constrained!r}")
+            raise SettingError("constrained", f"must be True, False or 'auto', got {self.constrained!r}")
         check_model_source(self.model)
         self.model = str(self.model)
         self._arguments = {argument.name: getattr(self, argument.name) for argument in fields(self)}

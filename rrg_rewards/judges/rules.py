@@ -22,6 +22,7 @@ from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signature import format_signature
 
 _TASK = "crimson"
@@ -45,7 +46,7 @@ class RuleJudge(Judge):
             because the unread words may be abnormal, or ``"normal"``, as if they were not there.
 
     Raises:
-        ValueError: If ``unread`` is neither.
+        SettingError: If ``unread`` is neither.
 
     Example:
         >>> from rrg_rewards.judges import ReportPair, RuleJudge
@@ -61,7 +62,7 @@ class RuleJudge(Judge):
 
     def __init__(self, unread: UnreadReferences = "unscorable") -> None:
         if unread not in get_args(UnreadReferences):
-            raise ValueError(unknown_name_message("value of unread", str(unread), get_args(UnreadReferences)))
+            raise SettingError("unread", unknown_name_message("value", str(unread), get_args(UnreadReferences)))
         self.unread = unread
 
     def arguments(self) -> dict[str, Any]:

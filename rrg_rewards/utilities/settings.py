@@ -112,6 +112,18 @@ def setting_problem(declared: "Field[Any]", value: Any) -> str:
     return f"must be {'a number' if float in kinds else 'an integer'}{ranges}, got {value!r}"
 
 
+def check_settings(settings: Any) -> None:
+    """Check the fields of a dataclass that are made by :func:`setting` with limits.
+
+    Raises:
+        SettingError: See :class:`Settings`.
+    """
+    for declared in fields(settings):
+        problem = setting_problem(declared, getattr(settings, declared.name)) if declared.metadata else ""
+        if problem:
+            raise SettingError(declared.name, problem)
+
+
 class Settings:
     """Base class of settings, which are dataclasses: their fields, made by :func:`setting`, are checked and documented.
 
@@ -139,7 +151,4 @@ class Settings:
             cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\n    Settings:{arguments}\n"
 
     def __post_init__(self) -> None:
-        for declared in fields(self):  # type: ignore[arg-type]
-            problem = setting_problem(declared, getattr(self, declared.name)) if declared.metadata else ""
-            if problem:
-                raise SettingError(declared.name, problem)
+        check_settings(self)

@@ -17,6 +17,7 @@ from rrg_rewards.judges.base import STOPPED
 from rrg_rewards.judges.cascade import disagreements
 from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.utilities.settings import SettingError
 
 TASK = CrimsonTask()
 READ = ReportPair("Small left effusion.", "No effusion.")
@@ -182,9 +183,9 @@ def test_cascade_runs_repeat_the_second_judge_only():
     judge.stop()
     assert again.is_stopped
     assert again.second.is_stopped
-    with pytest.raises(ValueError, match="ScriptedJudge returns the same result in each run"):
+    with pytest.raises(ValueError, match="ScriptedJudge"):
         CascadeJudge(ScriptedJudge()).rerun(1)
-    with pytest.raises(ValueError, match="budget_tokens and budget_cost could end between two runs"):
+    with pytest.raises(ValueError, match="budget_tokens"):
         CascadeJudge(SERVER, budget_tokens=100).rerun(1)
 
 
@@ -236,38 +237,34 @@ class Nameless(Judge):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("setting", "arguments", "told"),
     [
-        ({}, "a cascade needs a second judge, .*: cascade:openai:MODEL, cascade:FILE.yaml, or {name: cascade"),
-        ({"second": "rules"}, "second must not be rules"),
-        ({"second": "cascade:openai:m"}, "second must not be a cascade"),
-        ({"second": "opnai:m"}, "second: unknown judge 'opnai'; did you mean 'openai'"),
-        ({"second": "openai:m", "first": "openai:m"}, "first must be rules, .*; got openai:m"),
-        ({"second": "openai:m", "max_unread": 1.5}, r"max_unread must be a number from 0 to 1, got 1\.5"),
-        ({"second": "openai:m", "max_unread": True}, "max_unread must be a number from 0 to 1, got True"),
-        (
-            {"second": "openai:m", "max_disagreement": "much"},
-            "max_disagreement must be a number from 0 to 1, got 'much'",
-        ),
-        ({"second": "openai:m", "over_budget": "rule"}, "unknown value of over_budget 'rule'; did you mean 'rules'"),
-        ({"second": "openai:m", "budget_pairs": -1}, "budget_pairs must be an integer of at least 0, got -1"),
-        ({"second": "openai:m", "budget_pairs": 1.5}, r"budget_pairs must be an integer of at least 0, got 1\.5"),
-        ({"second": "openai:m", "budget_cost": "1"}, "budget_cost must be a number of at least 0, got '1'"),
-        ({"second": "openai:m", "budget_cost": 1}, "budget_cost: the second judge has no price; set price"),
-        ({"second": Nameless(), "budget_tokens": 1}, "budget_tokens: the second judge, nameless, counts no tokens"),
+        ("second", {"second": None}, "cascade:openai:MODEL"),
+        ("second", {"second": "rules"}, "rules"),
+        ("second", {"second": "cascade:openai:m"}, "cascade"),
+        ("second", {"second": "opnai:m"}, "did you mean 'openai'"),
+        ("first", {"first": "openai:m"}, "got openai:m"),
+        ("max_unread", {"max_unread": 1.5}, r"got 1\.5"),
+        ("max_unread", {"max_unread": True}, "got True"),
+        ("max_disagreement", {"max_disagreement": "much"}, "got 'much'"),
+        ("over_budget", {"over_budget": "rule"}, "did you mean 'rules'"),
+        ("budget_pairs", {"budget_pairs": -1}, "got -1"),
+        ("budget_pairs", {"budget_pairs": 1.5}, r"got 1\.5"),
+        ("budget_cost", {"budget_cost": "1"}, "got '1'"),
+        ("budget_cost", {"budget_cost": 1}, "price"),
+        ("budget_tokens", {"second": Nameless(), "budget_tokens": 1}, "nameless"),
     ],
 )
-def test_cascade_rejects(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        get_judge({"name": "cascade", **arguments})
+def test_cascade_rejects(setting, arguments, told):
+    with pytest.raises(SettingError, match=told) as raised:
+        get_judge({"name": "cascade", "second": "openai:m", **arguments})
+    assert raised.value.setting == setting
 
 
 def test_cascade_rejects_unknown_settings():
-    with pytest.raises(
-        TypeError, match="unknown argument of the judge 'cascade' 'max_unred'; did you mean 'max_unread'"
-    ):
+    with pytest.raises(TypeError, match="'max_unred'; did you mean 'max_unread'"):
         get_judge({"name": "cascade", "second": "openai:m", "max_unred": 0.1})
-    with pytest.raises(TypeError, match="second: unknown argument of the judge 'openai' 'modle'"):
+    with pytest.raises(TypeError, match=r"second: .*'modle'"):
         get_judge({"name": "cascade", "second": {"name": "openai", "model": "m", "modle": "m"}})
-    with pytest.raises(ValueError, match="rules, which evaluate CRIMSON only, not the task"):
+    with pytest.raises(ValueError, match="task 'error_counts'"):
         CascadeJudge("openai:m").evaluate_now(CountingTask(), [READ])

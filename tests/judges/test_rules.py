@@ -17,6 +17,7 @@ from rrg_rewards.functional import CrimsonEvaluation, crimson_score, crimson_sta
 from rrg_rewards.judges import ReportPair, RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.schemas import SIGNIFICANCE_WEIGHTS
+from rrg_rewards.utilities.settings import SettingError
 
 JUDGE = RuleJudge()
 FILES = ("lung_paraphrases.yaml", "body_paraphrases.yaml")
@@ -210,7 +211,7 @@ def test_rule_judge_rejects_other_tasks():
     class Other(CrimsonTask):
         name = "other"
 
-    with pytest.raises(ValueError, match="RuleJudge has rules for the task 'crimson' only, got 'other'"):
+    with pytest.raises(ValueError, match="got 'other'"):
         JUDGE.evaluate_now(Other(), [])
 
 
@@ -246,7 +247,7 @@ def test_rule_judge_counts_the_unread_words_of_the_whole_candidate():
 
 
 def test_rule_judge_rejects_other_values_of_unread():
-    with pytest.raises(ValueError, match=r"unknown value of unread 'normall'; did you mean 'normal'\?"):
+    with pytest.raises(SettingError, match=r"unread: .*did you mean 'normal'\?"):
         RuleJudge(unread="normall")
 
 

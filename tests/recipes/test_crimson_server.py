@@ -78,7 +78,7 @@ def test_grpo_with_crimson_server_the_servers_answers_are_the_reward(
 ) -> None:
     with FaultServer(otherwise=answers(), item_of=asked_pair) as server:
         trainer = train(recipe, server, tmp_path / "cache")
-    assert isinstance(trainer.reward_funcs[1].reward, AsyncMetricReward)
+    assert isinstance(trainer.reward_funcs[1], AsyncMetricReward)
     for entry in steps(trainer):
         assert entry["rewards/asked/mean"] == entry["rewards/crimson/mean"]
         assert entry["asked/credit"] == entry["crimson/credit"]

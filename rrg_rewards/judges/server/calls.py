@@ -328,12 +328,9 @@ class RateLimiter:
     call that is cancelled while it waits does not count.
 
     Args:
-        requests_per_minute: Maximum number of requests per minute, or ``None``.
-        tokens_per_minute: Maximum number of tokens per minute, or ``None``.
+        requests_per_minute: Maximum number of requests per minute, positive, or ``None``.
+        tokens_per_minute: Maximum number of tokens per minute, positive, or ``None``.
         clock: Monotonic clock in seconds.
-
-    Raises:
-        ValueError: If a limit is not positive.
 
     Example:
         >>> async def call(limiter):
@@ -351,10 +348,6 @@ class RateLimiter:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        limits = {"requests_per_minute": requests_per_minute, "tokens_per_minute": tokens_per_minute}
-        for name, limit in limits.items():
-            if limit is not None and not 0 < limit < math.inf:
-                raise ValueError(f"{name} must be positive, got {limit}")
         self.requests_per_minute = requests_per_minute
         self.tokens_per_minute = tokens_per_minute
         self._clock = clock

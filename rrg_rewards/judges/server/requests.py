@@ -14,7 +14,7 @@ from rrg_rewards.judges.base import AnswerError, Item, JudgeTask
 from rrg_rewards.judges.server.calls import Address, check_address
 from rrg_rewards.judges.server.usage import estimated_tokens
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.settings import Settings, setting
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 from rrg_rewards.utilities.texts import encodable_text
 
 ResponseFormat = Literal["auto", "json_schema", "schema_object", "json_object", "text"]
@@ -114,13 +114,14 @@ class ServerSettings(Settings):
 
     Raises:
         ValueError: If the address is not a plain HTTP address, or is on another machine without ``allow_remote``; if
-            the key has other characters than ASCII; if another setting is out of its range.
+            the key has other characters than ASCII.
+        SettingError: If another setting is out of its range.
 
     Example:
         >>> ServerSettings("m", extra_body={"stream": True})
         Traceback (most recent call last):
         ...
-        ValueError: extra_body must not set stream, which the judge sets itself
+        rrg_rewards.utilities.settings.SettingError: extra_body: must not set stream, which the judge sets itself
     """
 
     model: str
@@ -144,19 +145,19 @@ class ServerSettings(Settings):
     cache: str | os.PathLike[str] | None = None
     cache_size_limit: int = setting(4 * 2**30, minimum=1)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
+    requests_per_minute: float | None = setting(None, above=0)
+    tokens_per_minute: float | None = setting(None, above=0)
     price: tuple[float, float] | None = None
-    price_cached: float | None = None
+    price_cached: float | None = setting(None, minimum=0)
 
     def __post_init__(self) -> None:
-        if not self.model:
-            raise ValueError("model must be the name of the model on the server, got ''")
         super().__post_init__()
-        if self.response_format not in ("auto", *RESPONSE_FORMATS):
-            raise ValueError(unknown_name_message("response_format", self.response_format, ("auto", *RESPONSE_FORMATS)))
-        if self.price_cached is not None and (self.price is None or not self.price_cached >= 0):
-            raise ValueError(f"price_cached must be a price beside those in price, got {self.price_cached!r}")
+        if not self.model:
+            raise SettingError("model", "must be the name of the model on the server, got ''")
+        if self.response_format not in (formats := ("auto", *RESPONSE_FORMATS)):
+            raise SettingError("response_format", unknown_name_message("value", self.response_format, formats))
+        if self.price_cached is not None and self.price is None:
+            raise SettingError("price_cached", "needs the prices of other tokens in price")
         if isinstance(self.api_key, str):
             object.__setattr__(self, "api_key", Key(self.api_key, "api_key") if self.api_key else None)
         object.__setattr__(self, "base_url", self.address.url)
@@ -187,11 +188,11 @@ class ServerSettings(Settings):
 
 def _checked_extra_body(extra_body: dict[str, Any]) -> dict[str, Any]:
     if own := sorted(_OWN_FIELDS & extra_body.keys()):
-        raise ValueError(f"extra_body must not set {', '.join(own)}, which the judge sets itself")
+        raise SettingError("extra_body", f"must not set {', '.join(own)}, which the judge sets itself")
     try:
         json.dumps(extra_body, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"extra_body must be JSON: {error}") from error
+        raise SettingError("extra_body", f"must be JSON: {error}") from error
     return extra_body
 
 

@@ -24,6 +24,7 @@ from rrg_rewards.judges import OpenAIJudge
 from rrg_rewards.judges.base import AnswerError
 from rrg_rewards.judges.server.requests import ServerSettings, answer_key, expected_tokens, reply_text, reply_tokens
 from rrg_rewards.judges.server.usage import estimated_tokens
+from rrg_rewards.utilities.settings import SettingError
 
 
 def test_request_body():
@@ -186,9 +187,7 @@ def test_answer_key_tells_shared_seeds_from_own_ones():
 
 
 def test_reply_text_names_the_limit_that_reasoning_used_up():
-    with pytest.raises(
-        AnswerError, match=r"has no text: all its tokens went to reasoning; raise max_tokens .or max_com"
-    ):
+    with pytest.raises(AnswerError, match="reasoning; raise max_tokens"):
         reply_text(completion("", "length"))
     with pytest.raises(AnswerError, match="was cut off; raise max_tokens"):
         reply_text(completion("{", "length"))
@@ -197,26 +196,32 @@ def test_reply_text_names_the_limit_that_reasoning_used_up():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("name", "value", "told"),
     [
-        ({"concurrency": 0}, "concurrency: must be"),
-        ({"timeout": 0}, "timeout: must be"),
-        ({"timeout": float("nan")}, "timeout: must be"),
-        ({"batch_deadline": -1}, "batch_deadline: must be"),
-        ({"max_retries": -1}, "max_retries: must be"),
-        ({"max_tokens": 0}, "max_tokens: must be"),
-        ({"response_format": "json_shema"}, "did you mean 'json_schema'"),
-        ({"extra_body": {"model": "x"}}, "extra_body must not set model"),
-        ({"extra_body": {"x": {1}}}, "extra_body must be JSON"),
-        ({"price_cached": 0.1}, "price_cached must be a price beside those in price, got 0.1"),
-        ({"price": (1.0, 2.0), "price_cached": -0.1}, "price_cached must be a price beside those in price, got -0.1"),
-        ({"requests_per_minute": 0}, "requests_per_minute must be positive, got 0"),
+        ("concurrency", 0, "got 0"),
+        ("timeout", 0, "got 0"),
+        ("timeout", float("nan"), "got nan"),
+        ("batch_deadline", -1, "got -1"),
+        ("max_retries", -1, "got -1"),
+        ("max_tokens", 0, "got 0"),
+        ("response_format", "json_shema", "did you mean 'json_schema'"),
+        ("extra_body", {"model": "x"}, "must not set model"),
+        ("extra_body", {"x": {1}}, "must be JSON"),
+        ("price_cached", 0.1, "price$"),
+        ("price_cached", -0.1, "got -0.1"),
+        ("requests_per_minute", 0, "got 0"),
+        ("tokens_per_minute", float("nan"), "got nan"),
+        ("tokens_per_minute", float("inf"), "got inf"),
     ],
 )
-def test_server_settings_reject_values_out_of_range(settings, message):
-    with pytest.raises(ValueError, match=message):
-        OpenAIJudge("m", **settings)
-    with pytest.raises(ValueError, match="model must be the name"):
+def test_server_settings_reject_values_out_of_range(name, value, told):
+    with pytest.raises(SettingError, match=told) as raised:
+        OpenAIJudge("m", **{name: value})
+    assert raised.value.setting == name
+
+
+def test_server_settings_need_a_model():
+    with pytest.raises(SettingError, match=r"^model: "):
         OpenAIJudge("")
 
 
@@ -229,15 +234,15 @@ def test_server_settings_show_no_key():
 
 
 def test_server_settings_name_a_key_that_no_header_can_carry(monkeypatch):
-    with pytest.raises(ValueError, match=r"^api_key must contain printable ASCII .* character 3 of 9 is EN DASH$"):
+    with pytest.raises(ValueError, match=r"^api_key .* character 3 of 9 is EN DASH$"):
         OpenAIJudge("m", api_key="sk\u2013secret")
     monkeypatch.setenv("MY_KEY", "sk-secret\n")
-    with pytest.raises(ValueError, match=r"^environment variable MY_KEY must .* character 10 of 10 is U\+000A$"):
+    with pytest.raises(ValueError, match=r"MY_KEY .* character 10 of 10 is U\+000A$"):
         ServerSettings("m", api_key_variable="MY_KEY").key()
 
 
 def test_server_settings_name_the_nearest_argument():
-    with pytest.raises(TypeError, match="unknown argument 'concurency'; did you mean 'concurrency'"):
+    with pytest.raises(TypeError, match="'concurency'; did you mean 'concurrency'"):
         OpenAIJudge("tiny", concurency=3)
 
 
