@@ -13,13 +13,76 @@ from rrg_rewards.analysis.distinct import DistinctTexts, TextCounter
 from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableOptions, TableSink, note_delimiter
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.data.tables.readers import BatchedTable, read_table
-from rrg_rewards.data.tables.table import JoinedTable, Table, TableError, is_missing
+from rrg_rewards.data.tables.table import Table, TableError, is_missing, rows_by_study
 from rrg_rewards.data.tables.writers import arrow_types
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import check_references
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.texts import PlaceholderWarning
+
+
+@dataclass
+class _JoinedTable:
+    """Batches of a table with the columns of a second table, joined by the names of studies.
+
+    A column of the second table whose name the first has too gets the name ``reference NAME``.
+
+    Args:
+        batches: Batches of the first table.
+        other: The second table.
+        key: Column of the names of the studies in the first table.
+        other_key: The same column in the second table.
+
+    Raises:
+        TableError: In iterations, if one of the tables lacks a study of the other, or a name is missing or repeated.
+
+    Example:
+        >>> batches = [Table({"id": ["b", "a"], "report": ["Clear.", "Nodule."]})]
+        >>> truth = Table({"name": ["a", "b"], "report": ["Nodule of 4 mm.", "Normal."]})
+        >>> next(iter(_JoinedTable(batches, truth, "id", "name"))).columns["reference report"]
+        ['Normal.', 'Nodule of 4 mm.']
+    """
+
+    batches: Iterable[Table]
+    other: Table
+    key: str
+    other_key: str
+    _rows: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._rows = rows_by_study(self.other, self.other_key)
+
+    def __iter__(self) -> Iterator[Table]:
+        found: dict[str, str] = {}
+        source = ""
+        for table in self.batches:
+            source = table.source
+            rows = []
+            for study, row in rows_by_study(table, self.key).items():
+                if study in found:
+                    raise TableError(f"{table.where(row)}, column {self.key!r}: {study!r} is also in {found[study]}")
+                if study not in self._rows:
+                    raise TableError(
+                        f"{table.where(row)}, column {self.key!r}: {self.other.source} has no study {study!r}"
+                    )
+                found[study] = table.where(row)
+                rows.append(self._rows[study])
+            columns = {
+                self.column(name, table): [cells[row] for row in rows] for name, cells in self.other.columns.items()
+            }
+            yield table.with_columns(columns)
+        missing = [study for study in self._rows if study not in found]
+        if missing:
+            raise TableError(
+                f"{source}: has no row with the study {missing[0]!r} of {self.other.source} ({len(missing)} of "
+                f"{len(self._rows)} are missing); add rows with an empty cell for reports that were not generated"
+            )
+
+    @staticmethod
+    def column(name: str, table: Table) -> str:
+        """Return the name of a column of the second table in the joined table."""
+        return f"reference {name}" if name in table.columns else name
 
 
 @dataclass(frozen=True)
@@ -305,5 +368,5 @@ def join_references(
     # A column of the other table would become the prediction, and references would be scored as predictions.
     _check_named(first, columns.prediction_column, "prediction_column")
     named = columns.reference_columns or [name for name in ["reference"] if name in truth.columns]
-    joined = [truth.renamed_texts(name, lambda column: JoinedTable.column(column, first)) for name in named]
-    return replace(columns, reference_column=joined or None), JoinedTable(batches, truth, key, other_key)
+    joined = [truth.renamed_texts(name, lambda column: _JoinedTable.column(column, first)) for name in named]
+    return replace(columns, reference_column=joined or None), _JoinedTable(batches, truth, key, other_key)

@@ -16,10 +16,14 @@ Examples:
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rrg_rewards.cli.options import add_command_parser, add_settings, add_shared_options
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.settings import Settings, setting
+
+if TYPE_CHECKING:
+    from rrg_rewards.data.tables.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +42,6 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 
 def _run(args: argparse.Namespace, terminal: Terminal) -> int:
-    from rrg_rewards.data.phantom.samples import sample_tables
     from rrg_rewards.data.tables.writers import write_table
 
     args.folder.mkdir(parents=True, exist_ok=True)
@@ -47,3 +50,59 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         write_table(table, path, overwrite=args.overwrite)
         terminal.note(f"{path}: {len(table)} studies")
     return 0
+
+
+def _with_errors(report: str, kind: int, seed: int) -> tuple[str, int]:
+    """Return the report in other words with errors of a kind, and their number. Kind 0 has none."""
+    from rrg_rewards.findings import corrupt_report, paraphrase_report
+
+    errors = 0
+    if kind == 1:
+        corrupted = corrupt_report(report, seed=seed)
+        report, errors = corrupted.candidate, len(corrupted.changes)
+    elif kind == 2 and ". " in report:
+        report, errors = report.rpartition(". ")[0] + ".", 1
+    return paraphrase_report(report, seed=seed).candidate, errors
+
+
+def sample_tables(num_studies: int = 100, seed: int = 1) -> "dict[str, Table]":
+    """Return two tables of synthetic chest-CT studies: ``reports`` and ``pairs``.
+
+    ``reports`` has the columns ``study`` and ``report_text``. ``pairs`` has the columns ``study``, ``age``, ``sex``,
+    ``indication``, ``reference`` and the reports of two made-up systems, ``prediction`` and ``baseline``. Each system
+    rewords the references. ``prediction`` gets details of every third report wrong, such as sides and sizes, and
+    leaves out the last sentence of another third; ``baseline`` has such errors in every report. ``errors`` is the
+    number of errors that were put into ``prediction``, in place of the count of a radiologist.
+
+    Args:
+        num_studies: Number of studies.
+        seed: Seed of the studies and the errors.
+
+    Example:
+        >>> tables = sample_tables(3)
+        >>> list(tables["reports"].columns), len(tables["pairs"])
+        (['study', 'report_text'], 3)
+    """
+    from rrg_rewards.data.phantom.studies import phantom_studies
+    from rrg_rewards.data.tables.table import Table
+
+    studies = phantom_studies(num_studies, seed=seed)
+    references = [study.impression_text for study in studies]
+    predictions = [_with_errors(text, row % 3, seed) for row, text in enumerate(references)]
+    baseline = [_with_errors(text, 1 + row % 2, seed + 1) for row, text in enumerate(references)]
+    names = [study.study_id for study in studies]
+    return {
+        "reports": Table({"study": names, "report_text": [study.findings_text for study in studies]}),
+        "pairs": Table(
+            {
+                "study": names,
+                "age": [study.context.age for study in studies],
+                "sex": [study.context.sex for study in studies],
+                "indication": [study.context.indication for study in studies],
+                "reference": references,
+                "prediction": [text for text, _ in predictions],
+                "baseline": [text for text, _ in baseline],
+                "errors": [errors for _, errors in predictions],
+            }
+        ),
+    }

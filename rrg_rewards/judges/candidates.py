@@ -84,7 +84,7 @@ def make_candidates(
         regimes: Regimes to draw from.
         generated: A model's report by row, for the regime ``generated``.
         encoder: Function that returns the embeddings of reports, ``(N, D)`` of length 1, for the regime ``matched``,
-            such as :class:`rrg_rewards.models.report_encoder.ReportEncoder`.
+            such as :class:`rrg_rewards.analysis.candidates.ReportEncoder`.
         per_report: Number of candidates for each reference.
         modality: Modality of invented findings, as for ``inject_errors``.
         seed: Seed of all draws.

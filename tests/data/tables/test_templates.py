@@ -2,7 +2,7 @@
 
 import pytest
 
-from rrg_rewards.data.tables.templates import ColumnTemplate
+from rrg_rewards.data.tables.table import ColumnTemplate
 
 SECTIONS = "Findings: {findings} Impression: {impression}"
 

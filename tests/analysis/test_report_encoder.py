@@ -7,7 +7,7 @@ import torch
 from tiny_crepe import tiny_bert_tokenizer
 from transformers import BertConfig, BertModel
 
-from rrg_rewards.models.report_encoder import ReportEncoder
+from rrg_rewards.analysis.candidates import ReportEncoder
 
 REPORTS = ["edema.", "left effusion, nodule, edema", "normal heart", "nodule " * 9, ""]
 

@@ -1,6 +1,6 @@
 """The tables on which the commands can be tried."""
 
-from rrg_rewards.data.phantom.samples import sample_tables
+from rrg_rewards.cli.sample_data import sample_tables
 from rrg_rewards.metrics import CRIMSON
 
 
