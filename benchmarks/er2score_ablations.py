@@ -35,7 +35,7 @@ from rrg_rewards.models.model_card import number
 from rrg_rewards.recipes import recipe_path
 from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.training.metrics import cli
-from rrg_rewards.training.metrics.heldout_statistics import preference_agreement, with_preference_intervals
+from rrg_rewards.training.metrics.report import preference_agreement, with_preference_intervals
 from rrg_rewards.version import __version__
 
 PUBLISHED = "lam_1.0"

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score
 from rrg_rewards.functional import bootstrap_interval, kendall_tau
 from rrg_rewards.metrics.preference_accuracy import GradedRewards
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
-from rrg_rewards.training.metrics.heldout_statistics import preference_agreement, with_preference_intervals
+from rrg_rewards.training.metrics.report import preference_agreement, with_preference_intervals
 
 SYSTEM = ScoringSystem(
     "own",
