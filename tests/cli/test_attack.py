@@ -53,12 +53,12 @@ def test_texts_of_the_users_reports_are_left_out(run, pairs):
     [
         (["--against", "honest"], "needs --honest-column"),
         (["--families", "label"], "did you mean 'labels'"),
-        (["--budget", "10"], "budget must be at least"),
+        (["--budget", "10"], "budget"),
         (["--reference-column", "report"], "unknown column 'report'"),
         (["--png", "-"], "--png"),
         (["--threshold", "nan"], "must be a number"),
-        (["--held-out", "1"], "held_out must lie in"),
-        (["--max-references", "3"], "max_references must be at least"),
+        (["--held-out", "1"], "held_out"),
+        (["--max-references", "3"], "max_references"),
     ],
 )
 def test_errors_name_the_option(run, pairs, options, message):

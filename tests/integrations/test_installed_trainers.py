@@ -154,7 +154,7 @@ def test_openrlhf_gives_an_error_no_reward(configure: Callable[..., None]) -> No
 
 def test_openrlhf_fails_at_the_start_without_settings() -> None:
     agent = trainer("openrlhf.utils.agent")
-    with pytest.raises(ValueError, match="there are no settings of the reward"):
+    with pytest.raises(ValueError, match="no settings"):
         agent.SingleTurnAgentExecutor(openrlhf.__file__)
 
 

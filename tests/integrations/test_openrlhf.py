@@ -63,7 +63,7 @@ def test_openrlhf_raises_and_logs_errors(configure: Callable[..., None], caplog:
 
 def test_openrlhf_checks_settings_when_it_loads_the_file() -> None:
     module = load_file(openrlhf.__file__)
-    with pytest.raises(ValueError, match="there are no settings of the reward"):
+    with pytest.raises(ValueError, match="no settings"):
         _ = module.reward_func
 
 

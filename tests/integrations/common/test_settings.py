@@ -90,14 +90,14 @@ def test_read_settings_refuses_wrong_settings(arguments: dict[str, Any], message
     ],
 )
 def test_trainer_settings_refuse_statistics_that_workers_do_not_share(reward: Any, setting: str) -> None:
-    with pytest.raises(ValueError, match=rf"estimates {setting} from data.*rrg-rewards fit"):
+    with pytest.raises(ValueError, match=f"estimates {setting}"):
         get_trainer_reward({"reward": reward, "missing": 0})
 
 
 def test_trainer_reward_refuses_infinite_rewards() -> None:
     transform = {"scale": 1e308, "shift": 1e308}
     reward = get_trainer_reward({"reward": {"name": "rouge", "transform": transform}, "missing": 0})
-    with pytest.raises(ValueError, match="reward 'rouge' is inf for completion 0"):
+    with pytest.raises(ValueError, match="'rouge' is inf"):
         reward.reward_one("Edema.", {"reference": "Edema."})
 
 

@@ -111,5 +111,5 @@ def test_report_extractor_reads_tags(text: str, report: str) -> None:
 
 @pytest.mark.parametrize("options", [{"think": "no"}, {"tags": "findings"}, {"tags": ["<findings>"]}, {"tags": [1]}])
 def test_report_extractor_refuses_wrong_settings(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be true, false or opened|must be a list of names"):
+    with pytest.raises(ValueError, match=r"think|tags"):
         ReportExtractor(**options)

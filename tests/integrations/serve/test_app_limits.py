@@ -69,11 +69,11 @@ def test_app_refuses_requests_if_there_are_too_many_connections():
     ("body", "error"),
     [
         # Before each of them is checked.
-        ({"completions": [3] * 5, "reference": []}, "5 completions are more than the maximum, 4"),
-        ({"completions": ["a b", "a b c"], "reference": ["a", "a " * 20]}, "completion 1 and its columns have 45 char"),
-        (b'{"completions": [' + b"[]," * 40_000 + b"[]]}", "the body has more than 256 values"),
-        (b'{"completions": [' + b'"",' * 40_000 + b'""]}', "the body has more than 256 values"),
-        (json.dumps({"completions": ['[{,"\\'] * 5 + ["a" * 70_000], "reference": []}).encode(), "6 completions are"),
+        ({"completions": [3] * 5, "reference": []}, "5 completions"),
+        ({"completions": ["a b", "a b c"], "reference": ["a", "a " * 20]}, "completion 1 and its"),
+        (b'{"completions": [' + b"[]," * 40_000 + b"[]]}", "the body has more than"),
+        (b'{"completions": [' + b'"",' * 40_000 + b'""]}', "the body has more than"),
+        (json.dumps({"completions": ['[{,"\\'] * 5 + ["a" * 70_000], "reference": []}).encode(), "6 completions"),
     ],
 )
 def test_app_refuses_too_many_values_and_characters(body, error):
@@ -105,11 +105,11 @@ def test_app_parses_long_bodies_beside_other_requests(monkeypatch):
     [
         ({"Origin": "https://page.example"}, 403, "requests of web pages"),
         ({"Origin": "null"}, 403, "requests of web pages"),
-        ({"Host": "rebound.example:8787"}, 403, "the header Host must be localhost"),
-        ({"Host": "127.0.0.1.rebound.example"}, 403, "the header Host must be localhost"),
-        ({"Content_Type": "text/plain"}, 415, "the body must be JSON; send the header"),
-        ({"Content_Type": "application/x-www-form-urlencoded"}, 415, "the body must be JSON; send the header"),
-        ({"Content_Type": ""}, 415, "the body must be JSON; send the header"),
+        ({"Host": "rebound.example:8787"}, 403, "the header Host"),
+        ({"Host": "127.0.0.1.rebound.example"}, 403, "the header Host"),
+        ({"Content_Type": "text/plain"}, 415, "the body must be JSON"),
+        ({"Content_Type": "application/x-www-form-urlencoded"}, 415, "the body must be JSON"),
+        ({"Content_Type": ""}, 415, "the body must be JSON"),
     ],
 )
 def test_app_refuses_what_a_web_page_can_send(server, headers, status, error):

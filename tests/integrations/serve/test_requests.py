@@ -151,12 +151,12 @@ def test_dialects_read_labels_that_pack_several_columns(label):
         (b"\xff\xfe", 400, "must be JSON"),
         (b"[" * 100_000, 400, "must be JSON"),
         (b"[]", 400, "must be a JSON object, got list"),
-        ({"reference": []}, 422, "the request lacks 'completions', a list with a value"),
+        ({"reference": []}, 422, "the request lacks 'completions'"),
         ({"completions": "a", "reference": ["a"]}, 422, "completions must be a list, got str"),
-        ({"completions": ["a"]}, 422, "the request lacks 'reference', a list with a value"),
-        ({"completions": ["a"], "reference": []}, 422, "reference has 0 values, but the number of completions is 1"),
-        ({"completions": ["a", 3], "reference": ["a", "a"]}, 422, r"completions[1] must be a text, or a list"),
-        ({"completions": [None], "reference": ["a"]}, 422, r"completions[0] must be a text, or a list"),
+        ({"completions": ["a"]}, 422, "the request lacks 'reference'"),
+        ({"completions": ["a"], "reference": []}, 422, "reference has 0 values"),
+        ({"completions": ["a", 3], "reference": ["a", "a"]}, 422, "completions[1]"),
+        ({"completions": [None], "reference": ["a"]}, 422, "completions[0]"),
     ],
 )
 def test_dialects_refuse_malformed_requests(server, body, status, error):

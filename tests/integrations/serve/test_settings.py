@@ -18,7 +18,7 @@ from rrg_rewards.rewards import make_reward
 )
 def test_server_options_refuse_a_reward_that_estimates_while_serving(reward, estimated):
     name, options = reward
-    with pytest.raises(ValueError, match=f"estimates {estimated} from data, but a server has no training set"):
+    with pytest.raises(ValueError, match=f"estimates {estimated}"):
         ServerOptions(make_reward(name, **options))
 
 
@@ -29,8 +29,8 @@ def test_server_options_refuse_a_reward_that_estimates_while_serving(reward, est
         ({"missing": float("nan")}, "^missing: "),
         ({"workers": 0}, "^workers: "),
         ({"token": ""}, "token must be printable"),
-        ({"max_request_bytes": 2**30}, "max_total_bytes must be at least"),
-        ({"max_batch": 128, "max_pending": 64}, "max_pending must be at least max_batch 128"),
+        ({"max_request_bytes": 2**30}, "max_total_bytes"),
+        ({"max_batch": 128, "max_pending": 64}, "max_pending"),
     ],
 )
 def test_server_options_refuse_wrong_settings(option, message):
