@@ -29,13 +29,14 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache, TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import RecipeArguments
-from rrg_rewards.recipes._checkpoints import WholeCheckpoints, checkpoint_to_resume
 from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, make_watch
 from rrg_rewards.recipes._script import RecipeScript, finish
 from rrg_rewards.recipes._training import (
     ResumableSampling,
+    WholeCheckpoints,
     check_processes,
+    checkpoint_to_resume,
     make_trainer,
     show_progress,
     train_and_save,

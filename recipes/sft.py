@@ -19,12 +19,13 @@ from typing import Any
 from trl import SFTConfig, SFTTrainer
 
 from rrg_rewards.recipes._arguments import SupervisedArguments
-from rrg_rewards.recipes._checkpoints import WholeCheckpoints, checkpoint_to_resume
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._outputs import describe, write_card_and_page, write_run_file
 from rrg_rewards.recipes._script import RecipeScript, finish
 from rrg_rewards.recipes._training import (
+    WholeCheckpoints,
     check_processes,
+    checkpoint_to_resume,
     make_trainer,
     show_progress,
     train_and_save,

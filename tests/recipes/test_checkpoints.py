@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import TrainerCallback
 
-from rrg_rewards.recipes._checkpoints import _is_of_disk
+from rrg_rewards.recipes._training import _is_of_disk
 from rrg_rewards.recipes.grpo import parse, run
 from rrg_rewards.utilities.checkpoints import CheckpointError
 
