@@ -34,8 +34,6 @@ _POSITION_LENGTH = 1.5
 _HARMONICS = (1, 2)
 _POSITION_CHANNELS = 3 * len(_HARMONICS)
 _MIN_CHANNELS = 2 * _POSITION_CHANNELS
-_PATTERNS = ("focal", "diffuse")
-_SIDES = ("one", "both")
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,7 @@ def _regions(entry: Any, side: str | None = None, lobe: str | None = None) -> tu
             for name, part in entry.items()
         ]
         return tuple(region for regions in inner for region in regions)
-    z0, z1, y0, y1, x0, x1 = box = tuple(map(float, entry))
-    if not all(0 <= low < high <= 1 for low, high in ((z0, z1), (y0, y1), (x0, x1))):
-        raise ValueError(f"a box must be [z0, z1, y0, y1, x0, x1], each pair rising within 0 and 1, got {list(box)}")
+    z0, z1, y0, y1, x0, x1 = map(float, entry)
     return (Region(side, lobe, (z0, z1, y0, y1, x0, x1)),)
 
 
@@ -102,10 +98,6 @@ class Anatomy:
     Args:
         config: ``organs``, ``concepts`` and ``severities``, as documented in ``anatomy.yaml``.
 
-    Raises:
-        ValueError: If an organ or a pattern is unknown (the message names the nearest known one), or a box is outside
-            the volume.
-
     Example:
         >>> anatomy = load_anatomy()
         >>> [region.lobe for region in anatomy.regions(PhantomFinding("Lung nodule", side="left"))]
@@ -118,15 +110,13 @@ class Anatomy:
         self.severities = {name: (float(f[0]), float(f[1])) for name, f in config["severities"].items()}
 
     def _appearance(self, entry: Mapping[str, Any]) -> Appearance:
-        organs = tuple(self.organs)
-        kinds = {kind: _one_of("organ", organ, organs) for kind, organ in entry.get("kinds", {}).items()}
         return Appearance(
-            organ=_one_of("organ", entry["organ"], organs),
+            organ=entry["organ"],
             share=float(entry["share"]),
             strength=float(entry["strength"]),
-            focal=_one_of("pattern", entry["pattern"], _PATTERNS) == "focal",
-            bilateral=_one_of("sides", entry.get("sides", "one"), _SIDES) == "both",
-            kinds=kinds,
+            focal=entry["pattern"] == "focal",
+            bilateral=entry.get("sides") == "both",
+            kinds=entry.get("kinds", {}),
             size_mm=entry.get("size_mm"),
         )
 

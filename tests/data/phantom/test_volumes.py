@@ -3,7 +3,6 @@
 import hashlib
 import subprocess
 import sys
-from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +20,7 @@ from rrg_rewards.data import (
     phantom_volume_rows,
     write_phantom_volumes,
 )
-from rrg_rewards.data.phantom.volumes import Anatomy, box_cells, load_anatomy
+from rrg_rewards.data.phantom.volumes import box_cells, load_anatomy
 from rrg_rewards.data.phantom.wording import STYLES, load_wording
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import read_features
@@ -244,7 +243,8 @@ def test_anatomy_mirrors_places_with_sides_and_every_box_covers_a_cell():
     anatomy = load_anatomy()
     for regions in anatomy.organs.values():
         for region in regions:
-            x0, x1 = region.box[4:]
+            z0, z1, y0, y1, x0, x1 = region.box
+            assert all(0 <= low < high <= 1 for low, high in ((z0, z1), (y0, y1), (x0, x1)))
             assert region.side is None or (x0 + x1 < 1) == (region.side == "right")
             for grid in ((1, 1, 1), (2, 3, 5), (8, 8, 8), (24, 24, 24)):
                 assert box_cells(region.box, grid).size
@@ -270,26 +270,12 @@ def test_phantom_volume_finding_without_a_place_is_refused(finding, match):
         phantom_volume(replace(phantom_studies(1)[0], findings=(finding,)))
 
 
-@pytest.mark.parametrize(
-    ("concept", "match"),
-    [
-        ({"organ": "lungs"}, "unknown organ 'lungs'; did you mean 'lung'"),
-        ({"kinds": {"solid": "hart"}}, "unknown organ 'hart'"),
-        ({"pattern": "round"}, "unknown pattern 'round'"),
-        ({"sides": "two"}, "unknown sides 'two'"),
-    ],
-)
-def test_anatomy_that_names_what_it_does_not_have_is_refused(concept, match):
-    config = deepcopy(package_yaml("rrg_rewards.data.phantom", "anatomy"))
-    config["concepts"]["Lung nodule"].update(concept)
-    with pytest.raises(ValueError, match=match):
-        Anatomy(config)
-
-
-@pytest.mark.parametrize("box", [[0, 0, 0, 1, 0, 1], [0, 1, 0.6, 0.5, 0, 1], [0, 1, 0, 1, 0, 1.1]])
-def test_phantom_volume_box_outside_the_volume_is_refused(box):
-    with pytest.raises(ValueError, match="a box must be"):
-        Anatomy({"organs": {"lung": box}, "concepts": {}, "severities": {}})
+def test_anatomy_names_what_it_has():
+    config = package_yaml("rrg_rewards.data.phantom", "anatomy")
+    for concept in config["concepts"].values():
+        assert {concept["organ"], *concept.get("kinds", {}).values()} <= config["organs"].keys()
+        assert concept["pattern"] in ("focal", "diffuse")
+        assert concept.get("sides", "one") in ("one", "both")
 
 
 DIGEST = """
