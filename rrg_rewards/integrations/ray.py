@@ -210,10 +210,10 @@ def score_files(
                 progress(int(row["rows"]), 0)
     for unfinished in [*abandoned_files(folder / "rows"), *abandoned_files(folder / "sums")]:
         unfinished.unlink()
-    return _summary(pairs, signatures, folder)
+    return _summary(pairs, signatures, folder, log)
 
 
-def _summary(pairs: PairReader, signatures: Mapping[str, str], folder: Path) -> dict[str, Any]:
+def _summary(pairs: PairReader, signatures: Mapping[str, str], folder: Path, log: RunLog) -> dict[str, Any]:
     """Return the summary of all blocks, from the merged states of the metrics."""
     merged = {name: deepcopy(metric) for name, metric in pairs.metrics.items()}
     for metric in merged.values():
@@ -227,16 +227,18 @@ def _summary(pairs: PairReader, signatures: Mapping[str, str], folder: Path) -> 
             metric._update_count += 1
     if rows != pairs.rows:
         raise RuntimeError(f"{folder}: has {rows} rows of {pairs.rows}; report it")
-    entries = {}
+    entries: dict[str, Any] = {}
     for name, metric in merged.items():
-        unscorable = int(metric.num_unscorable)
-        value = float(metric.compute()) if rows > unscorable else math.nan
+        scored = rows - int(metric.num_unscorable)
+        value = float(metric.compute()) if scored else math.nan
+        if not scored:
+            log.warn(f"{name} has no value: all {rows} report pairs are unscorable")
         entries[name] = {
             "value": None if math.isnan(value) else value,
             "interval": [None, None],
             "higher_is_better": metric.higher_is_better,
-            "scored": rows - unscorable,
-            "unscorable": unscorable,
+            "scored": scored,
+            "unscorable": rows - scored,
             "means": {},
             "signature": signatures[name],
         }
@@ -351,8 +353,7 @@ class _Worker:
         self._settings, self._types = settings, types
 
     def __call__(self, batch: Any) -> Any:
-        (name,), (content,) = batch["name"], batch["table"]
-        table: Table = pickle.loads(content)
+        name, table = batch["name"][0], pickle.loads(batch["table"][0])
         batches = [*table.batches(self._settings.batch_size)]
         pairs = PairReader(self._columns, batches, self._metrics, table.source)
         pairs.types = {column: self._types[column] for column in table.names}

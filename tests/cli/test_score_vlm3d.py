@@ -68,6 +68,6 @@ def test_score_layout_files_belong_to_the_layout(run, write_csv):
 def test_score_layout_needs_references(run, tmp_path):
     folder = write_vlm3d_files(tmp_path)
     result = run("score", folder / "predictions.json", "--layout", "vlm3d", "--labeler", "rules:ct_rate")
-    assert "argument --references: the layout needs it: --references ground_truth.json" in result.err
+    assert "argument --references: the layout needs it" in result.err
     result = run("score", "-", "--layout", "vlm3d", "--labeler", "rules:ct_rate")
     assert "must be a file with --layout" in result.err
