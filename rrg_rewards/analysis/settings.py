@@ -20,21 +20,21 @@ def _columns(help: str) -> Any:  # noqa: A002 (as in argparse)
     return setting((), help, metavar="COLUMN[,COLUMN...]", separator=",")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Batches(Settings):
     """The size of batches."""
 
     batch_size: int = setting(256, "number of rows in a batch", metavar="N", minimum=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Seed(Settings):
     """The seed of all draws."""
 
     seed: int = setting(0, "random seed")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Workers(Settings):
     """The number of processes, as :func:`~rrg_rewards.utilities.worker_pool.worker_count` reads it."""
 
@@ -47,7 +47,7 @@ class Workers(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConstantTexts(Settings):
     """Metrics that also score texts which are the same for every study."""
 
@@ -58,7 +58,7 @@ class ConstantTexts(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ContextColumns(Settings):
     """The context columns by the name of their argument, such as ``{"age": "patient_age"}``."""
 
@@ -67,7 +67,7 @@ class ContextColumns(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScanChoice(Settings):
     """Volumes of CT-RATE that are used, by the names in the column :attr:`volumes`."""
 
@@ -98,7 +98,7 @@ class ScanChoice(Settings):
                 raise SettingError(name, "needs `key`, the column of the names of the volumes")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PairColumns(ContextColumns):
     """Where a table of report pairs has predictions, references and context.
 
@@ -180,7 +180,7 @@ class PairColumns(ContextColumns):
         return key, other or key
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Readers(Settings):
     """What reads reports, as :func:`~rrg_rewards.labelers.get_labeler` and :func:`~rrg_rewards.judges.get_judge`."""
 
@@ -198,7 +198,7 @@ class _Readers(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MetricChoice(_Readers):
     """Metrics by name as in :func:`~rrg_rewards.metrics.make_metric`, with their options."""
 
@@ -233,7 +233,7 @@ class MetricChoice(_Readers):
         return options
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RewardChoice(_Readers, ContextColumns):
     """A reward by name as in :func:`~rrg_rewards.rewards.make_reward`, with its options."""
 
@@ -244,7 +244,7 @@ class RewardChoice(_Readers, ContextColumns):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LabelSettings(Batches, Workers, ScanChoice):
     """How the reports of a table are labelled. A labeler other than rules must have the labels of ``schema``."""
 
@@ -274,7 +274,7 @@ class LabelSettings(Batches, Workers, ScanChoice):
             raise SettingError("schema", str(error)) from error
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScoreSettings(Batches, Seed, ConstantTexts, Workers):
     """Settings of :func:`~rrg_rewards.analysis.score_table`."""
 
@@ -282,7 +282,7 @@ class ScoreSettings(Batches, Seed, ConstantTexts, Workers):
     prefix: str = setting("", _PREFIX, metavar="TEXT")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class VLM3DSettings(Batches):
     """Files and labeler of :func:`~rrg_rewards.analysis.evaluate_vlm3d`.
 
@@ -316,7 +316,7 @@ class VLM3DSettings(Batches):
             raise SettingError("labeler", "cannot be combined with `prediction_label_table`")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CompareSettings(Seed, ConstantTexts):
     """Settings of :func:`~rrg_rewards.analysis.compare_tables`. Scores of other programs are compared as means."""
 
@@ -328,7 +328,7 @@ class CompareSettings(Seed, ConstantTexts):
     permutations: int = setting(10_000, "permutations of the randomisation; 0 for no p-values", metavar="N", minimum=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PreferenceSettings(Batches):
     """How the completions of a table become preference data."""
 
@@ -363,7 +363,7 @@ class PreferenceSettings(Batches):
             raise SettingError("system_prompt", "needs `conversational`")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AgreementColumns(Settings):
     """Where scores and human judgements are: in a table, or a set of :data:`rrg_rewards.data.ANNOTATED_SETS`.
 
@@ -395,7 +395,7 @@ class AgreementColumns(Settings):
             raise SettingError("candidates", f"must be two different texts, as in _1,_2, got {','.join(texts)!r}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AgreementSettings(Seed, Workers):
     """Settings of :func:`~rrg_rewards.analysis.measure_agreement`.
 
@@ -411,7 +411,7 @@ class AgreementSettings(Seed, Workers):
     permutations: int = setting(1000, "permutations; 0 for no p-values", metavar="N", minimum=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class JudgeLimits(Settings):
     """Prices and rate limits of a server.
 
@@ -451,7 +451,7 @@ class JudgeLimits(Settings):
         return {name: value for name, value in arguments.items() if value is not None}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CountingSettings(Settings):
     """Settings of :func:`~rrg_rewards.analysis.count_errors`."""
 
@@ -461,7 +461,7 @@ class CountingSettings(Settings):
     source: str = setting("judge", "value of source in the output", metavar="TEXT")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GradingSettings(Settings):
     """Settings of :func:`~rrg_rewards.analysis.grade_reports`. ``system`` may be a scoring system of the user's."""
 
@@ -478,7 +478,7 @@ class GradingSettings(Settings):
     source: str = setting("judge", "value of source in the output", metavar="TEXT")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EvaluationSettings(ContextColumns):
     """Settings of :func:`~rrg_rewards.analysis.label_pairs`."""
 
@@ -495,7 +495,7 @@ class EvaluationSettings(ContextColumns):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CandidateSettings(Seed):
     """Settings of :func:`~rrg_rewards.analysis.add_candidates`. ``encoder`` may be a function of reports."""
 
@@ -514,7 +514,7 @@ class CandidateSettings(Seed):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class QuestionSettings(Batches, ScanChoice):
     """Settings of :func:`~rrg_rewards.analysis.build_question_items`.
 
@@ -551,7 +551,7 @@ class QuestionSettings(Batches, ScanChoice):
         return bool(self.labels) or self.label_prefix is not None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ReleasedSchemaSettings(Settings):
     """Settings of :func:`~rrg_rewards.analysis.convert_schema`."""
 
@@ -567,7 +567,7 @@ class ReleasedSchemaSettings(Settings):
     readable_only: bool = setting(False, "leave out findings and attributes that the finding engine cannot read")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ReleasedQuestionSettings(Settings):
     """Settings of :func:`~rrg_rewards.analysis.convert_questions`."""
 
@@ -577,7 +577,7 @@ class ReleasedQuestionSettings(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MiningSettings(QuestionSettings):
     """Settings of :func:`~rrg_rewards.analysis.mine_attributes`."""
 
@@ -589,7 +589,7 @@ class MiningSettings(QuestionSettings):
             raise SettingError("labels", "needs `judge`; the finding engine counts findings that are no labels, too")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class SensitivitySettings(QuestionSettings):
     """Settings of :func:`~rrg_rewards.analysis.make_versions`."""
 

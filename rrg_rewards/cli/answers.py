@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rrg_rewards.judges.base import Judge
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AnswerCommand(JudgeLimits, InputTable, Outputs):
     """A command that requests answers about the rows of a table, which are appended to its output."""
 

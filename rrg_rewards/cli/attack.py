@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 _SHOWN = 160
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Search(Seed, Batches, Workers):
     """The search, as for :func:`rrg_rewards.attack.attack_reward`."""
 
@@ -99,7 +99,7 @@ class _Search(Seed, Batches, Workers):
     held_out: float = setting(0.5, "share of the references that are not searched", metavar="SHARE")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Files(Settings):
     """What else is read and written."""
 

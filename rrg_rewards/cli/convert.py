@@ -25,7 +25,7 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Model(Settings):
     """A model to write."""
 
@@ -40,7 +40,7 @@ class _Model(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _CTChat(Settings):
     """What a checkpoint of CT-CHAT does not say."""
 
@@ -59,7 +59,7 @@ class _CTChat(Settings):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Document(Settings):
     """A document of reports."""
 

@@ -52,7 +52,7 @@ _NUM_REPORTS = 3
 _NOTE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Demo(Seed):
     """The length of the training, and its folder."""
 

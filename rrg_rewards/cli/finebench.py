@@ -39,7 +39,7 @@ _ITEMS = ("id_column", "schema", "judge", "labels", "label_prefix", "key", "one_
 _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _SensitivityFiles(Settings):
     """What the command writes."""
 

@@ -32,7 +32,7 @@ from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.settings import Settings, setting
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Fit(Settings):
     """What is fitted."""
 

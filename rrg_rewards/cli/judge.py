@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rrg_rewards.data.tables.table import Table
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Judge(Settings):
     """The judge that evaluates."""
 

@@ -254,7 +254,7 @@ def destination(judge: "Judge | None") -> list[str]:
     return [] if address is None else [f"reports would be sent to {address.host}"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class InputTable(Settings):
     """The table that a command reads."""
 
@@ -300,7 +300,7 @@ def add_reward_options(parser: argparse.ArgumentParser, *names: str) -> None:
     add_settings(parser, RewardFile, *names)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RewardFile(RewardChoice):
     """A reward by name, or in a file of settings."""
 
@@ -355,7 +355,7 @@ def check_different(**files: str | None) -> None:
             raise UsageError(f"--{first} and --{second} must differ, got {files_text}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Outputs(Settings):
     """The files that a command writes. If ``is_appended``, it appends JSON lines to ``output``."""
 
@@ -436,7 +436,7 @@ class Outputs(Settings):
             write_json(summary, self.json, self.overwrite)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Drawings(Settings):
     """Forms of a result for documents."""
 
@@ -445,21 +445,21 @@ class Drawings(Settings):
     png: str | None = setting(None, "write a plot of the result to FILE", metavar="FILE")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plugins(Settings):
     """Whether code of the user's is refused."""
 
     no_plugins: bool = setting(False, "refuse rewards, metrics and functions by path (module:function)")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DryRun(Settings):
     """Whether only the requests to language models are counted."""
 
     dry_run: bool = setting(False, "send nothing; estimate the requests to language models")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PageOptions(Settings):
     """The page of ``--html``."""
 
@@ -480,7 +480,7 @@ class PageOptions(Settings):
         write_page(page, self.html, overwrite)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Shared(Batches, Seed, Outputs):
     """Options of several commands."""
 

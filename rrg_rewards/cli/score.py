@@ -117,7 +117,7 @@ def _description(name: str) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Cluster(Settings):
     """Where to score."""
 
@@ -128,7 +128,7 @@ class _Cluster(Settings):
     gpus_per_worker: float | None = setting(None, "GPUs of each worker on Ray (default: 0)", metavar="X")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Layout(Settings):
     """The layout of a challenge."""
 

@@ -60,7 +60,7 @@ _OF_CONFIG = ("max_batch", "max_wait_ms")
 _OF_REWARD = ("reward", "reference_column", "prompts")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Service(Settings):
     """Where and how the reward is served."""
 

@@ -34,7 +34,7 @@ from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import Settings, setting
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Training(Settings):
     """How to train."""
 

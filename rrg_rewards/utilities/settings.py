@@ -127,6 +127,9 @@ def check_settings(settings: Any) -> None:
 class Settings:
     """Base class of settings, which are dataclasses: their fields, made by :func:`setting`, are checked and documented.
 
+    Representation and equality are those of a dataclass. Subclasses with ``eq=False, repr=False`` take them from here,
+    because ``dataclass`` compiles code for each class, which is most of the time of ``--help``.
+
     Raises:
         SettingError: If a number is no finite one or out of its range, a value is not among the choices, or a sequence
             of texts is a single text.
@@ -149,6 +152,17 @@ class Settings:
         arguments = "".join(f"\n        {name}: {text}." for name, text in helps.items() if text)
         if arguments:
             cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\n    Settings:{arguments}\n"
+
+    def __repr__(self) -> str:
+        values = (f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr)  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(values)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, one.name) == getattr(other, one.name) for one in fields(self))  # type: ignore[arg-type]
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         check_settings(self)
