@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.measurements import Size, attenuation_in, cardiothoracic_ratio_in, range_start
 from rrg_rewards.findings.reading.modifiers import PLACING, Modifier, modifier_reader

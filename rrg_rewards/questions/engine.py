@@ -1,5 +1,6 @@
 """Build questions about findings from a reference report, and answer them from a candidate report."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -55,7 +56,7 @@ class _FindingAccount:
 def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]:
     if not isinstance(report, str):
         raise TypeError(f"report must be a report text, got {type(report).__name__}")
-    accounts: dict[int, _FindingAccount] = {}
+    accounts = defaultdict[int, _FindingAccount](_FindingAccount)
     # The mention that the next sentence may continue.
     last: Description | None = None
     for sentence in describer(schema).sentences(report):
@@ -67,10 +68,7 @@ def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]
         last = None
         for last in sentence:
             if last.finding is not None:
-                account = accounts.get(last.finding)
-                if account is None:
-                    account = accounts[last.finding] = _FindingAccount()
-                account.add(last)
+                accounts[last.finding].add(last)
     return accounts
 
 

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, TypeVar, get_args
 
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.measurements import Ends, Measure, NumberTooLongError, UnknownUnitError, read_measures
 from rrg_rewards.questions.locations import Place, grade_place, lobes_of, opposed_details, places_in, read_places
 from rrg_rewards.questions.schema import AnswerType, check_answer_type
@@ -200,41 +200,6 @@ def _numeric_target(target: str) -> None:
         raise ValueError("target of a numeric item must contain a number")
 
 
-def _compare_numeric(prediction: str, target: str, grading: Grading) -> float:
-    try:
-        said = read_measures(prediction)
-    except (UnknownUnitError, NumberTooLongError):
-        return 0.0
-    wanted = read_measures(target)
-    if all(measure.kind for measure in wanted) and any(measure.kind for measure in said):
-        # Ignore the numbers of images and series: "5 mm (image 45)".
-        said = tuple(measure for measure in said if measure.kind)
-    return _combined(wanted, said, _grade_measures) if grading == "levels" else _overlap(wanted, said, _grade_widths)
-
-
-def _grade_widths(target: Measure, said: Measure) -> float:
-    """Grade a measure as :func:`_grade_measures` does, but a range that contains the true one by its width."""
-    return _grade_measures(target, said, _grade_by_width)
-
-
-def _grade_measures(target: Measure, said: Measure, grade_range: Callable[[Ends, Ends], float] | None = None) -> float:
-    """Grade a measure: 1, 0.5 or 0, or the least grade that ``grade_range`` gives to a dimension.
-
-    Errors are relative to the target. The dimension with the largest error determines the grade. A value within a
-    target range has no error. Two ranges are compared by their ends. A range is compared with a single target value by
-    its farther end. Surplus dimensions are ignored, smallest first. With too few dimensions the grade is at most 0.5.
-    """
-    if target.kind and said.kind and target.kind != said.kind:
-        return 0.0
-    grade = 1.0
-    if {target.kind, said.kind} == {None, "share"}:
-        target, said = _as_share(target), _as_share(said)
-    if len(said.ranges) < len(target.ranges):
-        grade = 0.5
-    each = grade_range or _grade_range
-    return min(grade, *(each(wanted, given) for wanted, given in zip(target.ranges, said.ranges, strict=False)))
-
-
 def _as_share(measure: Measure) -> Measure:
     """Return a ratio such as 0.55 in percent, and measures with a unit or a number outside (0, 1) unchanged."""
     ranges = [(low, high) for low, high in measure.ranges if low is not None and high is not None]
@@ -265,6 +230,37 @@ def _grade_by_width(target: Ends, said: Ends) -> float:
         return 0.0
     width = last - (first or Fraction(0))
     return float(min(Fraction(1), (2 * _FULL_BELOW * max(abs(low), abs(high)) + high - low) / width)) if width else 1.0
+
+
+def _grade_measures(target: Measure, said: Measure, grade_range: Callable[[Ends, Ends], float] = _grade_range) -> float:
+    """Grade a measure: 1, 0.5 or 0, or the least grade that ``grade_range`` gives to a dimension.
+
+    Errors are relative to the target. The dimension with the largest error determines the grade. A value within a
+    target range has no error. Two ranges are compared by their ends. A range is compared with a single target value by
+    its farther end. Surplus dimensions are ignored, smallest first. With too few dimensions the grade is at most 0.5.
+    """
+    if target.kind and said.kind and target.kind != said.kind:
+        return 0.0
+    grade = 1.0
+    if {target.kind, said.kind} == {None, "share"}:
+        target, said = _as_share(target), _as_share(said)
+    if len(said.ranges) < len(target.ranges):
+        grade = 0.5
+    return min(grade, *(grade_range(wanted, given) for wanted, given in zip(target.ranges, said.ranges, strict=False)))
+
+
+def _compare_numeric(prediction: str, target: str, grading: Grading) -> float:
+    try:
+        said = read_measures(prediction)
+    except (UnknownUnitError, NumberTooLongError):
+        return 0.0
+    wanted = read_measures(target)
+    if all(measure.kind for measure in wanted) and any(measure.kind for measure in said):
+        # Ignore the numbers of images and series: "5 mm (image 45)".
+        said = tuple(measure for measure in said if measure.kind)
+    if grading == "levels":
+        return _combined(wanted, said, _grade_measures)
+    return _overlap(wanted, said, partial(_grade_measures, grade_range=_grade_by_width))
 
 
 def is_open_bound(answer: str) -> bool:

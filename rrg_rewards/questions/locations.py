@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.questions.vocabulary import AnswerVocabulary, Hit, answer_tokens, answer_vocabulary
 
 _SIDES = ("right", "left")

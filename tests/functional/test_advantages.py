@@ -122,12 +122,12 @@ def test_padding_is_never_read():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: group_advantages(torch.zeros(4), 1), "group_size must be at least 2"),
+        (lambda: group_advantages(torch.zeros(4), 1), "group_size must"),
         (lambda: group_advantages(torch.zeros(5), 2), r"whole groups of 2, got shape \(5,\)"),
-        (lambda: group_advantages(torch.zeros(4), 2, scale="token"), "scale must be 'group', 'batch' or 'none'"),
+        (lambda: group_advantages(torch.zeros(4), 2, scale="token"), "scale must"),
         (lambda: leave_one_out_advantages(torch.tensor([0.0, math.inf]), 2), "row 1 is not"),
         (lambda: greedy_baseline_advantages(torch.zeros(2), torch.zeros(3)), r"\(2,\), got \(3,\)"),
-        (lambda: generalized_advantages(*torch.zeros(3, 1, 2), gamma=1.1), r"gamma must lie in \[0, 1\], got 1.1"),
+        (lambda: generalized_advantages(*torch.zeros(3, 1, 2), gamma=1.1), "gamma must"),
         (
             lambda: generalized_advantages(torch.zeros(1, 2), torch.zeros(1, 3), torch.ones(1, 2)),
             "values must have shape",

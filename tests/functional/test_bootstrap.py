@@ -62,8 +62,8 @@ def test_nothing_to_draw_from_has_no_interval(column):
     [
         ([], {}, "at least one tensor"),
         ([torch.zeros(2), torch.zeros(3)], {}, r"same length, got \[2, 3\]"),
-        ([torch.zeros(2)], {"num_resamples": 0}, "num_resamples must be positive, got 0"),
-        ([torch.zeros(2)], {"confidence": 95}, r"confidence must lie in \(0, 1\), got 95"),
+        ([torch.zeros(2)], {"num_resamples": 0}, "num_resamples must"),
+        ([torch.zeros(2)], {"confidence": 95}, "confidence must"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(columns, options, message):

@@ -253,11 +253,11 @@ def test_wrong_numbers() -> None:
         paired_randomisation(run, run, num_permutations=0)
     with pytest.raises(ValueError, match="num_resamples must be positive"):
         paired_bootstrap(run, run, num_resamples=0)
-    with pytest.raises(ValueError, match="draws must contain at least one draw"):
+    with pytest.raises(ValueError, match="draws must"):
         paired_bootstrap(run, run, draws=[])
-    with pytest.raises(ValueError, match="places must contain at least one permutation"):
+    with pytest.raises(ValueError, match="places must"):
         paired_randomisation(run, run, places=[])
-    with pytest.raises(ValueError, match=r"p_values\[1\] must lie in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"p_values\[1\] must"):
         holm_correction([0.5, 1.5])
 
 
@@ -302,7 +302,7 @@ def test_williams_holds_its_level() -> None:
 def test_williams_of_equal_metrics_is_undefined() -> None:
     assert all(map(math.isnan, williams_test(0.5, 0.5, 1.0, 10)))
     assert all(map(math.isnan, williams_test(math.nan, 0.5, 0.2, 10)))
-    with pytest.raises(ValueError, match="rows must be at least 4, got 3"):
+    with pytest.raises(ValueError, match="rows must"):
         williams_test(0.1, 0.2, 0.3, 3)
-    with pytest.raises(ValueError, match=r"between must lie in \[-1, 1\], got 1.5"):
+    with pytest.raises(ValueError, match="between must"):
         williams_test(0.1, 0.2, 1.5, 30)

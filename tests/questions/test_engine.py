@@ -251,7 +251,7 @@ def test_build_items_unknown_names_are_told() -> None:
         answer_items("Nodule.", [QAItem("Lung nodule", "sizes", "What size?", "5 mm", "numeric")])
     with pytest.raises(ValueError, match="did you mean 'ct_rate'"):
         build_items("Nodule.", "ctrate")
-    with pytest.raises(TypeError, match="report must be a report text, got NoneType"):
+    with pytest.raises(TypeError, match="report must"):
         build_items(None)  # type: ignore[arg-type]
 
 

@@ -6,8 +6,7 @@ from itertools import product
 from math import inf
 
 from rrg_rewards.findings.knowledge.concepts import Relation
-from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Attributes, Finding, Place
 from rrg_rewards.findings.reading.merge_mentions import is_countable
 

@@ -1,4 +1,4 @@
-"""Load the YAML data of this folder, and compile its word lists into regular expressions."""
+"""Load the YAML data of this folder and the cues of the lexicons, and compile word lists into regular expressions."""
 
 import re
 from collections.abc import Sequence
@@ -19,6 +19,18 @@ def load_knowledge(name: str) -> dict[str, Any]:
         ['pneumothorax']
     """
     return package_yaml(_PACKAGE, name)
+
+
+@cache
+def cue_words(section: str, *lists: str) -> frozenset[str]:
+    """Return the words of one or more lists in a section of ``lexicon/cues.yaml``.
+
+    Example:
+        >>> sorted(cue_words("denials", "always", "in_series"))
+        ['no', 'non', 'nor', 'not', 'without']
+    """
+    words = package_yaml("rrg_rewards.findings.lexicon", "cues")[section]
+    return frozenset(word for name in lists for word in words[name])
 
 
 def knowledge_digest() -> str:

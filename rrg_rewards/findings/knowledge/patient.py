@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any
 
-from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge, word_pattern
 
 _MAX_AGE = 130.0
 # Between two words of a clause.

@@ -6,8 +6,7 @@ from functools import cache
 from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
-from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.changes import share_changes, without_amounts
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, LUNG_PARTS, Attributes, Place
 from rrg_rewards.findings.reading.modifiers import PLACED, PLACING, VALUE_KINDS, Modifier, modifier_reader

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.modifiers import PLACED, Modifier, modifier_reader
 from rrg_rewards.findings.reading.phrases import cue_bits

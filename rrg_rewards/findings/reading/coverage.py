@@ -8,8 +8,7 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.cue_codes import DENYING
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.lexicon import Lexicon

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from rrg_rewards.findings.knowledge.concepts import finding_organ, varies_in_organ
-from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.coverage import Reading, TokenCoverage, UnreadSpan, coverage_reader

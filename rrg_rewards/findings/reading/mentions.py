@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.cue_codes import ARTICLE, INSIDE, JOINT, NORMAL, OTHER, PLACE, PURPOSE, WITH
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule

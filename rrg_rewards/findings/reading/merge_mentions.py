@@ -8,8 +8,7 @@ from string import ascii_lowercase
 from typing import Literal
 
 from rrg_rewards.findings.knowledge.concepts import concept_graph
-from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.finding import DOUBTFUL, OTHER, Attributes, Finding, may_be_same
 from rrg_rewards.findings.reading.tokens import tokenise

@@ -6,8 +6,7 @@ from functools import cache
 from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
 
-from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.measurements import size_at, value_at
 from rrg_rewards.findings.reading.phrases import PhraseBook

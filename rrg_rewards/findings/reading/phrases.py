@@ -14,8 +14,7 @@ from itertools import chain, pairwise
 from operator import itemgetter, or_
 from typing import Any, Generic, TypeVar
 
-from rrg_rewards.findings.knowledge.load import load_knowledge
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 
 # Maximum number of remembered words, because reports contain any number of numbers and misspellings.
 _MAX_WORDS = 50_000

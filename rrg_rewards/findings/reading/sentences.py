@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.tokens import UNIT_MARK, normalise, pad, tokenise
 
 UNIT_SEPARATOR = ". "

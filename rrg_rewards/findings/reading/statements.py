@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.phrases import cue_bits, union
 
 _WORD_LISTS = ("anatomy", "unnamed", "elsewhere", "lungs", "verbs", "placing", "involved")

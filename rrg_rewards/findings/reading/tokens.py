@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.phrases import Memo
 
 # A plus sign as a whole answer. Of ASCII, because other characters slow down all operations on a text.

@@ -85,7 +85,7 @@ def test_corrupt_report_record_tells_what_was_done():
 def test_corrupt_report_seeds_differ_and_bad_input_is_told():
     report = "Nodules of 3 mm in both lungs, of 4 mm in the middle lobe."
     assert len({corrupted(report, seed) for seed in range(10)}) > 1
-    with pytest.raises(TypeError, match="report must be a report text, got int"):
+    with pytest.raises(TypeError, match="report must"):
         corrupt_report(3, seed=0)
     with pytest.raises(ValueError, match="seed must not be negative"):
         corrupt_report(report, seed=-1)

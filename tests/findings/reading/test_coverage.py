@@ -121,7 +121,7 @@ def test_read_findings_counts_an_open_finding_as_read_only_if_it_reads_them():
 
 
 def test_read_findings_rejects_other_types():
-    with pytest.raises(TypeError, match="report must be a report text, got NoneType"):
+    with pytest.raises(TypeError, match="report must"):
         read_findings(None)
 
 

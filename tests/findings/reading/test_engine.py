@@ -116,7 +116,7 @@ def test_extract_findings_unknown_lexicon_names_the_nearest():
 
 
 def test_extract_findings_report_must_be_text():
-    with pytest.raises(TypeError, match="report must be a report text, got NoneType"):
+    with pytest.raises(TypeError, match="report must"):
         extract_findings(None)
 
 

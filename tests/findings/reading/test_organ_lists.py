@@ -7,7 +7,7 @@ import pytest
 
 from rrg_rewards import RuleLabeler
 from rrg_rewards.findings import extract_findings
-from rrg_rewards.findings.lexicon.cues import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words
 from tests.helpers.tables import read_tables
 
 TABLES = read_tables(__file__)
