@@ -17,7 +17,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
 from rrg_rewards.training.policy.attention import continued_attention
-from rrg_rewards.training.policy.generators import Batch, Completions, RepeatedRows, num_rows
+from rrg_rewards.training.policy.generators import Batch, Completions, RepeatedRows
 
 # Rows that have ended are removed from the batch when they are at least this fraction of it.
 _ENDED = 1 / 8
@@ -229,9 +229,10 @@ class Prompts:
     """
 
     def __init__(self, batch: Batch) -> None:
-        prompts, index = batch.distinct() if isinstance(batch, RepeatedRows) else (batch, torch.arange(num_rows(batch)))
+        prompts, index = batch.distinct() if isinstance(batch, RepeatedRows) else (batch, None)
         inputs = model_inputs(prompts)
         mask = inputs["attention_mask"]
+        index = torch.arange(len(mask)) if index is None else index
         self.index = index.to(mask.device)
         # Read at once, because reading waits for the device.
         start, shortest = torch.stack([mask.any(0).long().argmax(), mask.bool().sum(1).min()]).tolist()
