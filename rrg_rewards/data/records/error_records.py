@@ -38,6 +38,7 @@ class ErrorRecord:
         ratings: Further numbers of the data set by name, such as a weighted error; ``None`` if a number is missing. The
             name ``errors``, ``significant`` or ``insignificant`` is a total of the data set in place of that of the
             counts, for :meth:`judgement`.
+        whole: Full report, if the reference is an excerpt of one; not read from files.
 
     Example:
         >>> record = ErrorRecord("Small effusion.", "Effusion. Cardiomegaly.", (1, 0, 0, 0, None, None), "example")
@@ -57,6 +58,7 @@ class ErrorRecord:
     # Not hashed, because records are otherwise hashable.
     attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
     ratings: Mapping[str, float | None] = field(default_factory=dict, hash=False)
+    whole: str = ""
 
     @property
     def total(self) -> float:

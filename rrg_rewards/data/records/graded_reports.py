@@ -159,8 +159,7 @@ def grade_by_errors(record: ErrorRecord, system: ScoringSystem) -> GradedReport:
     counts = dict(zip(ERROR_CATEGORIES, record.counts, strict=True))
     scores = tuple(_by_errors(criterion, counts) for criterion in system.criteria)
     # An excerpt and its full report must be in the same part of a split.
-    whole = getattr(record, "whole", "")
-    return GradedReport(record.reference, record.candidate, scores, record.source, whole=whole)
+    return GradedReport(record.reference, record.candidate, scores, record.source, whole=record.whole)
 
 
 def _by_errors(criterion: Criterion, counts: Mapping[str, float | None]) -> float | None:

@@ -27,7 +27,7 @@ from rrg_rewards.findings.editing.injected_report import (
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.schemas.scoring import ScoringSystem
-from rrg_rewards.training.metrics.splits import ExcerptRecord, report_key
+from rrg_rewards.training.metrics.splits import report_key
 from rrg_rewards.utilities.random_draws import seeded_draws
 
 
@@ -265,7 +265,7 @@ class ReportErrors(_ReportsFile):
                     seed = self.seed * self.per_report + draw
                     injected = inject_errors(part, self._requested(part, draw), seed=seed)
                     if injected is not None:
-                        records.append(_record(injected, None if self.sentences is None else report))
+                        records.append(_record(injected, "" if self.sentences is None else report))
         return records
 
     def _requested(self, report: str, draw: int) -> tuple[int, ...] | None:
@@ -357,12 +357,9 @@ def _findings_section(record: ErrorRecord) -> ErrorRecord:
     return replace(record, reference=reference, candidate=candidate)
 
 
-def _record(injected: InjectedReport, whole: str | None = None) -> ErrorRecord:
-    fields = (injected.reference, injected.candidate, injected.counts)
+def _record(injected: InjectedReport, whole: str) -> ErrorRecord:
     significant = _significant_counts(injected)
-    if whole is None:
-        return ErrorRecord(*fields, significant=significant)
-    return ExcerptRecord(*fields, significant=significant, whole=whole)
+    return ErrorRecord(injected.reference, injected.candidate, injected.counts, significant=significant, whole=whole)
 
 
 def _significant_counts(injected: InjectedReport) -> tuple[int, ...]:

@@ -4,11 +4,10 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol
-
-from typing_extensions import TypeVar
+from typing import Generic, TypeVar
 
 from rrg_rewards.data.records.error_records import ErrorRecord
+from rrg_rewards.data.records.graded_reports import GradedReport
 
 _NOT_WORD = re.compile(r"[\W_]+")
 
@@ -23,41 +22,7 @@ def report_key(report: str) -> str:
     return _NOT_WORD.sub(" ", report.casefold()).strip()
 
 
-class ReportRecord(Protocol):
-    """Interface of records that can be split: a candidate and its reference.
-
-    :class:`rrg_rewards.data.ErrorRecord` and :class:`rrg_rewards.data.GradedReport` implement it. If a record has a
-    non-empty attribute ``whole``, its reference is a part of that report.
-    """
-
-    @property
-    def reference(self) -> str:
-        """Reference report."""
-        ...
-
-    @property
-    def candidate(self) -> str:
-        """Candidate report."""
-        ...
-
-    @property
-    def source(self) -> str:
-        """Name of the source."""
-        ...
-
-
-Record = TypeVar("Record", bound=ReportRecord, default=ErrorRecord)
-
-
-@dataclass(frozen=True)
-class ExcerptRecord(ErrorRecord):
-    """A record whose reference is a part of a report. It can only be a training record.
-
-    Args:
-        whole: The whole report.
-    """
-
-    whole: str = ""
+Record = TypeVar("Record", bound=ErrorRecord | GradedReport)
 
 
 @dataclass(frozen=True)
@@ -91,7 +56,7 @@ def split_by_reference(
     reports are training records; an excerpt is excluded if the whole report is not in the training data.
 
     Args:
-        records: Records with reference and candidate, of one or several types.
+        records: Error records or graded reports.
         validation_fraction: Expected fraction of references in ``validation``.
         test_fraction: Expected fraction of references in ``test``.
         seed: Seed of the split.
@@ -116,7 +81,7 @@ def split_by_reference(
     kept: dict[tuple[str, str], Record] = {}
     for record in records:
         kept.setdefault((report_key(record.reference), report_key(record.candidate)), record)
-    wholes = {key: report_key(getattr(record, "whole", "")) for key, record in kept.items()}
+    wholes = {key: report_key(record.whole) for key, record in kept.items()}
     references = {whole or key[0] for key, whole in wholes.items()}
     side_of = {reference: _side(reference, validation_fraction, test_fraction, seed) for reference in references}
     sides: tuple[list[Record], ...] = ([], [], [])

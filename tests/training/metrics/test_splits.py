@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rrg_rewards.data import ErrorRecord, GradedReport, grade_by_errors, graded_pairs
 from rrg_rewards.schemas import get_scoring_system
-from rrg_rewards.training.metrics.splits import ExcerptRecord, report_key, split_by_reference
+from rrg_rewards.training.metrics.splits import report_key, split_by_reference
 
 RADCLIQ = get_scoring_system("radcliq")
 # Few reports, so that candidates are references elsewhere; in several writings of the same words.
@@ -19,14 +19,14 @@ records = st.lists(
     st.one_of(
         st.builds(GradedReport, texts, texts, errors, st.just("judge")),
         st.builds(ErrorRecord, texts, texts, errors, st.just("made")),
-        st.builds(lambda r, c, e, w: ExcerptRecord(r, c, e, "part", whole=w), texts, texts, errors, texts),
+        st.builds(lambda r, c, e, w: ErrorRecord(r, c, e, "part", whole=w), texts, texts, errors, texts),
     ),
     max_size=30,
 )
 
 
 def references(side):
-    return {report_key(getattr(record, "whole", "") or record.reference) for record in side}
+    return {report_key(record.whole or record.reference) for record in side}
 
 
 @given(records, st.integers(0, 5))
@@ -41,7 +41,7 @@ def test_split_by_reference_no_reference_stands_on_two_sides(drawn, seed):
     kept = [id(record) for side in sides for record in side]
     assert len(kept) == len(set(kept))
     assert len(kept) + split.duplicates + split.crossing == len(drawn)
-    assert not any(getattr(record, "whole", "") for record in split.validation + split.test)
+    assert not any(record.whole for record in split.validation + split.test)
 
 
 @given(records, st.integers(0, 5))
