@@ -20,7 +20,7 @@ from typing import Any
 from benchmark_data import RESULTS, SHARED, need
 
 from rrg_rewards.data import write_json
-from rrg_rewards.watch import RewardWatch, batch
+from rrg_rewards.watch import RewardWatch, reward_watch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests/helpers"))
 from drift import EDITS, SETTINGS, Change, broken_words, drift, edited, improve, phantom_pairs
@@ -78,7 +78,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.getLogger("rrg_rewards.watch").setLevel(logging.ERROR)
     # The runs of a corpus share most of their texts.
-    batch.count_text = functools.cache(batch.count_text)
+    reward_watch.count_text = functools.cache(reward_watch.count_text)
     corpora = {"phantoms": phantom_pairs(), **{name: read_pairs(name, arguments.most) for name in CORPORA}}
     changes = {name: edited(edit) for name, edit in EDITS.items()} | {"words are broken": broken_words}
     drifts: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in changes}

@@ -1,16 +1,12 @@
-"""Counting of a batch of completions that the watch observes: properties of its reports, rewards and metrics."""
+"""Counting of the labels, rewards and metrics of a batch of completions that the watch observes."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from rrg_rewards.labelers.base import Labeler, label_reports
 from rrg_rewards.schemas.labels import is_no_abnormality
-from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.watch.counts import Counts
-from rrg_rewards.watch.text_counts import count_text
 
 LABEL_METRIC = "label_f1"
 """Name of a held-out metric of each watch with a labeler: F1 of the labels of a report and its reference."""
@@ -18,50 +14,7 @@ LABEL_METRIC = "label_f1"
 Values = Mapping[str, Sequence[float | None]]
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Completions with references, rewards and metrics; see :meth:`RewardWatch.observe` for the fields.
-
-    Raises:
-        ValueError: If lengths differ.
-    """
-
-    completions: Sequence[str | None]
-    references: Sequence[str | None] | None = None
-    rewards: Values = field(default_factory=dict)
-    metrics: Values = field(default_factory=dict)
-    judge_failures: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.references is not None:
-            check_same_length("completions", self.completions, "references", self.references)
-        for kind, columns in (("rewards", self.rewards), ("metrics", self.metrics)):
-            for name, values in columns.items():
-                check_same_length("completions", self.completions, f"{kind}[{name!r}]", values)
-
-    def count(self, counts: Counts, labeler: Labeler | None, n_gram: int, findings: bool = True) -> None:
-        """Add the batch to counts.
-
-        Args:
-            counts: The counts to change.
-            labeler: Labeler of completions and references, or ``None``.
-            n_gram: Number of words of the counted n-grams.
-            findings: Whether to count the words that the finding engine has not read.
-        """
-        metrics = self.metrics
-        for side, column in (("completions", self.completions), ("references", self.references)):
-            # The completions of a prompt have one reference, and completions may repeat.
-            texts = Counter(text for text in column or () if text is not None)
-            counts.add_texts(side, ((count_text(text, n_gram, findings), number) for text, number in texts.items()))
-        if self.references is not None and labeler is not None:
-            agreement = _count_pairs(counts, labeler, self.completions, self.references)
-            metrics = {LABEL_METRIC: agreement, **metrics}
-        _count_values(counts, self.rewards, metrics)
-        for name, failed in self.judge_failures.items():
-            counts.add(f"completions/failed/{name}", failed, len(self.completions))
-
-
-def _count_pairs(
+def count_pairs(
     counts: Counts, labeler: Labeler, completions: Sequence[str | None], references: Sequence[str | None]
 ) -> list[float | None]:
     """Count positive labels of completions and references, and normal completions with an abnormal reference.
@@ -115,7 +68,7 @@ def _count_positives(counts: Counts, side: str, names: Sequence[str], row: Seque
         counts.add(f"{side}/positives/{name}", positive, 1)
 
 
-def _count_values(
+def count_values(
     counts: Counts, rewards: Mapping[str, Sequence[float | None]], metrics: Mapping[str, Sequence[float | None]]
 ) -> None:
     """Count rewards, held-out metrics, missing values and products of rewards and metrics.

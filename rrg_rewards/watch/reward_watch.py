@@ -2,16 +2,19 @@
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
+from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.processes import gather_objects, process_index
-from rrg_rewards.watch.batch import Batch, Values
+from rrg_rewards.watch.batch import LABEL_METRIC, Values, count_pairs, count_values
 from rrg_rewards.watch.checks import Check, RunView, Verdict, change_checks, default_checks, get_stopping_checks
 from rrg_rewards.watch.counts import Block, Counts
+from rrg_rewards.watch.text_counts import count_text
 
 logger = logging.getLogger("rrg_rewards.watch")
 
@@ -147,8 +150,24 @@ class RewardWatch:
         Raises:
             ValueError: If lengths differ.
         """
-        batch = Batch(completions, references, rewards or {}, metrics or {}, judge_failures or {})
-        batch.count(self._here, self.labeler, self.n_gram, self.findings)
+        rewards, metrics = rewards or {}, metrics or {}
+        columns: dict[str, Sequence[Any] | None] = {"references": references}
+        for kind, by_name in (("rewards", rewards), ("metrics", metrics)):
+            columns |= {f"{kind}[{name!r}]": values for name, values in by_name.items()}
+        for name, column in columns.items():
+            if column is not None:
+                check_same_length("completions", completions, name, column)
+        counts = self._here
+        for side, reports in (("completions", completions), ("references", references)):
+            # The completions of a prompt have one reference, and completions may repeat.
+            texts = Counter(text for text in reports or () if text is not None)
+            counted = ((count_text(text, self.n_gram, self.findings), number) for text, number in texts.items())
+            counts.add_texts(side, counted)
+        if references is not None and self.labeler is not None:
+            metrics = {LABEL_METRIC: count_pairs(counts, self.labeler, completions, references), **metrics}
+        count_values(counts, rewards, metrics)
+        for name, failed in (judge_failures or {}).items():
+            counts.add(f"completions/failed/{name}", failed, len(completions))
 
     def step(self, step: int) -> list[Verdict]:
         """End a step: sum the counts of all processes and run the checks if a block is complete.

@@ -2,15 +2,15 @@
 
 import json
 
-from rrg_rewards.watch.batch import Batch
 from rrg_rewards.watch.counts import Block, Counts
+from rrg_rewards.watch.text_counts import count_text
 
 TEXTS = ["No effusion. No effusion.", "Nodule.", "no effusion", "Nodule. Hernia."]
 
 
 def counted(texts):
     counts = Counts()
-    Batch(texts).count(counts, None, 2)
+    counts.add_texts("completions", ((count_text(text, n_gram=2), 1) for text in texts))
     return counts
 
 

@@ -21,7 +21,7 @@ from drift import (
 )
 
 from rrg_rewards.attack.families import family_names, make_families, read_material
-from rrg_rewards.watch import RewardWatch, batch
+from rrg_rewards.watch import RewardWatch, reward_watch
 
 # Constants of sentences that are common in reports: only their whole text is new.
 FAST = ("labels", "sized_alternatives", "sentences", "report_hedged")
@@ -43,7 +43,7 @@ FAMILIES = [name for name in family_names() if name != "report_styled"]
 def counted_once():
     """Count each text once: the runs of a corpus draw the same honest reports."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch, "count_text", functools.cache(batch.count_text))
+        patch.setattr(reward_watch, "count_text", functools.cache(reward_watch.count_text))
         yield
 
 
