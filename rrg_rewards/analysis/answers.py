@@ -169,28 +169,6 @@ class HeldAnswers:
     judges: frozenset[str] = frozenset()
     prompts: frozenset[str] = frozenset()
 
-    @classmethod
-    def read(
-        cls, path: str | Path, columns: Sequence[str], answers: Callable[[Table], Mapping[Hashable, Any]]
-    ) -> "HeldAnswers":
-        """Read a file, which need not exist.
-
-        Args:
-            path: JSON lines file.
-            columns: Keys that each line must have, beside ``judge`` and ``prompt_hash``.
-            answers: Function that returns the answers of the table.
-
-        Raises:
-            TableError: If a line is malformed or lacks a key.
-        """
-        table = read_whole_lines(path)
-        if table is None:
-            return cls()
-        if missing := [name for name in (*columns, "judge", "prompt_hash") if name not in table.columns]:
-            raise TableError(f"{path}: exists, but is not an output of this command: it lacks {', '.join(missing)}")
-        judges, prompts = (frozenset(map(str, table.columns[name])) for name in ("judge", "prompt_hash"))
-        return cls(answers(table), judges, prompts)
-
 
 class AnswerRun(ABC, Generic[Item, Result]):
     """Requests the answers that a file lacks, and appends each one as soon as it is accepted.
@@ -208,6 +186,8 @@ class AnswerRun(ABC, Generic[Item, Result]):
     """Name of the run in its progress."""
     noun: ClassVar[str]
     """Name of the items."""
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Keys that each line of the file must have, beside ``judge`` and ``prompt_hash``."""
 
     def __init__(
         self, task: JudgeTask[Item, Result], items: Sequence[Item], output: str | Path, judge: Judge | None = None
@@ -262,16 +242,30 @@ class AnswerRun(ABC, Generic[Item, Result]):
     def _key(self, item: Item) -> Hashable:
         """Return what identifies an item in the file."""
 
-    @abstractmethod
     def _read_held(self) -> HeldAnswers:
         """Read the file, which need not exist."""
+        table = read_whole_lines(self.output)
+        if table is None:
+            return HeldAnswers()
+        if missing := [name for name in (*self.columns, "judge", "prompt_hash") if name not in table.columns]:
+            names = ", ".join(missing)
+            raise TableError(f"{self.output}: exists, but is not an output of this command: it lacks {names}")
+        judges, prompts = (frozenset(map(str, table.columns[name])) for name in ("judge", "prompt_hash"))
+        return HeldAnswers(self._answers(table), judges, prompts)
+
+    def _answers(self, table: Table) -> Mapping[Hashable, Any]:
+        """Return the answers of the file, by the key of their item."""
+        raise NotImplementedError
 
     def _check(self) -> None:
         """Raise a :class:`TableError` for the first invalid line of the file, which is not empty."""
 
     @abstractmethod
-    def _record(self, item: Item, result: Result, judge: str) -> Mapping[str, Any]:
-        """Return the line of an answer of the judge with the signature ``judge``."""
+    def _record(self, item: Item, result: Result) -> Mapping[str, Any]:
+        """Return the line of an answer, to which its origin is added."""
+
+    def _origin(self, judge: Judge) -> Mapping[str, Any]:
+        return {"judge": judge.signature, "prompt_hash": self.task.prompt_hash}
 
     def _count(self, item: Item, result: Result) -> None:
         """Count an answer that is in the file."""
@@ -333,12 +327,12 @@ class AnswerRun(ABC, Generic[Item, Result]):
             self._warn_of_others(log)
             if self.missing:
                 _note_destination(self.judge, self._sent(), log)
-            judge = self.judge
+            judge, origin = self.judge, self._origin(self.judge)
             with log.progress(self.activity) as progress:
                 progress(0, len(self.missing))
 
                 def keep(item: Item, result: Result) -> None:
-                    lines.append(self._record(item, result, judge.signature))
+                    lines.append({**self._record(item, result), **origin})
                     self._count(item, result)
                     self.written += 1
                     progress(1, 0)
@@ -448,6 +442,28 @@ class _Keeper(Generic[Item, Result]):
         result = self._parse(item, answer)
         self.keep(item, result)
         return result
+
+
+def distinct_items(items: Sequence[Item | None], noun: str, lacks: str, log: RunLog) -> list[Item]:
+    """Return the different items of a table, and say how many are left out.
+
+    Args:
+        items: The items; ``None`` for those that are left out.
+        noun: Name of the items, for messages.
+        lacks: Why items are left out.
+        log: Receives a warning and a note.
+
+    Example:
+        >>> distinct_items(["Edema.", "Clear.", "Edema."], "reports", "are blank", RunLog())
+        ['Edema.', 'Clear.']
+    """
+    complete = [item for item in items if item is not None]
+    different = list(dict.fromkeys(complete))
+    if len(complete) < len(items):
+        log.warn(f"{len(items) - len(complete)} of {len(items)} {noun} {lacks}, and are left out")
+    if len(different) < len(complete):
+        log.note(f"{len(complete) - len(different)} {noun} are duplicates and count once")
+    return different
 
 
 def choose_model(judge: JudgeSetting, limits: JudgeLimits, lacks: str) -> Judge:

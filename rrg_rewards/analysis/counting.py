@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, choose_model
+from rrg_rewards.analysis.answers import AnswerRun, choose_model, distinct_items
 from rrg_rewards.analysis.judge_choice import JudgeSetting
 from rrg_rewards.analysis.settings import CountingSettings, JudgeLimits
 from rrg_rewards.data.records.error_records import read_error_records
@@ -33,6 +33,7 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
 
     activity = "counting"
     noun = "pairs"
+    columns = ("reference", "candidate", "counts", "significant")
 
     def __init__(
         self,
@@ -49,12 +50,9 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
     def _key(self, item: ReportPair) -> Hashable:
         return item.reference, item.candidate
 
-    def _read_held(self) -> HeldAnswers:
-        def answers(table: Table) -> Mapping[Hashable, Any]:
-            texts = table.required_texts("reference"), table.required_texts("candidate")
-            return dict.fromkeys(zip(*texts, strict=True))
-
-        return HeldAnswers.read(self.output, ("reference", "candidate", "counts", "significant"), answers)
+    def _answers(self, table: Table) -> Mapping[Hashable, Any]:
+        texts = table.required_texts("reference"), table.required_texts("candidate")
+        return dict.fromkeys(zip(*texts, strict=True))
 
     def _check(self) -> None:
         read_error_records(self.output)
@@ -66,7 +64,7 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
     def _sent(self) -> str:
         return f"{len(self.missing)} pairs of reports"
 
-    def _record(self, item: ReportPair, result: CountedErrors, judge: str) -> Mapping[str, Any]:
+    def _record(self, item: ReportPair, result: CountedErrors) -> Mapping[str, Any]:
         return {
             "reference": item.reference,
             "candidate": item.candidate,
@@ -75,8 +73,6 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
             "source": self._source,
             "errors": [asdict(error) for error in result.errors],
             "matched": result.matched,
-            "judge": judge,
-            "prompt_hash": self.task.prompt_hash,
         }
 
     def _count(self, item: ReportPair, result: CountedErrors) -> None:  # noqa: ARG002 (as the others)
@@ -148,16 +144,11 @@ def read_pairs(
         >>> read_pairs(Table({"reference": ["Edema."], "prediction": ["Clear."]}))
         [ReportPair(reference='Edema.', candidate='Clear.', context=())]
     """
-    log = log or RunLog()
-    rows = list(zip(table.texts(settings.reference_column), table.texts(settings.prediction_column), strict=True))
-    complete = [
+    rows = zip(table.texts(settings.reference_column), table.texts(settings.prediction_column), strict=True)
+    pairs = [
         ReportPair(reference, candidate)
+        if reference and reference.strip() and candidate and candidate.strip()
+        else None
         for reference, candidate in rows
-        if reference is not None and candidate is not None and reference.strip() and candidate.strip()
     ]
-    pairs = list(dict.fromkeys(complete))
-    if len(complete) < len(rows):
-        log.warn(f"{len(rows) - len(complete)} of {len(rows)} pairs lack a report, and are left out")
-    if len(pairs) < len(complete):
-        log.note(f"{len(complete) - len(pairs)} pairs are duplicates and count once")
-    return pairs[: settings.max_pairs]
+    return distinct_items(pairs, "pairs", "lack a report", log or RunLog())[: settings.max_pairs]

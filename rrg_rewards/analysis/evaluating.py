@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis.answers import AnswerRun, Estimate, HeldAnswers, estimate_requests
+from rrg_rewards.analysis.answers import AnswerRun, BatchedJudge, Estimate, HeldAnswers, estimate_requests
 from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
 from rrg_rewards.analysis.settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.crimson import CrimsonChecks, CrimsonEvaluation
-from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, in_request_order
+from rrg_rewards.judges.base import Judge, ReportPair, in_request_order
 from rrg_rewards.judges.cascade import CascadeJudge
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.rules import expected_answer
@@ -104,8 +104,12 @@ class EvaluationRun(AnswerRun[ReportPair, CrimsonEvaluation]):
     def _sent(self) -> str:
         return f"{len(self.missing)} report pairs"
 
-    def _record(self, item: ReportPair, result: CrimsonEvaluation, judge: str) -> Mapping[str, Any]:
-        return EvaluatedPair(item, result, judge, self.prompt, self._sources[item], self.checks).to_record()
+    def _record(self, item: ReportPair, result: CrimsonEvaluation) -> Mapping[str, Any]:
+        evaluated = EvaluatedPair(item, result, self._signature, self.prompt, self._sources[item], self.checks)
+        return evaluated.to_record()
+
+    def _origin(self, judge: Judge) -> Mapping[str, Any]:  # noqa: ARG002 (in the record)
+        return {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts of the run."""
@@ -267,14 +271,8 @@ def compare_judge(
     """
     log = log or RunLog()
     chosen, task = choose_judge(judge), CrimsonTask(prompt, checks)
-    results: list[CrimsonEvaluation | JudgeFailure] = []
     with log.progress("judging") as progress:
-        progress(0, len(evaluations))
-        for start in range(0, len(evaluations), _BATCH):
-            batch = [row.pair for row in evaluations[start : start + _BATCH]]
-            evaluated = chosen.evaluate_now(task, batch)
-            results += evaluated
-            progress(len(batch), 0)
+        results = BatchedJudge(chosen, _BATCH, progress).evaluate_now(task, [row.pair for row in evaluations])
     return JudgeComparison(
         judge=chosen.signature,
         prompt="" if chosen.is_immediate else task.prompt_signature,

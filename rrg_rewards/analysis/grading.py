@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from rrg_rewards.analysis.answers import AnswerRun, HeldAnswers, choose_model
+from rrg_rewards.analysis.answers import AnswerRun, choose_model, distinct_items
 from rrg_rewards.analysis.judge_choice import JudgeSetting
 from rrg_rewards.analysis.settings import GradingSettings, JudgeLimits
 from rrg_rewards.data.records.graded_reports import GradedReport, read_graded_reports
@@ -40,6 +40,7 @@ class GradingRun(AnswerRun[GradingItem, WrittenReport]):
 
     activity = "grading"
     noun = "reports"
+    columns = ("reference", "tier", "draw", "in_tier", "system")
 
     def __init__(
         self,
@@ -81,10 +82,7 @@ class GradingRun(AnswerRun[GradingItem, WrittenReport]):
     def _key(self, item: GradingItem) -> Hashable:
         return item.reference, tier_name(item.tier), str(item.draw)
 
-    def _read_held(self) -> HeldAnswers:
-        return HeldAnswers.read(self.output, ("reference", "tier", "draw", "in_tier", "system"), self._held_answers)
-
-    def _held_answers(self, table: Table) -> Mapping[Hashable, Any]:
+    def _answers(self, table: Table) -> Mapping[Hashable, Any]:
         if others := sorted({str(name) for name in table.columns["system"]} - {self.system.name}):
             raise TableError(
                 f"{self.output}: contains reports graded under {others[0]}, not {self.system.name}; choose another "
@@ -103,15 +101,13 @@ class GradingRun(AnswerRun[GradingItem, WrittenReport]):
     def _sent(self) -> str:
         return f"{self._num_references} reports"
 
-    def _record(self, item: GradingItem, result: WrittenReport, judge: str) -> Mapping[str, Any]:
+    def _record(self, item: GradingItem, result: WrittenReport) -> Mapping[str, Any]:
         scores = tuple(int(score) if score == int(score) else score for score in result.scores)
         graded = GradedReport(item.reference, result.text, scores, self._source, tier_name(item.tier))
         return graded.to_record(self.system) | {
             "draw": item.draw,
             "in_tier": result.in_tier,
             "system": self.system.name,
-            "judge": judge,
-            "prompt_hash": self.task.prompt_hash,
         }
 
     def _count(self, item: GradingItem, result: WrittenReport) -> None:
@@ -220,12 +216,5 @@ def read_references(
         >>> read_references(Table({"report": ["Edema.", "Clear."]}))
         ['Edema.', 'Clear.']
     """
-    log = log or RunLog()
-    texts = table.texts(settings.report_column)
-    reports = [text for text in texts if text is not None and text.strip()]
-    references = list(dict.fromkeys(reports))
-    if len(reports) < len(texts):
-        log.warn(f"{len(texts) - len(reports)} of {len(texts)} reports are missing or blank, and are left out")
-    if len(references) < len(reports):
-        log.note(f"{len(reports) - len(references)} reports are duplicates and count once")
-    return references[: settings.max_reports]
+    texts = [text if text is not None and text.strip() else None for text in table.texts(settings.report_column)]
+    return distinct_items(texts, "reports", "are missing or blank", log or RunLog())[: settings.max_reports]
