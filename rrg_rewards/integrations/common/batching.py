@@ -170,7 +170,13 @@ class BatchQueue(Generic[Item, Result]):
             batch = list(islice(self._waiting, self.limits.max_batch))
             for entry in batch:
                 del self._waiting[entry]
-            self._start(asyncio.get_running_loop().create_task(self._run(batch)))
+            if self._waiting:
+                self._start(asyncio.get_running_loop().create_task(self._run(batch)))
+                continue
+            # The last batch needs no task of its own. Items that arrive meanwhile start another one that collects.
+            self._is_collecting = False
+            await self._run(batch)
+            return
         self._is_collecting = False
 
     async def _until_full(self) -> None:
