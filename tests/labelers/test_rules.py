@@ -4,10 +4,12 @@ import copy
 import csv
 import itertools
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,193 +18,15 @@ from rrg_rewards.metrics import ReportCRG
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.schemas import CHEXBERT, CT_RATE
 
-# Label, sentences that make it positive, sentences that do not.
-CT = {
-    "Medical material": (
-        [
-            "A pacemaker lead is seen",
-            "Coronary stents",
-            "Metallic sutures in the sternum",
-            "Nasogastric tube in place",
-        ],
-        ["No catheter was seen", "The drainage tube was removed", "Sclerosis of the vertebral end plates"],
-    ),
-    "Arterial wall calcification": (
-        [
-            "Calcification in the wall of the aorta",
-            "Atheroma plaques in the aortic arch",
-            "Aortic atherosclerosis",
-            "Calcification of the thoracic and abdominal aorta",
-            "Calcification of the aortic arch, plaques in the abdominal aorta",
-        ],
-        [
-            "Plaques in the abdominal aorta and the iliac arteries",
-            "Calcified nodule",
-            "Calcification of the coronary arteries",
-            "No calcification of the aorta was seen",
-        ],
-    ),
-    "Cardiomegaly": (
-        [
-            "Cardiomegaly",
-            "The heart is enlarged",
-            "Heart size has increased",
-            "Cardiothoracic ratio is increased",
-        ],
-        ["Heart size is normal", "The heart is not enlarged", "The heart and great vessels are normal"],
-    ),
-    "Pericardial effusion": (
-        [
-            "Minimal pericardial effusion",
-            "Fluid in the pericardial space",
-            "Pericardial and pleural effusion",
-        ],
-        ["Pericardial effusion is not visible", "No pleural or pericardial effusion", "Pleural effusion"],
-    ),
-    "Coronary artery wall calcification": (
-        ["Calcific plaques in the coronary arteries", "Atheroma plaque in the LAD"],
-        ["Calcific plaques in the aorta", "No coronary calcification"],
-    ),
-    "Hiatal hernia": (
-        ["Sliding type hiatal hernia", "Hiatus hernia is seen", "Gastric hernia into the thorax"],
-        ["Umbilical hernia", "No hiatal hernia was detected"],
-    ),
-    "Lymphadenopathy": (
-        ["Lymph nodes with a short axis of 14 mm", "Mediastinal LAP", "Millimetric lymph nodes are seen"],
-        [
-            "No enlarged lymph nodes",
-            "Lymph nodes of pathological size were not detected",
-            "Intrapulmonary lymph node",
-            "In the lymph node stations, no lymph node of pathological size was seen",
-        ],
-    ),
-    "Emphysema": (
-        ["Emphysematous changes", "Paraseptal emphysema", "Bullae in the upper lobes"],
-        ["No emphysema", "Emphysema was not observed"],
-    ),
-    "Atelectasis": (
-        ["Linear atelectasis", "Atelectatic changes in the lower lobes"],
-        ["Fibroatelectatic changes", "No atelectasis", "Collapse fracture of a vertebral body"],
-    ),
-    "Lung nodule": (
-        ["A 4 mm nodule in the right lung", "Millimetric nodules", "Nodular lesion in the left lower lobe"],
-        ["Thyroid nodule", "Nodular consolidation in the lung", "No nodule was detected in the lungs"],
-    ),
-    "Lung opacity": (
-        [
-            "Ground-glass areas in both lungs",
-            "Density increases in the lower lobes",
-            "Patchy high-density shadow in the lung",
-            "Dependent densities in the posterior lungs",
-            "Acinar opacities in the left lung",
-            "Linear density increase of the right lung in keeping with a sequela",
-            "Density increase consistent with consolidation and ground glass in the lung",
-        ],
-        [
-            "No ground glass was seen",
-            "Ground-glass nodule",
-            "Density increase of the left lung, consistent with consolidation",
-            "An increase in density of the lung is seen, which is compatible with consolidation",
-            "Density increase of the right lung in keeping with a sequela",
-            "Dependent edema of the legs, density of the liver is normal",
-            "Density increase in the fatty tissue of the breast",
-        ],
-    ),
-    "Pulmonary fibrotic sequela": (
-        ["Sequela changes in both apices", "Pleuroparenchymal bands", "Fibrotic changes", "Fibroatelectasis"],
-        ["Sequela scarring of the left kidney", "No sequela change was detected"],
-    ),
-    "Pleural effusion": (
-        ["Bilateral pleural effusion", "Effusion reaching 12 mm on the left", "Hydrothorax on the right"],
-        [
-            "No pleural effusion",
-            "Pleural effusion-thickening could not be seen",
-            "Pericardial effusion",
-            "Effusion around the spleen",
-        ],
-    ),
-    "Mosaic attenuation pattern": (["Mosaic attenuation in both lungs"], ["No mosaic attenuation"]),
-    "Peribronchial thickening": (
-        [
-            "Peribronchial thickening",
-            "Thickening of the peribronchial sheath",
-            "Increased peribronchovascular density",
-        ],
-        ["No peribronchial thickening", "Thickening of the pleura"],
-    ),
-    "Consolidation": (
-        [
-            "Consolidation in the left lower lobe",
-            "Consolidative area with air bronchogram",
-            "Ground glass and consolidation",
-        ],
-        [
-            "No consolidation",
-            "Infiltration, no consolidation was noted",
-            "Consolidation?",
-            "Disappearance of the consolidation",
-            "Ground-glass consolidation",
-        ],
-    ),
-    "Bronchiectasis": (
-        ["Traction bronchiectasis", "Bronchiectatic changes", "The bronchi are dilated"],
-        ["No bronchiectasis", "Bronchial calibration is normal"],
-    ),
-    "Interlobular septal thickening": (
-        [
-            "Interlobular septal thickening",
-            "Thickening of the septa",
-            "Interlobular septa are thickened",
-            "Interstitial thickening in both lungs",
-        ],
-        [
-            "No interstitial thickening",
-            "Thickening of the peribronchial interstitium",
-            "No interlobular septal thickening",
-            "Septal thickening was not observed",
-        ],
-    ),
-}
-XRAY = {
-    "Enlarged Cardiomediastinum": (
-        ["Widened mediastinum"],
-        ["Mediastinal contours are normal", "No mediastinal widening"],
-    ),
-    "Cardiomegaly": (["Mild cardiomegaly", "The cardiac silhouette is enlarged"], ["Heart size is normal"]),
-    "Lung Opacity": (["Patchy opacity at the left base", "Airspace disease"], ["No focal airspace opacity"]),
-    "Lung Lesion": (
-        ["A nodule in the right upper lobe", "Left hilar mass"],
-        ["No suspicious nodule or mass"],
-    ),
-    "Edema": (["Pulmonary edema", "Pulmonary vascular congestion"], ["No overt edema"]),
-    "Consolidation": (
-        ["Left lower lobe consolidation"],
-        ["Lungs are clear of consolidation, effusion or mass"],
-    ),
-    "Pneumonia": (["Right middle lobe pneumonia"], ["No evidence of pneumonia", "Possible pneumonia"]),
-    "Atelectasis": (["Bibasilar atelectasis"], ["May represent atelectasis"]),
-    "Pneumothorax": (
-        ["Small apical pneumothorax"],
-        ["No pneumothorax", "Resolution of the apical pneumothorax"],
-    ),
-    "Pleural Effusion": (
-        ["Small right effusion", "Blunting of the costophrenic angle"],
-        ["No effusion or pneumothorax"],
-    ),
-    "Pleural Other": (["Apical pleural thickening"], ["No pleural thickening"]),
-    "Fracture": (["Healing rib fractures"], ["No displaced fracture"]),
-    "Support Devices": (
-        ["Endotracheal tube above the carina", "Sternotomy wires"],
-        ["The PICC line has been removed"],
-    ),
-}
+TABLES = yaml.safe_load(Path(__file__).with_name("sentences.yaml").read_text(encoding="utf-8"))
+CT, XRAY = TABLES["ct_rate"], TABLES["chexbert"]
 
 
 def cases(table):
     return [
-        (sentence, label, positive)
+        (sentence, label, kind == "positive")
         for label, columns in table.items()
-        for positive, sentences in zip((True, False), columns, strict=True)
+        for kind, sentences in columns.items()
         for sentence in sentences
     ]
 
