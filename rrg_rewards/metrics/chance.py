@@ -92,7 +92,8 @@ class Chance(ABC):
         weights = torch.ones_like(charges).masked_fill(normal, self.normal_weight)
         blank = torch.zeros_like(charges).masked_fill(normal, self.normal_blank)
         above = weights * (values - blank) - charges
-        return above, *(one.masked_fill(values.isnan(), torch.nan) for one in (charges, weights))
+        unscored = values.isnan()
+        return above, charges.masked_fill(unscored, torch.nan), weights.masked_fill(unscored, torch.nan)
 
     @property
     def digest(self) -> str:

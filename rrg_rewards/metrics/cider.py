@@ -33,23 +33,28 @@ class Documents(Backend):
     """Document frequencies of n-grams in reports, counted at the first use and shared by copies of a metric.
 
     Args:
-        reports: Reports, each of which is a document, or the path of a table.
+        reports: Reports, each of which is a document, or the path of a table; ``None`` for those of the corpus.
         column: Column of the reports in the table.
         text: How texts are prepared.
+        corpus: Frequencies in the references of the corpus, which take the place of reports.
     """
 
     def __init__(
-        self, reports: Sequence[str] | str | Path, column: str = "reference", text: Preparation = "vlm3d"
+        self,
+        reports: Sequence[str] | str | Path | None,
+        column: str = "reference",
+        text: Preparation = "vlm3d",
+        corpus: DocumentFrequencies | None = None,
     ) -> None:
         # Absolute, because worker processes may have another working folder.
-        self.reports = str(Path(reports).resolve()) if isinstance(reports, str | Path) else list(reports)
+        self.reports = str(Path(reports).resolve()) if isinstance(reports, str | Path) else reports and list(reports)
         self.column = column
         self.text: Preparation = text
-        self._found: DocumentFrequencies | None = None
+        self._found = self._corpus = corpus
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this object."""
-        return {"reports": self.reports, "column": self.column, "text": self.text}
+        return {"reports": self.reports, "column": self.column, "text": self.text, "corpus": self._corpus}
 
     @property
     def frequencies(self) -> DocumentFrequencies:
@@ -63,7 +68,7 @@ class Documents(Backend):
             from rrg_rewards.data.tables.readers import read_table
 
             reports = self.reports
-            texts = read_table(reports).texts(self.column) if isinstance(reports, str) else reports
+            texts = read_table(reports).texts(self.column) if isinstance(reports, str) else reports or ()
             present = [text for text in texts if text is not None and text.strip()]
             if not present:
                 raise ValueError("documents contain no report")
@@ -74,21 +79,12 @@ class Documents(Backend):
 
     @property
     def digest(self) -> str:
-        """Number of documents, and the first eight hexadecimal digits of a hash of their n-grams."""
+        """Number of documents, and the first eight hexadecimal digits of a hash of their n-grams; or ``corpus``."""
+        if self._corpus is not None:
+            return "corpus"
         found = self.frequencies
         content = sorted((repr(gram), count) for counts in found.counts for gram, count in counts.items())
         return f"{found.documents}@{hashlib.sha256(repr(content).encode()).hexdigest()[:8]}"
-
-
-class _Collected(Backend):
-    """Frequencies that were collected from a corpus."""
-
-    def __init__(self, frequencies: DocumentFrequencies) -> None:
-        self.frequencies = frequencies
-        self.digest = "corpus"
-
-    def arguments(self) -> dict[str, Any]:
-        return {"frequencies": self.frequencies}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -156,7 +152,7 @@ class CIDEr(CocoMetric):
         super().__init__(text, **kwargs)
         if documents is not None and not isinstance(documents, str | Path):
             check_reports("documents", documents)
-        self.documents: Documents | _Collected | None = None
+        self.documents: Documents | None = None
         if documents is not None:
             self.documents = Documents(documents, documents_column, text)
         # Flat float32, because torchmetrics gathers such a placeholder from a process without data.
@@ -188,7 +184,7 @@ class CIDEr(CocoMetric):
                     prepared = prepare_texts(present, self.text, is_prediction=False)
                     found.add([n_gram_counts(text.split()) for text in prepared])
         fixed = deepcopy(self)
-        fixed.documents = _Collected(found)
+        fixed.documents = Documents(None, text=self.text, corpus=found)
         return fixed
 
     def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> CiderScores:

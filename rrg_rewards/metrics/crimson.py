@@ -336,7 +336,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
     def _query_now(self, items: Sequence[ReportPair]) -> list[Any]:
         return super()._query_now(items) if self.runs == 1 else run_coroutine(self._query(items))
 
-    def _judged(self, results: Sequence[CrimsonEvaluation | CrimsonRuns | JudgeFailure]) -> CrimsonScores:
+    def _judged(self, results: Sequence[Any]) -> CrimsonScores:
         scored = self._score_results(results) if self.runs == 1 else self._mean_of_runs(results)
         scores = CrimsonScores(
             scored.value,

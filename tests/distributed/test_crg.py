@@ -1,10 +1,8 @@
 """CRG metrics in real processes: every process computes the value of one process, however reports are distributed."""
 
-import pickle
 from typing import Any
 
 import pytest
-import torch
 from label_judge import LabelJudge
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
@@ -13,15 +11,10 @@ from words import WordLabeler
 from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, ReportCRG
 from tests.distributed.helpers import run_distributed
+from tests.distributed.shares import WHOLE, exercise, feed, picked, rows_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:crg. the judge failed")
 
-ROWS = 24
-# Number of rows of each process.
-SHARES = {
-    2: {"uneven": (19, 5), "first empty": (0, 24)},
-    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "last empty": (12, 12, 0), "two empty": (0, 24, 0)},
-}
 KINDS = ("pooled", "per label", "levels", "text", "macro", "macro levels", "macro text", "levels of text", "judge text")
 REPORTS = ["Effusion.", "A nodule and a hernia.", "Normal.", "", "Nodule, effusion.", "Hernia."]
 
@@ -44,9 +37,7 @@ def make(kind: str) -> Metric:
 
 def batch(kind: str, rows: slice, seed: int) -> tuple[Any, Any]:
     """Return rows of a corpus that is the same in all processes, in the metric's form."""
-    generator = torch.Generator().manual_seed(seed)
-    picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
-    preds, target = ([REPORTS[pick] for pick in column] for column in picks)
+    preds, target = picked(REPORTS, rows, seed)
     if kind.endswith("text"):
         # Sides differ from report to report.
         sides = {text: f"{'Right' if place % 2 else 'Left'} {text.lower()}" for place, text in enumerate(REPORTS)}
@@ -57,13 +48,8 @@ def batch(kind: str, rows: slice, seed: int) -> tuple[Any, Any]:
     return ([labels[0], labels[1]], [labels[1], labels[1]]) if kind.endswith("levels") else labels
 
 
-def run_one(kind: str, rows: slice, seed: int, metric: Metric) -> Metric:
-    """Update a metric with its rows in two batches; a process without rows never calls update."""
-    middle = (rows.start + rows.stop) // 2
-    for part in (slice(rows.start, middle), slice(middle, rows.stop)):
-        if part.start < part.stop:
-            metric.update(*batch(kind, part, seed))
-    return metric
+def updates(kind: str) -> Any:
+    return lambda metric, rows, seed: metric.update(*batch(kind, rows, seed))
 
 
 def results(kind: str, metric: Metric) -> dict[str, Any]:
@@ -78,22 +64,14 @@ def results(kind: str, metric: Metric) -> dict[str, Any]:
     return found
 
 
-def exercise(kind: str, rows: slice) -> dict[str, Any]:
-    """Use a metric in every way, in the same order in all processes."""
-    metric = run_one(kind, rows, 0, make(kind))
-    local = metric.tp.clone()
-    found = {"first": results(kind, metric), "repeated": results(kind, metric)}
-    found["local state back"] = torch.equal(metric.tp, local) and not metric._is_synced
-    found["cloned"] = results(kind, metric.clone())
-    found["unpickled"] = results(kind, pickle.loads(pickle.dumps(metric)))
+def exercise_one(kind: str, rows: slice) -> dict[str, Any]:
+    found = exercise(lambda: make(kind), rows, updates(kind), lambda metric: results(kind, metric))
+    metric = feed(make(kind), rows, updates(kind))
     metric.sync()
     metric.statistics()
     found["synced by hand"] = metric._is_synced
     metric.unsync(should_unsync=metric._is_synced)
-    metric.reset()
-    found["after reset"] = results(kind, run_one(kind, rows, 1, metric))
-    collection = MetricCollection({"a": make(kind), "b": make(kind)})
-    run_one(kind, rows, 0, collection)
+    collection = feed(MetricCollection({"a": make(kind), "b": make(kind)}), rows, updates(kind))
     found["collection"] = {name: value.item() for name, value in collection.compute().items()}
     fresh = make(kind)
     found["forward"] = fresh(*batch(kind, rows, 0)).item()
@@ -102,11 +80,7 @@ def exercise(kind: str, rows: slice) -> dict[str, Any]:
 
 
 def exercise_all(rank: int, world_size: int) -> dict[str, dict[str, dict[str, Any]]]:
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for share, lengths in SHARES[world_size].items():
-        start = sum(lengths[:rank])
-        found[share] = {kind: exercise(kind, slice(start, start + lengths[rank])) for kind in KINDS}
-    return found
+    return {share: {kind: exercise_one(kind, rows) for kind in KINDS} for share, rows in rows_of(rank, world_size)}
 
 
 @pytest.fixture(
@@ -122,13 +96,13 @@ def by_rank(request: pytest.FixtureRequest) -> list[dict[str, dict[str, dict[str
 @pytest.fixture(scope="module")
 def alone() -> dict[str, dict[str, Any]]:
     """Return the results of one process with all rows."""
-    return {kind: exercise(kind, slice(0, ROWS)) for kind in KINDS}
+    return {kind: exercise_one(kind, WHOLE) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "use",
-    ["first", "repeated", "cloned", "unpickled", "after reset", "collection", "after forward", "local state back"],
+    ["first", "repeated", "cloned", "unpickled", "after reset", "collection", "after forward"],
 )
 def test_equals_one_process(by_rank: Any, alone: Any, kind: str, use: str) -> None:
     for rank, shares in enumerate(by_rank):
@@ -147,13 +121,12 @@ def test_a_sync_by_hand_outlives_statistics(by_rank: Any) -> None:
 def test_forward_gives_the_processes_own_batch(by_rank: Any, kind: str) -> None:
     for rank, shares in enumerate(by_rank):
         for share, found in shares.items():
-            lengths = SHARES[len(by_rank)][share]
-            start = sum(lengths[:rank])
-            own = run_one(kind, slice(start, start + lengths[rank]), 0, make(kind)).compute().item()
+            rows = dict(rows_of(rank, len(by_rank)))[share]
+            own = feed(make(kind), rows, updates(kind)).compute().item()
             assert repr(found[kind]["forward"]) == repr(own), (rank, share)
 
 
 def test_data_tell_processes_apart() -> None:
     """If every share had the value of the whole, the tests above would pass without any sync."""
-    whole, share = (run_one("text", rows, 0, make("text")).compute() for rows in (slice(0, ROWS), slice(0, 12)))
+    whole, share = (feed(make("text"), rows, updates("text")).compute() for rows in (WHOLE, slice(0, 12)))
     assert whole != share

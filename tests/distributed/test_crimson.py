@@ -1,26 +1,19 @@
 """CRIMSON in real processes: totals equal those of one process, however reports and failures are distributed."""
 
-import pickle
 import warnings
 from typing import Any
 
 import pytest
-import torch
 from scripted_judge import ScriptedJudge
 from torchmetrics import MetricCollection
 
 from rrg_rewards.judges import CascadeJudge
 from rrg_rewards.metrics import CRIMSON
 from tests.distributed.helpers import run_distributed
+from tests.distributed.shares import ROWS, SHARES, WHOLE, assert_same, exercise, feed, picked, rows_of
 
 pytestmark = pytest.mark.distributed
 
-ROWS = 24
-# Number of rows of each process.
-SHARES = {
-    2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
-    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
-}
 REPORTS = ["Left effusion.", "Right effusion.", "Nodule, scar.", "Edema. Pneumothorax.", "Quorblid.", "", None]
 FAILURES: dict[str, dict[str, Any]] = {
     "none": {},
@@ -42,22 +35,8 @@ def make(failures: str, waits: bool, failing_rank: int | None = None) -> CRIMSON
     return CRIMSON(CascadeJudge(judge) if failures == "cascade" else judge)
 
 
-def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:
-    """Return rows of a corpus that is the same in all processes."""
-    generator = torch.Generator().manual_seed(seed)
-    picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
-    preds, target = ([REPORTS[pick] for pick in column] for column in picks)
-    return preds, target, list(range(ROWS))[rows]
-
-
-def feed(metric: Any, rows: slice, seed: int = 0) -> Any:
-    """Update a metric with its rows in two batches; a process without rows never calls update."""
-    middle = (rows.start + rows.stop) // 2
-    for part in (slice(rows.start, middle), slice(middle, rows.stop)):
-        if part.start < part.stop:
-            preds, target, ages = batch(part, seed)
-            metric.update(preds, target, age=ages)
-    return metric
+def update(metric: Any, rows: slice, seed: int) -> None:
+    metric.update(*picked(REPORTS, rows, seed), age=list(range(ROWS))[rows])
 
 
 def results(metric: CRIMSON) -> dict[str, Any]:
@@ -68,31 +47,20 @@ def results(metric: CRIMSON) -> dict[str, Any]:
     }
 
 
-def exercise(rows: slice, failures: str, waits: bool) -> dict[str, Any]:
-    """Use a metric in every way, in the same order in all processes."""
-    metric = feed(make(failures, waits), rows)
-    local = metric.counts.clone()
-    found = {"first": results(metric), "repeated": results(metric)}
-    found["local state back"] = torch.equal(metric.counts, local) and not metric._is_synced
-    found["cloned"] = results(metric.clone())
-    found["unpickled"] = results(pickle.loads(pickle.dumps(metric)))
-    metric.reset()
-    found["after reset"] = results(feed(metric, rows, seed=1))
-    collection = feed(MetricCollection({"a": make(failures, waits), "b": make("none", waits)}), rows)
-    found["collection"] = {name: value.item() for name, value in collection.compute().items()}
-    return found
+def exercise_one(rows: slice, failures: str, waits: bool) -> dict[str, Any]:
+    found = exercise(lambda: make(failures, waits), rows, update, results)
+    collection = feed(MetricCollection({"a": make(failures, waits), "b": make("none", waits)}), rows, update)
+    return {**found, "collection": {name: value.item() for name, value in collection.compute().items()}}
 
 
 def exercise_all(rank: int, world_size: int) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     found: dict[str, Any] = {}
-    for share, lengths in SHARES[world_size].items():
-        start = sum(lengths[:rank])
-        rows = slice(start, start + lengths[rank])
-        found[share] = {(failures, waits): exercise(rows, failures, waits) for failures, waits in CASES}
+    for share, rows in rows_of(rank, world_size):
+        found[share] = {case: exercise_one(rows, *case) for case in CASES}
         for failures in ("some", "all"):
             # Only the judge of the last process fails.
-            metric = feed(make(failures, True, failing_rank=world_size - 1), rows)
+            metric = feed(make(failures, True, failing_rank=world_size - 1), rows, update)
             found[share][failures, "last"] = results(metric)
     rules = CRIMSON()
     rules.update(RULES[rank:], RULES[:1] * len(RULES[rank:]), age=[60] * len(RULES[rank:]))
@@ -122,26 +90,11 @@ def alone() -> dict[Any, dict[str, Any]]:
     """Return the results of one process with all rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {case: exercise(slice(0, ROWS), *case) for case in CASES}
-
-
-def assert_same(found: Any, expected: Any, place: Any) -> None:
-    """Counts are equal. Sums of fractions are equal to the last digits, because they are added in another order."""
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys(), place
-        for name, value in expected.items():
-            assert_same(found[name], value, (*place, name))
-    elif isinstance(expected, int):
-        assert type(found) is type(expected), place
-        assert found == expected, place
-    else:
-        assert found == pytest.approx(expected, rel=1e-12, nan_ok=True), place
+        return {case: exercise_one(WHOLE, *case) for case in CASES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize(
-    "use", ["first", "repeated", "cloned", "unpickled", "after reset", "collection", "local state back"]
-)
+@pytest.mark.parametrize("use", ["first", "repeated", "cloned", "unpickled", "after reset", "collection"])
 def test_equals_one_process(by_rank: Any, alone: Any, case: Any, use: str) -> None:
     for rank, shares in enumerate(by_rank):
         for share in SHARES[len(by_rank)]:
@@ -153,9 +106,9 @@ def test_equals_one_process(by_rank: Any, alone: Any, case: Any, use: str) -> No
 def test_a_judge_that_fails_on_one_process(by_rank: Any, failures: str) -> None:
     for share, lengths in SHARES[len(by_rank)].items():
         before = ROWS - lengths[-1]
-        metric = feed(make("none", False), slice(0, before))
+        metric = feed(make("none", False), slice(0, before), update)
         metric.judge = make(failures, False).judge
-        expected = results(feed(metric, slice(before, ROWS)))
+        expected = results(feed(metric, slice(before, ROWS), update))
         failed = sum(value for name, value in expected["counts"].items() if name.startswith("failed_"))
         assert (failed > 0) == (lengths[-1] > 0), "the judge fails where there are reports"
         for rank, shares in enumerate(by_rank):
@@ -181,5 +134,5 @@ def test_the_training_form_in_processes(by_rank: Any) -> None:
 
 def test_data_tell_processes_apart() -> None:
     """If every share had the values of the whole, the tests above would pass without any sync."""
-    whole, share = (feed(make("none", False), rows).compute() for rows in (slice(0, ROWS), slice(0, 12)))
+    whole, share = (feed(make("none", False), rows, update).compute() for rows in (WHOLE, slice(0, 12)))
     assert whole != share

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CallableMetric, CRGScore, MultiLevelCRGScore, ReportMetric, make_metric
 from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
 from rrg_rewards.training.metrics.crepe import CountCorrelation
+from rrg_rewards.utilities.backend import Backend
 
 Batch = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -165,6 +167,7 @@ def check_subject(subject: Subject, rank: int = 0, world_size: int = 1) -> None:
         check(subject, rank, world_size)
     if world_size == 1:
         _check_merging(subject)
+        _check_plot(subject)
         _check_inference_mode(subject)
 
 
@@ -190,7 +193,7 @@ def _check_class(subject: Subject, *_: int) -> None:
 
 
 def _check_copies(subject: Subject, *_: int) -> None:
-    """Copies have the value of the original, and go their own way."""
+    """Copies have the value of the original, share its models and judges, and go their own way."""
     metric = subject.fed(subject.batches[:2])
     metric._to_sync = False
     value = subject.value(subject.batches[:2])
@@ -202,6 +205,8 @@ def _check_copies(subject: Subject, *_: int) -> None:
         other.update(*args, **kwargs)
         _same(subject, other.compute(), subject.value(subject.batches[2:3]))
     _same(subject, metric.compute(), value)
+    shared = {name: one for name, one in vars(metric).items() if isinstance(one, Backend)}
+    assert all(vars(metric.clone())[name] is one for name, one in shared.items())
 
 
 def _check_empty_batch(subject: Subject, *_: int) -> None:
@@ -304,6 +309,17 @@ def _check_merging(subject: Subject) -> None:
     first, second = subject.fed(subject.batches[:2]), subject.fed(subject.batches[2:])
     first.merge_state(second)
     _same(subject, first.compute(), subject.total)
+
+
+def _check_plot(subject: Subject) -> None:
+    """The plot shows the bounds that a metric has, and its value."""
+    pytest.importorskip("matplotlib").use("Agg", force=True)
+    metric = subject.fed(subject.batches)
+    figure, axes = metric.plot()
+    low, high = axes.get_ylim()
+    bounds = [metric.plot_lower_bound, metric.plot_upper_bound, float(metric.compute())]
+    assert all(low <= one <= high for one in bounds if one is not None)
+    import_module("matplotlib.pyplot").close(figure)
 
 
 def _check_inference_mode(subject: Subject) -> None:

@@ -1,5 +1,8 @@
 """Report metrics: default states and states of their own, context columns, modality, wrong input."""
 
+import copy
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -151,6 +154,67 @@ def test_a_metric_in_place_of_a_reward_says_how_to_make_one():
         metric.config  # noqa: B018 (the reading raises)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         metric.nothing  # noqa: B018
+
+
+BATCHES = [("Normal.", "Normal."), ("Large effusion. Nodule.", "Small effusion.")]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (ReportCRG("rules:ct_rate"), ReportCRG(WordLabeler("hernia cyst"))),
+        (CTFineBench(mode="precision"), CTFineBench(mode="f1")),
+        (CRIMSON(), CRIMSON(form="training")),
+    ],
+)
+def test_report_metric_in_a_collection_is_not_merged_with_another_that_agrees_at_first(first, second) -> None:
+    alone = [copy.deepcopy(one) for one in (first, second)]
+    collection = MetricCollection({"first": first, "second": second})
+    for pred, target in BATCHES:
+        collection.update([pred], [target])
+        for metric in alone:
+            metric.update([pred], [target])
+    found = collection.compute()
+    expected = [metric.compute() for metric in alone]
+    assert torch.equal(found["first"], expected[0])
+    assert not torch.equal(*expected)
+    collection.reset()
+    assert not any(int(one.num_unscorable) for one in collection.values())
+
+
+@pytest.mark.parametrize("make", [CRIMSON, CTFineBench, ReportCRG, ROUGE], ids=lambda make: make.__name__)
+def test_report_metric_says_nothing_where_nothing_failed_and_names_what_is_wrong(make) -> None:
+    metric = make()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metric.update(["Small effusion."], ["Large effusion."])
+        metric.compute()
+    states = copy.deepcopy(metric.metric_state)
+    for preds, target, context, error, message in [
+        ("Effusion.", ["Effusion."], {}, TypeError, "preds must be a sequence of reports, got one string"),
+        (["Effusion."], [3], {}, TypeError, r"target\[0\] must be a report text, got int"),
+        (["a", "b"], ["a"], {}, ValueError, "preds and target must have the same length, got 2 and 1"),
+        (["a"], ["a"], {"weight": [3]}, TypeError, f"{metric.name} takes no column weight; it accepts "),
+        *((["a"], ["a"], {name: []}, ValueError, f"preds and {name} must have") for name in metric.context),
+        *((["a"], ["a"], {name: 3}, TypeError, f"{name} must be a column of 1 values") for name in metric.context),
+    ]:
+        for call in (metric.score, metric.update):
+            with pytest.raises(error, match=message):
+                call(preds, target, **context)
+    torch.testing.assert_close(metric.metric_state, states, equal_nan=True)
+
+
+@pytest.mark.slow
+def test_report_metric_by_rules_needs_no_package_of_language_models() -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'CRIMSON']))\n"
+        "from rrg_rewards.metrics import make_metric; from rrg_rewards.rewards import make_reward\n"
+        "for name in ('crimson', 'ct_finebench'):\n"
+        "    metric = make_metric(name); metric.update(['Left effusion.'], ['Left effusion.'])\n"
+        "    assert metric.compute() == 1; assert metric.signature\n"
+        "    assert make_reward(name)(['Left effusion.'], reference=['Left effusion.']) == [1.0]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_report_metric_representations_say_what_the_objects_are():

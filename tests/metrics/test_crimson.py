@@ -1,12 +1,9 @@
 """CRIMSON as a metric: scores, sums, context, failures, several runs, copies; also `judged`, its base."""
 
 import asyncio
-import copy
 import json
 import math
 import pickle
-import subprocess
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +14,6 @@ import torch
 from answering_judge import AnsweringJudge
 from judge_answers import finding, make_answer
 from scripted_judge import ScriptedJudge, evaluate_words
-from torchmetrics import MetricCollection
 
 from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score, crimson_training_score
 from rrg_rewards.judges import OpenAIJudge, RuleJudge
@@ -185,12 +181,6 @@ def test_crimson_failures_have_no_score_and_are_counted_and_told_once() -> None:
     assert scores.failures["malformed"].tolist() == [False, False, False, True, False, False]
 
 
-def test_crimson_nothing_is_told_where_nothing_failed() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        metric().update(PREDS, TARGET)
-
-
 def test_crimson_report_text_is_not_in_warnings() -> None:
     with pytest.warns(UserWarning, match="the judge failed") as told:
         failing(secret="status").score(["secret effusion"], ["secret edema"])
@@ -269,8 +259,6 @@ def test_crimson_context_that_is_wrong() -> None:
         crimson.score(["a", "b"], ["b", "a"], age=["1", [2]])
     with pytest.raises(TypeError, match=r"sex\[0\] must be a text, a number or None, got bool"):
         crimson.score(["a"], ["b"], sex=[True])
-    with pytest.raises(ValueError, match="preds and age must have the same length, got 1 and 2"):
-        crimson.score(["a"], ["b"], age=["1", "2"])
     assert crimson.judge.asked == []
 
 
@@ -306,30 +294,6 @@ def test_crimson_with_published_checks_scores_ids_that_no_finding_has() -> None:
         assert strict.score(["Normal."], ["Mass."]).value.isnan().all()
 
 
-def test_crimson_pickles_are_small_and_copies_share_the_judge() -> None:
-    crimson = metric()
-    crimson.update(PREDS, TARGET)
-    data = pickle.dumps(crimson)
-    assert len(data) < 10_000
-    again = pickle.loads(data)
-    assert again.compute() == crimson.compute()
-    assert again.score(PREDS, TARGET).value.tolist() == crimson.score(PREDS, TARGET).value.tolist()
-    assert crimson.clone().judge is copy.deepcopy(crimson).judge is crimson.judge
-    assert crimson.state_dict() == {}
-
-
-def test_crimson_reset_forgets_and_a_collection_keeps_judges_apart() -> None:
-    collection = MetricCollection({"a": metric(), "b": failing(nodule="status")})
-    with pytest.warns(UserWarning, match="the judge failed"):
-        collection.update(PREDS, TARGET)
-    collection.update(["edema"], ["edema"])
-    assert collection["a"].compute().item() == pytest.approx((sum(SCORES) + 1) / 7)
-    assert collection["b"].compute().item() == pytest.approx((sum(SCORES) + 0.2 + 1) / 6)
-    collection.reset()
-    assert total(collection["b"].error_counts()) == dict.fromkeys(total(collection["a"].error_counts()), 0)
-    assert math.isnan(collection.compute()["a"])
-
-
 def test_crimson_judges_by_name_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     from rrg_rewards.judges import registry
 
@@ -342,14 +306,6 @@ def test_crimson_judges_by_name_and_settings(monkeypatch: pytest.MonkeyPatch) ->
         CRIMSON(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="prompt: must be one of"):
         CRIMSON("scripted", prompt="mine")  # type: ignore[arg-type]
-
-
-def test_crimson_plot() -> None:
-    pytest.importorskip("matplotlib").use("Agg")
-    crimson = metric()
-    crimson.update(PREDS, TARGET)
-    _, axes = crimson.plot()
-    assert axes.get_ylim() == pytest.approx((-1, 1), abs=0.2)
 
 
 RULE_PREDS = ["Large right pneumothorax.", "Large left pneumothorax.", "No acute abnormality.", "Cardiomegaly.", None]
@@ -388,19 +344,6 @@ def test_crimson_the_rules_score_every_real_pair(shared_data: Path) -> None:
     # A report is correct compared with itself; a template without findings scores 0 or 1.
     assert (crimson.score(target, target, **context).value == 1).all()
     assert set(crimson.score(["No acute abnormality."] * len(rows), target, **context).value.tolist()) == {0, 1}
-
-
-@pytest.mark.slow
-def test_crimson_the_rules_need_no_extra() -> None:
-    """The packages for language models are not imported if no language model is used."""
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai', 'CRIMSON']))\n"
-        "from rrg_rewards.metrics import CRIMSON; from rrg_rewards.rewards import make_reward\n"
-        "metric = CRIMSON(); metric.update(['Effusion.'], ['Effusion.'])\n"
-        "assert metric.compute() == 1; assert metric.signature\n"
-        "assert make_reward('crimson')(['Effusion.'], reference=['Effusion.']) == [1.0]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 MASS = CrimsonFinding("R1", "mass", "urgent")

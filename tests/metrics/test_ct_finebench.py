@@ -1,20 +1,15 @@
 """CT-FineBench as a metric: scores, modes, tables, given questions, judges and their failures, copies."""
 
 import asyncio
-import copy
 import json
 import math
 import pickle
-import subprocess
-import sys
-import warnings
 from typing import Any
 
 import pytest
 import torch
 from answering_judge import AnsweringJudge
 from exam_judge import ExamJudge
-from torchmetrics import MetricCollection
 
 from rrg_rewards.data import phantom_studies
 from rrg_rewards.judges import JudgeFailure, RuleJudge, question_answering
@@ -282,18 +277,8 @@ def test_ct_finebench_broken_questions_are_named_by_row(row: Any, kind: Any, mes
 
 def test_ct_finebench_other_bad_input() -> None:
     metric = CTFineBench()
-    with pytest.raises(TypeError, match="ct_finebench takes no column questions; it accepts items"):
-        metric.score([LEFT], [LEFT], questions=[[]])
     with pytest.raises(TypeError, match="items must be a column of 1 values, got str"):
         metric.score([LEFT], [LEFT], items="[]")
-    with pytest.raises(TypeError, match="items must be a column of 1 values, got int"):
-        metric.score([LEFT], [LEFT], items=3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="preds and items must have the same length, got 1 and 2"):
-        metric.score([LEFT], [LEFT], items=[[], []])
-    with pytest.raises(ValueError, match="same length, got 1 and 2"):
-        metric.score([LEFT], [LEFT, LEFT])
-    with pytest.raises(TypeError, match=r"target\[0\] must be a report text, got int"):
-        metric.score([LEFT], [3])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="mode 'precision' makes its questions from the candidates"):
         CTFineBench(mode="precision").score([LEFT], [LEFT], items=[[item()]])
     with pytest.raises(ValueError, match="mode must be one of recall, precision, f1; got 'recal'"):
@@ -388,12 +373,6 @@ def test_ct_finebench_a_builder_that_failed_is_asked_again() -> None:
     assert metric.score([LEFT], [LEFT]).value.tolist() == [1]
 
 
-def test_ct_finebench_nothing_is_told_where_nothing_failed() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        CTFineBench(mode="f1").update(PREDS, TARGET)
-
-
 def test_ct_finebench_signatures_tell_settings_apart() -> None:
     metrics = [
         CTFineBench(),
@@ -407,58 +386,12 @@ def test_ct_finebench_signatures_tell_settings_apart() -> None:
     assert f"|builder:{{exam|prompt:{task.prompt_hash}}}|answerer:engine@" in metrics[3].signature
 
 
-def test_ct_finebench_pickles_are_small_and_copies_share_the_examiner() -> None:
-    metric = CTFineBench(mode="f1", answerer=ExamJudge())
-    metric.update(PREDS, TARGET)
-    data = pickle.dumps(metric)
-    assert len(data) < 30_000
-    again = pickle.loads(data)
-    assert again.signature == metric.signature
-    assert again.compute() == metric.compute()
-    assert again.tables() == metric.tables()
-    assert again.score(PREDS, TARGET).value.tolist() == metric.score(PREDS, TARGET).value.tolist()
-    assert metric.clone().examiner is copy.deepcopy(metric).examiner is metric.examiner
-    assert metric.state_dict() == {}
-
-
-def test_ct_finebench_reset_forgets_and_a_collection_keeps_modes_apart() -> None:
-    collection = MetricCollection({mode: CTFineBench(mode=mode) for mode in ("recall", "f1")})  # type: ignore[arg-type]
-    # The states are equal up to here.
-    collection.update([LEFT], [LEFT])
-    collection.update([f"{LEFT} {EFFUSION}"], [LEFT])
-    found = collection.compute()
-    assert (found["recall"].item(), found["f1"].item()) == (1, pytest.approx((1 + 2 / 3) / 2))
-    collection.reset()
-    assert collection["f1"].tables("precision")["finding"] == []
-    assert collection.compute()["recall"].isnan()
-
-
-def test_ct_finebench_plot() -> None:
-    pytest.importorskip("matplotlib").use("Agg")
-    metric = CTFineBench()
-    metric.update(PREDS, TARGET)
-    _, axes = metric.plot()
-    assert axes.get_ylim() == pytest.approx((0, 1), abs=0.2)
-
-
 @pytest.mark.parametrize("style", ["compact", "full"])
 def test_ct_finebench_phantom_reports_are_right_about_themselves(style: str) -> None:
     reports = [study.impression_text for study in phantom_studies(60, seed=5, style=style)]
     scores = CTFineBench(mode="f1").score(reports, reports)
     assert set(scores.value[scores.scored].tolist()) == {1}
     assert scores.scored.sum() > 40
-
-
-@pytest.mark.slow
-def test_ct_finebench_the_engine_needs_no_extra() -> None:
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(['pydantic', 'openai']))\n"
-        "from rrg_rewards.metrics import CTFineBench; from rrg_rewards.rewards import make_reward\n"
-        f"metric = CTFineBench(); metric.update([{LEFT!r}], [{LEFT!r}])\n"
-        "assert metric.compute() == 1; assert metric.signature\n"
-        f"assert make_reward('ct_finebench')([{LEFT!r}], reference=[{LEFT!r}]) == [1.0]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_ct_finebench_a_schema_of_ones_own_is_answered_by_itself(tmp_path: Any) -> None:

@@ -161,16 +161,3 @@ def test_reward_output_settings_that_processes_estimate_are_named() -> None:
     assert unfitted.fitted_options() == {"prior": 1 / 6}
     parts = [{"name": "crg", "labeler": LABELER, "normalize": True}, {"name": "rouge", "normalize": [0.5, 0.1]}]
     assert make_reward("composed", parts=parts).estimated == ("crg.prior", "crg.normalize")
-
-
-def test_reward_output_fixed_statistics_normalise_without_running_ones() -> None:
-    reward = make_reward("composed", parts=[{"name": "rouge", "normalize": [0.5, 0.25]}])
-    assert [reward(["Edema."], reference=["Edema."]) for _ in range(3)] == [[2.0]] * 3
-    assert reward.state_dict()["rouge"]["moments"]["count"] == 0
-    assert "normalized:0.5,0.25" in reward.signature
-
-
-@pytest.mark.parametrize("numbers", [[0.5], [0.5, 0.0], [0.5, -1.0]])
-def test_reward_output_wrong_statistics_are_refused(numbers: list[float]) -> None:
-    with pytest.raises(ValueError, match="positive standard deviation"):
-        make_reward("composed", parts=[{"name": "rouge", "normalize": numbers}])
