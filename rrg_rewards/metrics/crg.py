@@ -26,12 +26,12 @@ from rrg_rewards.functional.crg_levels import (
     level_counts,
     split_levels,
 )
-from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics
+from rrg_rewards.functional.label_counts import LabelCounts, label_counts
 from rrg_rewards.labelers.levels import ABNORMALITY, LevelReader
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.crg_labels import CRGMetric, average_fields
-from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores
+from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores, label_details
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.schemas.labels import is_no_abnormality
@@ -79,9 +79,9 @@ class LabelScores(LabelledScores):
         They are counts of the pair, ``(N,)``, or of its levels, ``(N, K)``; with ``average="macro"``, they tell whether
         each label is one, ``(N, L)``. The types are small (int16 and bool), because there may be millions of pairs.
         """
-        preds, target = self.preds[self.scored], self.target[self.scored]
         if self.average == "macro":
-            return (preds & target, ~preds & target, preds & ~target)
+            return self.outcomes_by_label
+        preds, target = self.preds[self.scored], self.target[self.scored]
         counts = level_counts(preds, target, self.widths) if self.levels else label_counts(preds, target, dim=1)
         return tuple(count.to(torch.int16) for count in counts[:3])
 
@@ -422,13 +422,8 @@ class ReportCRG(CRGMetric, LabelledMetric):
         if self.level_reader is not None:
             ours = torch.cat([ours, self.level_reader(texts[0])], dim=1)
             theirs = torch.cat([theirs, self.level_reader(texts[1])], dim=1)
-        counts = label_counts(ours, theirs, dim=1)
-        statistics = label_statistics(counts)
-        details = {
-            **{name: getattr(counts, name).double() for name in ("tp", "fn", "fp")},
-            **{name: statistics[name] for name in ("precision", "recall")},
-            "predicted_positives": (counts.tp + counts.fp).double(),
-        }
+        details, _ = label_details(ours, theirs)
+        details["predicted_positives"] = details["tp"] + details["fp"]
         if self.levels:
             value = torch.zeros(len(ours), dtype=torch.float64)
         else:

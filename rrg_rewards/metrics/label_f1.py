@@ -9,13 +9,12 @@ from torch import Tensor
 from rrg_rewards.functional.label_counts import (
     LabelCounts,
     label_averages,
-    label_counts,
     label_f1,
     label_statistics,
     macro_statistics,
 )
 from rrg_rewards.labelers.registry import LabelerSetting
-from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores
+from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores, label_details
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
@@ -47,9 +46,8 @@ class LabelF1Scores(LabelledScores):
 
     @property
     def sufficient_statistics(self) -> tuple[Tensor, ...]:
-        """Whether each label of each scored pair is a true positive, false negative or false positive: ``(N, L)``."""
-        preds, target = self.preds[self.scored], self.target[self.scored]
-        return (preds & target, ~preds & target, preds & ~target)
+        """Which labels of each scored pair are true positives, false negatives or false positives: ``(N, L)``."""
+        return self.outcomes_by_label
 
     def corpus_value(self, num_scored: Tensor, *sums: Tensor) -> Tensor:
         """F1 of the counts, summed over pairs."""
@@ -136,12 +134,7 @@ class LabelF1(LabelledMetric):
         texts: tuple[Sequence[str], Sequence[str]],  # noqa: ARG002 (for other metrics)
     ) -> LabelF1Scores:
         ours, theirs = preds[:, self._columns], target[:, self._columns]
-        counts = label_counts(ours, theirs, dim=1)
-        statistics = label_statistics(counts)
-        details = {
-            **{name: getattr(counts, name).double() for name in ("tp", "fn", "fp")},
-            **{name: statistics[name] for name in ("precision", "recall")},
-        }
+        details, statistics = label_details(ours, theirs)
         # Neither report has a label: they agree.
         value = statistics["f1"].nan_to_num(1.0)
         return LabelF1Scores(value, details, preds=ours, target=theirs, labels=self.labels, average=self.average)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torchmetrics.utilities import rank_zero_warn
 
 from rrg_rewards.findings.reading.modality import Modality
-from rrg_rewards.functional.label_counts import LabelCounts, label_counts
+from rrg_rewards.functional.label_counts import LabelCounts, label_counts, label_statistics
 from rrg_rewards.judges.base import Judge, JudgeFailure
 from rrg_rewards.labelers.base import FallibleLabeler, Labeler, label_reports, labeler_judge
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
@@ -58,8 +58,22 @@ class LabelledScores(Scores):
             **failure,
         }
 
+    @property
+    def outcomes_by_label(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Whether each label of each scored pair is a true positive, false negative or false positive: ``(N, L)``."""
+        preds, target = self.preds[self.scored], self.target[self.scored]
+        return (preds & target, ~preds & target, preds & ~target)
+
     def _names(self, chosen: Tensor) -> list[str]:
         return [", ".join(label for label, on in zip(self.labels, row, strict=True) if on) for row in chosen.tolist()]
+
+
+def label_details(preds: Tensor, target: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the details of each pair that all scores of labels have, and the statistics of its labels."""
+    counts = label_counts(preds, target, dim=1)
+    statistics = label_statistics(counts)
+    details = {name: getattr(counts, name).double() for name in ("tp", "fn", "fp")}
+    return {**details, **{name: statistics[name] for name in ("precision", "recall")}}, statistics
 
 
 class LabelerWarning(UserWarning):

@@ -154,7 +154,7 @@ class Scores:
 
     def expand(self, rows: Tensor) -> Self:
         """Return scores of ``N`` pairs: these scores in the rows where ``rows`` (bool, ``(N,)``) is true, else NaN."""
-        return self.take(torch.where(rows, rows.cumsum(0) - 1, _ABSENT))
+        return self if bool(rows.all()) else self.take(torch.where(rows, rows.cumsum(0) - 1, _ABSENT))
 
     def take(self, rows: Tensor) -> Self:
         """Return the scores of the pairs with the indices ``rows`` (int64, ``(M,)``), in this order.
