@@ -1,25 +1,18 @@
 """CT-FineBench in real processes: scores and tables equal those of one process, for any distribution of the reports."""
 
-import pickle
 import warnings
 from typing import Any
 
 import pytest
-import torch
 from exam_judge import ExamJudge
 from torchmetrics import MetricCollection
 
 from rrg_rewards.metrics import CTFineBench
 from tests.distributed.helpers import run_distributed
+from tests.distributed.shares import ROWS, SHARES, WHOLE, assert_same, exercise, feed, picked, rows_of
 
 pytestmark = pytest.mark.distributed
 
-ROWS = 24
-# Number of rows of each process.
-SHARES = {
-    2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
-    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
-}
 REPORTS = [
     "Nodule of 8 mm in the left upper lobe.",
     "Nodule of 10 mm in the right upper lobe. Small left pleural effusion.",
@@ -47,22 +40,12 @@ def make(mode: str, judged: bool, failing_rank: int | None = None) -> CTFineBenc
     return CTFineBench(mode=mode, answerer=answerer)  # type: ignore[arg-type]
 
 
-def batch(rows: slice, seed: int) -> tuple[Any, Any, Any]:
-    """Return rows of a corpus that is the same in all processes."""
-    generator = torch.Generator().manual_seed(seed)
-    picks = torch.randint(len(REPORTS), (2, ROWS), generator=generator)[:, rows].tolist()
-    preds, target = ([REPORTS[pick] for pick in column] for column in picks)
-    return preds, target, [COLUMN[row % len(COLUMN)] for row in range(ROWS)][rows]
+def update(metric: Any, rows: slice, seed: int, **context: Any) -> None:
+    metric.update(*picked(REPORTS, rows, seed), **context)
 
 
-def feed(metric: Any, rows: slice, seed: int = 0, with_items: bool = False) -> Any:
-    """Update a metric with its rows in two batches; a process without rows never calls update."""
-    middle = (rows.start + rows.stop) // 2
-    for part in (slice(rows.start, middle), slice(middle, rows.stop)):
-        if part.start < part.stop:
-            preds, target, items = batch(part, seed)
-            metric.update(preds, target, **({"items": items} if with_items else {}))
-    return metric
+def update_with_items(metric: Any, rows: slice, seed: int) -> None:
+    update(metric, rows, seed, items=[COLUMN[row % len(COLUMN)] for row in range(ROWS)][rows])
 
 
 def results(metric: CTFineBench) -> dict[str, Any]:
@@ -74,32 +57,22 @@ def results(metric: CTFineBench) -> dict[str, Any]:
     }
 
 
-def exercise(rows: slice, mode: str, judged: bool) -> dict[str, Any]:
-    """Use a metric in every way, in the same order in all processes."""
-    metric = feed(make(mode, judged), rows)
-    local = metric.item_counts.clone()
-    found: dict[str, Any] = {"first": results(metric), "repeated": results(metric)}
-    found["local state back"] = torch.equal(metric.item_counts, local) and not metric._is_synced
-    found["cloned"] = results(metric.clone())
-    found["unpickled"] = results(pickle.loads(pickle.dumps(metric)))
-    metric.reset()
-    found["after reset"] = results(feed(metric, rows, seed=1))
-    collection = feed(MetricCollection({"a": make(mode, judged), "b": make(mode, False)}), rows)
+def exercise_one(rows: slice, mode: str, judged: bool) -> dict[str, Any]:
+    found = exercise(lambda: make(mode, judged), rows, update, results)
+    collection = feed(MetricCollection({"a": make(mode, judged), "b": make(mode, False)}), rows, update)
     found["collection"] = {name: value.item() for name, value in collection.compute().items()}
     if mode != "precision":
-        found["with items"] = results(feed(make(mode, judged), rows, with_items=True))
+        found["with items"] = results(feed(make(mode, judged), rows, update_with_items))
     return found
 
 
 def exercise_all(rank: int, world_size: int) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     found: dict[str, Any] = {}
-    for share, lengths in SHARES[world_size].items():
-        start = sum(lengths[:rank])
-        rows = slice(start, start + lengths[rank])
-        found[share] = {case: exercise(rows, *case) for case in CASES}
+    for share, rows in rows_of(rank, world_size):
+        found[share] = {case: exercise_one(rows, *case) for case in CASES}
         # Only the judge of the last process fails.
-        metric = feed(make("f1", True, failing_rank=world_size - 1), rows)
+        metric = feed(make("f1", True, failing_rank=world_size - 1), rows, update)
         found[share]["last"] = results(metric)
     return found
 
@@ -118,23 +91,7 @@ def alone() -> dict[Any, dict[str, Any]]:
     """Return the results of one process with all rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {case: exercise(slice(0, ROWS), *case) for case in CASES}
-
-
-def assert_same(found: Any, expected: Any, place: Any) -> None:
-    """Tables and counts are equal. Means are equal to the last digits, because they are added in another order."""
-    if "tables" in place:
-        # Grades are halves, so that their sums are exact in any order.
-        assert found == expected, place
-    elif isinstance(expected, dict):
-        assert found.keys() == expected.keys(), place
-        for name, value in expected.items():
-            assert_same(found[name], value, (*place, name))
-    elif isinstance(expected, int):
-        assert type(found) is type(expected), place
-        assert found == expected, place
-    else:
-        assert found == pytest.approx(expected, rel=1e-12, nan_ok=True), place
+        return {case: exercise_one(WHOLE, *case) for case in CASES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -157,9 +114,9 @@ def test_all_processes_have_the_same(by_rank: Any) -> None:
 def test_a_judge_that_fails_on_one_process(by_rank: Any) -> None:
     for share, lengths in SHARES[len(by_rank)].items():
         before = ROWS - lengths[-1]
-        metric = feed(make("f1", False), slice(0, before))
+        metric = feed(make("f1", False), slice(0, before), update)
         metric.examiner = make("f1", True, failing_rank=0).examiner
-        expected = results(feed(metric, slice(before, ROWS)))
+        expected = results(feed(metric, slice(before, ROWS), update))
         failed = sum(value for name, value in expected["counts"].items() if name.startswith("failed_"))
         assert (failed > 0) == (lengths[-1] > 0), "the judge fails where there are reports"
         for rank, shares in enumerate(by_rank):
@@ -168,7 +125,7 @@ def test_a_judge_that_fails_on_one_process(by_rank: Any) -> None:
 
 def test_data_tell_processes_apart() -> None:
     """If every share had the values of the whole, the tests above would pass without any sync."""
-    whole, share = (feed(make("f1", False), rows) for rows in (slice(0, ROWS), slice(0, 12)))
+    whole, share = (feed(make("f1", False), rows, update) for rows in (WHOLE, slice(0, 12)))
     assert whole.compute() != share.compute()
     assert whole.tables() != share.tables()
     assert len(whole.tables()["finding"]) > 1

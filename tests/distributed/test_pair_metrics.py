@@ -2,7 +2,6 @@
 
 import json
 import math
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +16,8 @@ from torchmetrics import MetricCollection
 from rrg_rewards.metrics import make_metric
 from tests.distributed.helpers import run_distributed
 from tests.distributed.runs import TINY_RUN, Launcher, Run, assert_same_weights
+from tests.distributed.shares import ROWS, SHARES, WHOLE, exercise, feed, rows_of
 
-ROWS = 24
-# Number of rows of each process.
-SHARES = {
-    2: {"even": (12, 12), "uneven": (19, 5), "last empty": (24, 0), "first empty": (0, 24)},
-    3: {"even": (8, 8, 8), "uneven": (3, 20, 1), "two empty": (0, 24, 0)},
-}
 REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
 WEIGHTS = {"omitted_finding": 2.0, "false_comparison": 0.5}
 TAU = 4.0
@@ -56,41 +50,26 @@ def batch(rows: slice, seed: int) -> tuple[list[str | None], list[str | None]]:
     return [None, *preds[1:]][rows], [*target[:-1], " "][rows]
 
 
-def feed(metric: Any, rows: slice, seed: int = 0) -> Any:
-    """Update a metric with its rows in two batches; a process without rows never calls update."""
-    middle = (rows.start + rows.stop) // 2
-    for part in (slice(rows.start, middle), slice(middle, rows.stop)):
-        if part.start < part.stop:
-            metric.update(*batch(part, seed))
-    return metric
+def update(metric: Any, rows: slice, seed: int) -> None:
+    metric.update(*batch(rows, seed))
 
 
 def results(metric: Any) -> dict[str, float]:
     return {"compute": metric.compute().item(), **{name: mean.item() for name, mean in metric.statistics().items()}}
 
 
-def exercise(name: str, folder: str, rows: slice) -> dict[str, dict[str, float]]:
-    """Use a metric in every way, in the same order in all processes."""
-    metric = feed(make_metric(name, model=folder, dtype="float32"), rows)
-    found = {"first": results(metric), "repeated": results(metric)}
-    found["cloned"] = results(metric.clone())
-    found["unpickled"] = results(pickle.loads(pickle.dumps(metric)))
-    metric.reset()
-    found["after reset"] = results(feed(metric, rows, seed=1))
+def exercise_one(name: str, folder: str, rows: slice) -> dict[str, dict[str, float]]:
+    found = exercise(lambda: make_metric(name, model=folder, dtype="float32"), rows, update, results)
     weights = {"plain": None, "weighted": WEIGHTS}
     collection = MetricCollection(
         {use: make_metric(name, model=folder, weights=given, dtype="float32") for use, given in weights.items()}
     )
-    found["collection"] = {use: value.item() for use, value in feed(collection, rows).compute().items()}
+    found["collection"] = {use: value.item() for use, value in feed(collection, rows, update).compute().items()}
     return found
 
 
 def exercise_all(rank: int, world_size: int, name: str, folder: str) -> dict[str, Any]:
-    found = {}
-    for share, lengths in SHARES[world_size].items():
-        start = sum(lengths[:rank])
-        found[share] = exercise(name, folder, slice(start, start + lengths[rank]))
-    return found
+    return {share: exercise_one(name, folder, rows) for share, rows in rows_of(rank, world_size)}
 
 
 @pytest.fixture(scope="module", params=SUBJECTS)
@@ -117,7 +96,7 @@ def by_rank(request: pytest.FixtureRequest, name: str, folder: str) -> list[dict
 @pytest.fixture(scope="module")
 def alone(name: str, folder: str) -> dict[str, dict[str, float]]:
     """Return the results of one process with all rows."""
-    return exercise(name, folder, slice(0, ROWS))
+    return exercise_one(name, folder, WHOLE)
 
 
 @pytest.mark.parametrize("use", ["first", "repeated", "cloned", "unpickled", "after reset", "collection"])
@@ -133,8 +112,7 @@ def test_equals_one_process(by_rank: Any, alone: Any, use: str) -> None:
 def test_data_tell_processes_apart(name: str, folder: str) -> None:
     """If every share had the values of the whole, the tests above would pass without any sync."""
     whole, share = (
-        feed(make_metric(name, model=folder, dtype="float32"), rows).compute()
-        for rows in (slice(0, ROWS), slice(0, 12))
+        feed(make_metric(name, model=folder, dtype="float32"), rows, update).compute() for rows in (WHOLE, slice(0, 12))
     )
     assert abs(whole - share) > 1e-3
 
