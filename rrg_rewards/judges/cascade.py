@@ -1,7 +1,7 @@
 """A cascade of two judges: rules score the report pairs that they read, a second judge the others."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from threading import Lock
@@ -19,9 +19,8 @@ from rrg_rewards.judges.base import (
     Result,
 )
 from rrg_rewards.judges.registry import get_judge
-from rrg_rewards.judges.rules import RuleJudge, expected_answer
-from rrg_rewards.judges.server.usage import Usage, estimated_tokens, judge_usage, token_cost
-from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.judges.rules import RuleJudge
+from rrg_rewards.judges.server.usage import Usage, judge_usage
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 from rrg_rewards.utilities.signature import format_signature
@@ -47,12 +46,9 @@ class CascadeJudge(Judge):
     Results say who judged them: ``route`` of an evaluation or of a failure is ``rules``, ``second`` or ``over_budget``,
     and ``coverage`` is how much of both reports the rules have read.
 
-    **Budget.** ``budget_pairs`` limits the different pairs that the second judge gets, ``budget_tokens`` the tokens of
-    its prompts and answers, and ``budget_cost`` their cost, since this object was made. The first pairs are sent, in
-    the order of the calls. Tokens and cost are those that the second judge has counted, so that answers from its cache
-    are free; a request without an answer yet counts with an estimate. A pair that exceeds the budget fails with
-    ``budget`` or, with ``over_budget="rules"``, has the result of the rules. A copy in another process has a budget of
-    its own.
+    **Budget.** ``budget_pairs`` limits the different pairs that the second judge gets since this object was made. The
+    first pairs are sent, in the order of the calls. A pair that exceeds the budget fails with ``budget`` or, with
+    ``over_budget="rules"``, has the result of the rules. A copy in another process has a budget of its own.
 
     Args:
         second: The second judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` accepts them.
@@ -61,13 +57,11 @@ class CascadeJudge(Judge):
         max_disagreement: Difference between the score and the F1 of the findings, from 0 to 1, up to which it is kept;
             ``None`` for any difference.
         budget_pairs: Maximum number of pairs for the second judge; ``None`` for no limit.
-        budget_tokens: Maximum number of its tokens.
-        budget_cost: Maximum cost of its tokens, in the currency of its price.
         over_budget: What becomes of a pair that exceeds the budget: ``"unscorable"`` or ``"rules"``.
 
     Raises:
-        SettingError: If there is no second judge, it is rules or a cascade, the first judge is not rules, a number is
-            out of its range, or the second judge does not count the tokens or the cost of a budget.
+        SettingError: If there is no second judge, it is rules or a cascade, the first judge is not rules, or a number
+            is out of its range.
         TypeError: For an object that is not a judge, or an argument that a judge does not take.
 
     Example:
@@ -94,8 +88,6 @@ class CascadeJudge(Judge):
     max_unread: float = setting(0.0, minimum=0, maximum=1)
     max_disagreement: float | None = setting(None, minimum=0, maximum=1)
     budget_pairs: int | None = setting(None, minimum=0)
-    budget_tokens: int | None = setting(None, minimum=0)
-    budget_cost: float | None = setting(None, minimum=0)
     over_budget: OverBudget = "unscorable"
 
     def __post_init__(self) -> None:
@@ -107,9 +99,9 @@ class CascadeJudge(Judge):
         self.first, self.second = _first(self.first), _second(self.second)
         self.max_unread = float(self.max_unread)
         self.max_disagreement = None if self.max_disagreement is None else float(self.max_disagreement)
-        self._budget = _Budget(self.second, self.budget_pairs, self.budget_tokens, self.budget_cost)
+        self._budget = _Budget(self.budget_pairs)
         self.is_immediate = self.second.is_immediate
-        self.has_budget = bool(self._limits)
+        self.has_budget = self.budget_pairs is not None
         self.has_independent_rows = self.second.has_independent_rows and not self.has_budget
         self.task_names = self.first.task_names
         self.judge_names = {
@@ -123,14 +115,9 @@ class CascadeJudge(Judge):
         return {argument.name: getattr(self, argument.name) for argument in fields(self)}
 
     @property
-    def _limits(self) -> dict[str, float]:
-        limits = {name: getattr(self, name) for name in ("budget_pairs", "budget_tokens", "budget_cost")}
-        return {name: limit for name, limit in limits.items() if limit is not None}
-
-    @property
     def signature(self) -> str:
         """Signatures of both judges, which results of the rules are kept, and the budget if there is one."""
-        limits = self._limits
+        budget = {"budget_pairs": self.budget_pairs, "over_budget": self.over_budget} if self.has_budget else {}
         disagreement = {} if self.max_disagreement is None else {"max_disagreement": self.max_disagreement}
         return format_signature(
             "cascade",
@@ -138,7 +125,7 @@ class CascadeJudge(Judge):
             second=f"{{{self.second.signature}}}",
             max_unread=self.max_unread,
             **disagreement,
-            **({**limits, "over_budget": self.over_budget} if limits else {}),
+            **budget,
         )
 
     @property
@@ -181,14 +168,11 @@ class CascadeJudge(Judge):
             for (pair, result), is_kept in zip(read.items(), kept, strict=True)
             if is_kept
         }
-        for group in self._groups([pair for pair in pairs if pair not in outcomes]):
-            outcomes.update(await self._ask_second(crimson, {pair: read[pair] for pair in group}))
+        outcomes |= await self._ask_second(crimson, {pair: read[pair] for pair in pairs if pair not in outcomes})
         return [cast("Result | JudgeFailure", outcomes[cast(ReportPair, item)]) for item in items]
 
     def plan(self, task: "JudgeTask[ReportPair, Any]", items: Sequence[ReportPair]) -> dict[ReportPair, Route]:
         """Return by which judge each pair would be evaluated; the second judge is not asked.
-
-        Requests count for a budget of tokens or cost with their estimates.
 
         Args:
             task: The task.
@@ -198,16 +182,12 @@ class CascadeJudge(Judge):
         pairs = list(dict.fromkeys(items))
         kept = self._kept(self.first.evaluate_now(task, pairs))
         return {
-            pair: "rules" if is_kept else "second" if budget.admit(pair, self._expected(task, pair)) else "over_budget"
+            pair: "rules" if is_kept else "second" if budget.admit(pair) else "over_budget"
             for pair, is_kept in zip(pairs, kept, strict=True)
         }
 
     def _make_rerun(self, run: int) -> "CascadeJudge":
         """Return a cascade with another run of the second judge, and the same budget of pairs."""
-        if self._budget.is_measured:
-            raise ValueError(
-                "budget_tokens and budget_cost could end between two runs of a pair; with runs above 1 set budget_pairs"
-            )
         judge = CascadeJudge(**{**self.arguments(), "second": self.second.rerun(run)})
         judge._budget = self._budget
         return judge
@@ -232,23 +212,12 @@ class CascadeJudge(Judge):
             return False
         return all(report.unread_share <= self.max_unread for report in result.coverage)
 
-    def _groups(self, pairs: Sequence[ReportPair]) -> Iterator[Sequence[ReportPair]]:
-        """Yield the pairs in groups, between which a budget of tokens or cost learns what was used."""
-        size = max(1, len(pairs))
-        if self._budget.is_measured:
-            size = max(1, self.second.arguments().get("concurrency") or 1)
-        return (pairs[start : start + size] for start in range(0, len(pairs), size))
-
     async def _ask_second(
         self, task: "JudgeTask[ReportPair, Any]", read: Mapping[ReportPair, _Outcome]
     ) -> dict[ReportPair, _Outcome]:
         """Return the second judge's results of the pairs that the budget allows, and what becomes of the others."""
-        expected = {pair: self._expected(task, pair) for pair in read}
-        asked = [pair for pair in read if self._budget.admit(pair, expected[pair])]
-        try:
-            results = await self.second.evaluate(task, asked) if asked else []
-        finally:
-            self._budget.settle(expected[pair] for pair in asked)
+        asked = [pair for pair in read if self._budget.admit(pair)]
+        results = await self.second.evaluate(task, asked) if asked else []
         outcomes: dict[ReportPair, _Outcome] = {
             pair: _routed(result, "second", read[pair]) for pair, result in zip(asked, results, strict=True)
         }
@@ -261,70 +230,29 @@ class CascadeJudge(Judge):
                 outcomes[pair] = _routed(chosen, "over_budget", result)
         return outcomes
 
-    def _expected(self, task: "JudgeTask[ReportPair, Any]", pair: ReportPair) -> Usage:
-        """Return the estimated tokens of a request; none if no budget needs them."""
-        if not self._budget.is_measured:
-            return Usage()
-        prompt = estimated_tokens(message["content"] for message in task.messages(pair))
-        answer = estimated_tokens([expected_answer(cast(CrimsonTask, task), pair)])
-        return Usage(prompt_tokens=prompt, completion_tokens=answer)
-
 
 class _Budget:
-    """Decides which pairs the second judge gets; the limits are those of :class:`CascadeJudge`."""
+    """Counts the different pairs that the second judge gets."""
 
-    def __init__(self, judge: Judge, pairs: int | None, tokens: int | None, cost: float | None) -> None:
-        self._judge, self._pairs, self._tokens, self._cost = judge, pairs, tokens, cost
-        self._begin = judge_usage(judge) or Usage()
-        self.is_measured = tokens is not None or cost is not None
-        if self.is_measured and judge_usage(judge) is None:
-            what = "budget_tokens" if cost is None else "budget_cost"
-            raise SettingError(what, f"the second judge, {judge.short_name}, counts no tokens; set budget_pairs")
-        if cost is not None and self._begin.cost is None:
-            raise SettingError("budget_cost", "the second judge has no price; set price in its settings")
+    def __init__(self, pairs: int | None) -> None:
+        self._pairs = pairs
         self._admitted: set[ReportPair] = set()
-        # Estimates of admitted requests that the judge has not counted yet.
-        self._waiting = Usage()
         self._lock = Lock()
 
     def __copy__(self) -> "_Budget":
-        budget = object.__new__(type(self))
-        budget.__dict__.update(self.__dict__, _admitted=set(self._admitted))
+        budget = _Budget(self._pairs)
+        budget._admitted = set(self._admitted)
         return budget
 
-    def admit(self, pair: ReportPair, expected: Usage) -> bool:
-        """Whether a pair is within the budget; its expected usage is then waiting until :meth:`settle`."""
+    def admit(self, pair: ReportPair) -> bool:
+        """Whether a pair is within the budget; it then counts."""
+        if self._pairs is None:
+            return True
         with self._lock:
-            waiting = self._waiting + expected
-            if not self._allows(pair, waiting):
+            if pair not in self._admitted and len(self._admitted) >= self._pairs:
                 return False
-            self._waiting = waiting
-            if self._pairs is not None:
-                self._admitted.add(pair)
+            self._admitted.add(pair)
             return True
-
-    def settle(self, expected: Iterable[Usage]) -> None:
-        """Count requests no longer by their expected usage, because the judge has counted them."""
-        with self._lock:
-            for one in expected:
-                self._waiting -= one
-
-    def _allows(self, pair: ReportPair, waiting: Usage) -> bool:
-        if self._pairs is not None and pair not in self._admitted and len(self._admitted) >= self._pairs:
-            return False
-        if not self.is_measured:
-            return True
-        used = (judge_usage(self._judge) or Usage()) - self._begin
-        total = used + waiting
-        if self._tokens is not None and total.prompt_tokens + total.completion_tokens > self._tokens:
-            return False
-        if self._cost is None:
-            return True
-        prices = self._judge.arguments()
-        expected = token_cost(
-            waiting.prompt_tokens, waiting.completion_tokens, 0, prices["price"], prices["price_cached"]
-        )
-        return (used.cost or 0.0) + expected <= self._cost
 
 
 def disagreements(evaluations: Sequence[CrimsonEvaluation]) -> list[float]:

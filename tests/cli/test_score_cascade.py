@@ -99,7 +99,7 @@ def test_score_by_a_cascade_without_unread_pairs_sends_nothing(run, write_csv, s
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--judge", "cascade"], "argument --judge: a cascade needs a second judge"),
+        (["--judge", "cascade"], "argument --judge: second: a cascade needs"),
         (["--judge", "cascade:cascade:openai:m"], "argument --judge: second: a cascade needs|must not be a cascade"),
         (["--judge", "{name: cascade, second: openai:m, max_unraed: 1}"], "did you mean 'max_unread'"),
         (["--judge", "cascade:openai:m", "--workers", "2"], "argument --workers: .*leave out --workers"),

@@ -12,7 +12,7 @@ from judge_answers import block
 from scripted_judge import ScriptedJudge
 
 from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
-from rrg_rewards.judges import CascadeJudge, Judge, JudgeFailure, ReportPair, RuleJudge, get_judge
+from rrg_rewards.judges import CascadeJudge, JudgeFailure, ReportPair, RuleJudge, get_judge
 from rrg_rewards.judges.base import STOPPED
 from rrg_rewards.judges.cascade import disagreements
 from rrg_rewards.judges.tasks.counting import CountingTask
@@ -143,28 +143,16 @@ def server():
         yield served
 
 
-def test_cascade_budget_of_tokens_and_cost_ends_the_requests(server):
+def test_cascade_budget_of_pairs_ends_the_requests(server):
     settings = {**SERVER, "base_url": server.url, "concurrency": 1}
     free = CascadeJudge(settings)
     assert routes(free) == ["rules", "second", "second", "second"]
     assert free.usage.calls == 3
     assert free.usage == free.second.usage
-    request = CascadeJudge(settings, budget_tokens=1)._expected(TASK, PARTLY)
-    # An estimated request fits. A second one does not, beside the tokens that the server has counted for the first.
-    for budget in (
-        {"budget_tokens": request.prompt_tokens + request.completion_tokens},
-        {"budget_cost": (request.prompt_tokens + 4 * request.completion_tokens) / 1e6},
-    ):
-        judge = CascadeJudge(settings, **budget)
-        planned = judge.plan(TASK, PAIRS)
-        assert routes(judge) == list(planned.values()) == ["rules", "second", "over_budget", "over_budget"]
-        assert judge.usage.calls == 1
-    assert routes(CascadeJudge(settings, budget_tokens=10**6)) == ["rules", "second", "second", "second"]
-    assert routes(CascadeJudge(settings, budget_cost=0)) == ["rules", "over_budget", "over_budget", "over_budget"]
-    used = get_judge(settings)
-    used.evaluate_now(TASK, PAIRS)
-    # What the second judge has used before does not count.
-    assert routes(CascadeJudge(used, budget_tokens=10**5))[-1] == "second"
+    judge = CascadeJudge(settings, budget_pairs=1)
+    planned = judge.plan(TASK, PAIRS)
+    assert routes(judge) == list(planned.values()) == ["rules", "second", "over_budget", "over_budget"]
+    assert judge.usage.calls == 1
 
 
 def test_cascade_runs_repeat_the_second_judge_only():
@@ -185,8 +173,6 @@ def test_cascade_runs_repeat_the_second_judge_only():
     assert again.second.is_stopped
     with pytest.raises(ValueError, match="ScriptedJudge"):
         CascadeJudge(ScriptedJudge()).rerun(1)
-    with pytest.raises(ValueError, match="budget_tokens"):
-        CascadeJudge(SERVER, budget_tokens=100).rerun(1)
 
 
 def test_cascade_stops_the_second_judge():
@@ -227,15 +213,6 @@ def test_get_judge_makes_cascades(tmp_path):
     assert get_judge(str(path)).max_unread == 0.1
 
 
-class Nameless(Judge):
-    """A judge that never answers."""
-
-    signature = "nameless"
-
-    async def evaluate(self, task, items):
-        raise AssertionError
-
-
 @pytest.mark.parametrize(
     ("setting", "arguments", "told"),
     [
@@ -250,9 +227,6 @@ class Nameless(Judge):
         ("over_budget", {"over_budget": "rule"}, "did you mean 'rules'"),
         ("budget_pairs", {"budget_pairs": -1}, "got -1"),
         ("budget_pairs", {"budget_pairs": 1.5}, r"got 1\.5"),
-        ("budget_cost", {"budget_cost": "1"}, "got '1'"),
-        ("budget_cost", {"budget_cost": 1}, "price"),
-        ("budget_tokens", {"second": Nameless(), "budget_tokens": 1}, "nameless"),
     ],
 )
 def test_cascade_rejects(setting, arguments, told):
