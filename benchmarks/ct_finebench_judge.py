@@ -4,9 +4,9 @@
     python benchmarks/ct_finebench_judge.py --judge "{name: openai, model: smollm2, cache: judge_cache}"
 
 The reports are the shortest of the first 100 of CT-RATE's labelled sample that have a question on a detail. The judge
-mines triples, makes questions, answers the questions on a report from the next report, grades the answers of the
-finding engine, says the report in other words, and makes single details wrong. Every answer is checked by its task. The
-questions for answers, grades and details are those of the finding engine, so that each task is measured by itself. All
+mines triples, makes questions, answers the questions on a report from the next report, and grades the answers of the
+finding engine. Every answer is checked by its task. The questions for answers and grades are those of the finding
+engine, so that each task is measured by itself. All
 tasks run at the same time, with a schema of the findings that the reports state. Accepted answers are asked for again,
 to count those that come from the judge's cache.
 """
@@ -35,7 +35,6 @@ from rrg_rewards.judges.tasks.finebench import (
     ReportFindings,
     TriplesTask,
 )
-from rrg_rewards.judges.tasks.rewriting import ParaphraseTask, WrongDetail, WrongDetailTask
 from rrg_rewards.questions import QuestionSchema, get_question_schema
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.version import __version__
@@ -50,7 +49,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--judge", required=True, help="name, or settings as a YAML mapping")
     parser.add_argument("--reports", type=Path, help="CSV file with a column report_text")
     parser.add_argument("--number", type=int, default=5, help="number of reports")
-    parser.add_argument("--details", type=int, default=2, help="number of wrong details of a report")
     parser.add_argument("--output", type=Path, default=RESULTS / "ct_finebench_judge.json")
     return parser.parse_args()
 
@@ -62,7 +60,7 @@ def stated_part(reports: list[str]) -> QuestionSchema:
     return QuestionSchema(f"{SCHEMA.name}_part", findings, SCHEMA.lexicon)
 
 
-def tasks(reports: list[str], details: int) -> dict[str, tuple[Any, list[Any]]]:
+def tasks(reports: list[str]) -> dict[str, tuple[Any, list[Any]]]:
     """Return each task with its items."""
     schema, items = stated_part(reports), [build_items(report) for report in reports]
     wrong = [corrupt_report(report, seed=0).candidate for report in reports]
@@ -74,12 +72,6 @@ def tasks(reports: list[str], details: int) -> dict[str, tuple[Any, list[Any]]]:
             if answer is not None and item.answer_type != "existence"
         ]
         pairs.append(AnswerPairs(tuple(item for item, _ in answered), tuple(answer for _, answer in answered)))
-    edits = []
-    for report, asked in zip(reports, items, strict=True):
-        stated = [item for item in asked if item.answer_type != "existence"]
-        for item in stated[:details]:
-            others = tuple(one for one in stated if one.finding == item.finding and one is not item)
-            edits.append(WrongDetail(report, item, others))
     found = [tuple(dict.fromkeys(item.finding for item in asked)) for asked in items]
     return {
         "triples": (TriplesTask(schema), [ReportFindings(*pair) for pair in zip(reports, found, strict=True)]),
@@ -89,8 +81,6 @@ def tasks(reports: list[str], details: int) -> dict[str, tuple[Any, list[Any]]]:
             [Questions(*pair) for pair in zip([*reports[1:], reports[0]], items, strict=True)],
         ),
         "grades": (GradesTask(), [pair for pair in pairs if pair.items]),
-        "paraphrases": (ParaphraseTask(schema), reports),
-        "wrong details": (WrongDetailTask(schema), edits),
     }
 
 
@@ -133,7 +123,7 @@ def main() -> None:
     judge = get_judge(setting)
     texts = read_reports(arguments, "reports", "report_text")
     rich = [text for text in texts[:100] if any(item.answer_type != "existence" for item in build_items(text))]
-    asked = tasks(sorted(rich, key=len)[: arguments.number], arguments.details)
+    asked = tasks(sorted(rich, key=len)[: arguments.number])
     start = time.perf_counter()
     results = asyncio.run(evaluate(judge, asked))
     result: dict[str, Any] = {

@@ -67,7 +67,7 @@ def chosen_metrics(arguments: argparse.Namespace) -> dict[str, ReportMetric]:
     if arguments.encoder is not None:
         options["bertscore"] = {"model": str(arguments.encoder)}
     if arguments.crepe is not None:
-        options["crepe"] = {"model": str(arguments.crepe), "long_reports": "chunks", "dtype": "float32"}
+        options["crepe"] = {"model": str(arguments.crepe), "dtype": "float32"}
     options |= {"crimson": {}, "ct_finebench": {}}
     return {name: make_paper_metric(name, **chosen) for name, chosen in options.items()}
 

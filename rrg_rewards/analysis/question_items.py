@@ -26,8 +26,7 @@ from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
 if TYPE_CHECKING:
-    from rrg_rewards.analysis.judge_choice import JudgeSetting
-    from rrg_rewards.judges.base import Item, Judge, JudgeTask, Result
+    from rrg_rewards.judges.base import Item, JudgeTask, Result
 
 # Modules of judges are imported where they are used: they import torch, which the finding engine does not need.
 
@@ -154,21 +153,6 @@ def _of_studies(
     return [rows[places[study]] if study in places else None for study in studies]
 
 
-def choose_reader(judge: "JudgeSetting") -> "Judge":
-    """Return the judge that reads reports for CT-FineBench.
-
-    Raises:
-        SettingError: For an unknown judge, or the judge ``rules``, which evaluates CRIMSON only.
-    """
-    from rrg_rewards.analysis.judge_choice import choose_judge
-    from rrg_rewards.judges.rules import RuleJudge
-
-    chosen = choose_judge(judge)
-    if isinstance(chosen, RuleJudge):
-        raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit `judge` to use rules")
-    return chosen
-
-
 def _ask(
     task: "JudgeTask[Item, Result]",
     items: "Sequence[Item]",
@@ -181,13 +165,18 @@ def _ask(
     Failures are warned of and left out.
 
     Raises:
+        SettingError: For an unknown judge, or the judge ``rules``, which evaluates CRIMSON only.
         ValueError: If the judge fails on every item.
     """
     from rrg_rewards.analysis.answers import BatchedJudge
+    from rrg_rewards.analysis.judge_choice import choose_judge
     from rrg_rewards.analysis.outcomes import by_kind
     from rrg_rewards.judges.base import JudgeFailure
+    from rrg_rewards.judges.rules import RuleJudge
 
-    judge = choose_reader(settings.judge)
+    judge = choose_judge(settings.judge)
+    if isinstance(judge, RuleJudge):
+        raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit `judge` to use rules")
     with log.progress("judging") as progress:
         results = BatchedJudge(judge, settings.batch_size, progress).evaluate_now(task, items)
     failed = Counter(result.kind for result in results if isinstance(result, JudgeFailure))

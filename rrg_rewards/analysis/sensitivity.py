@@ -3,22 +3,18 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from rrg_rewards.analysis.answers import BatchedJudge
-from rrg_rewards.analysis.question_items import ReportTexts, choose_reader
+from rrg_rewards.analysis.question_items import ReportTexts
 from rrg_rewards.analysis.settings import MetricChoice, SensitivitySettings
-from rrg_rewards.data.tables.table import Table
 from rrg_rewards.findings.editing.paraphrase import paraphrase_report
 from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport
 from rrg_rewards.findings.editing.wrong_details import corrupt_report
-from rrg_rewards.judges.tasks.rewriting import rewrite_reports
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.registry import available_metrics, make_metric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
@@ -86,35 +82,22 @@ class ReportVersions:
         reports: The reports, by their id.
         versions: Both versions of each report, by the names in :data:`VERSIONS`.
         seed: Random seed.
-        writer: Signature of the judge that wrote the versions; ``None`` if rules did.
-        answers: Account of the judge's answers.
     """
 
     reports: Mapping[str, str]
     versions: Mapping[str, Sequence[RewrittenReport]]
     seed: int = 0
-    writer: str | None = None
-    answers: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_table(self) -> Table:
-        """Return the columns ``row``, ``reference``, ``paraphrased`` and ``adversarial``."""
-        texts = {version: [made.candidate for made in self.versions[version]] for version in VERSIONS}
-        return Table({"row": list(self.reports), "reference": list(self.reports.values()), **texts})
 
 
-def make_versions(
-    reports: ReportTexts, settings: SensitivitySettings = SensitivitySettings(), log: RunLog | None = None
-) -> ReportVersions:
-    """Make a paraphrase of each report and a version with wrong details, by rules or by a judge.
+def make_versions(reports: ReportTexts, settings: SensitivitySettings = SensitivitySettings()) -> ReportVersions:
+    """Make a paraphrase of each report and a version with wrong details, by rules.
 
     Args:
         reports: The reports.
-        settings: Judge, question schema, seed, and the maximum number of reports.
-        log: Receives progress, and a warning of reports of which a judge wrote no two accepted versions.
+        settings: Seed, and the maximum number of reports.
 
     Raises:
-        SettingError: For an invalid judge, or the judge ``rules``.
-        ValueError: If there is no report, or the judge wrote no two accepted versions of any.
+        ValueError: If there is no report.
 
     Example:
         >>> made = make_versions(ReportTexts.of(["There is a nodule of 8 mm in the left lung."]))
@@ -124,34 +107,11 @@ def make_versions(
     texts = dict(list(reports.texts.items())[: settings.limit])
     if not texts:
         raise ValueError(f"{reports.source}: contains no report")
-    if settings.judge is not None:
-        return _judged_versions(texts, reports.source, settings, log or RunLog())
     versions = {
         version: [rewrite(report, seed=settings.seed) for report in texts.values()]
         for version, rewrite in _REWRITERS.items()
     }
     return ReportVersions(texts, versions, settings.seed)
-
-
-def _judged_versions(
-    texts: Mapping[str, str], source: str, settings: SensitivitySettings, log: RunLog
-) -> ReportVersions:
-    """Return the reports of which a judge wrote both versions, and an account of its answers."""
-    chosen = choose_reader(settings.judge)
-    with log.progress("rewriting") as progress:
-        judge = BatchedJudge(chosen, settings.batch_size, progress)
-        written = run_coroutine(rewrite_reports(judge, list(texts.values()), settings.schema))
-    both = [row for row in range(len(texts)) if all(written.versions[version][row] for version in VERSIONS)]
-    if not both:
-        raise ValueError(f"{source}: the judge wrote no two accepted versions of a report ({written.answers})")
-    if len(both) < len(texts):
-        log.warn(f"{len(texts) - len(both)} of {len(texts)} reports lack an accepted version: they are left out")
-    versions = {
-        version: [rewritten for row in both if (rewritten := written.versions[version][row]) is not None]
-        for version in VERSIONS
-    }
-    rows = list(texts.items())
-    return ReportVersions(dict(rows[row] for row in both), versions, settings.seed, chosen.signature, written.answers)
 
 
 @dataclass(frozen=True)
@@ -168,13 +128,9 @@ class Sensitivity:
     metrics: dict[str, dict[str, Any]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers; those on a judge only if it wrote the versions.
-
-        ``changes`` contains the mean number of changes per report, by version and kind.
-        """
+        """Return the numbers; ``changes`` contains the mean number of changes per report, by version and kind."""
         made = self.versions
         return {
-            **({} if made.writer is None else {"writer": made.writer, "answers": made.answers}),
             "reports": len(made.reports),
             "seed": made.seed,
             "changes": {version: _mean_changes(made.versions[version]) for version in VERSIONS},

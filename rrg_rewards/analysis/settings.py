@@ -590,8 +590,8 @@ class MiningSettings(QuestionSettings):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SensitivitySettings(QuestionSettings):
+class SensitivitySettings(Settings):
     """Settings of :func:`~rrg_rewards.analysis.make_versions`."""
 
-    seed: int = setting(0, "random seed of the versions that rules make", minimum=0)
+    seed: int = setting(0, "random seed of the versions", minimum=0)
     limit: int | None = setting(None, "use the first N reports only", metavar="N", minimum=1)

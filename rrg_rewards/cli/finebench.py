@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.analysis.settings import (
-    LANGUAGE_MODEL,
     MetricChoice,
     MiningSettings,
     QuestionSettings,
@@ -28,7 +27,6 @@ from rrg_rewards.cli.options import (
     add_settings,
     add_shared_options,
     add_table_argument,
-    check_different,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
@@ -43,7 +41,6 @@ _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "me
 class _SensitivityFiles(Settings):
     """What the command writes."""
 
-    pairs: str | None = setting(None, "write the reports with both versions to FILE", metavar="FILE")
     output: str | None = setting(None, "write the table to FILE: .json or .md", metavar="FILE")
 
 
@@ -88,8 +85,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         "score paraphrased reports and reports with wrong details",
     )
     add_settings(sense, MetricChoice, "metrics", "set", metrics={"required": True, "help": "metrics to compare"})
-    judge = {"help": f"{LANGUAGE_MODEL} (default: rules)"}
-    add_settings(sense, SensitivitySettings, "schema", "judge", "seed", "batch_size", "limit", judge=judge)
+    add_settings(sense, SensitivitySettings)
     add_settings(sense, _SensitivityFiles)
 
 
@@ -217,35 +213,28 @@ def run_sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
     r"""Make two versions of each report, a paraphrase and one with wrong details, and score both against the report.
 
     A metric of clinical content gives the paraphrase the higher score; a metric of wording gives it the lower score.
-    The metrics are bleu2, rougeL, bertscore (with --set bertscore.model=FOLDER) and those of rrg-rewards score.
-
-    Both versions are made by rules, or by a language model with --judge. A judge's paraphrase is kept only if it states
-    the same findings of --schema, the same numbers and the same sides as the report; each of its wrong details replaces
-    one named attribute. Reports without two accepted versions are left out and counted.
+    The metrics are bleu2, rougeL, bertscore (with --set bertscore.model=FOLDER) and those of rrg-rewards score. Both
+    versions are made by rules.
 
     Examples:
       rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics bleu2,rougeL,ct_finebench \
-          --output table.md --pairs pairs.jsonl
+          --output table.md
       rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics crepe,crimson,bertscore \
           --set crepe.model=runs/crepe/model --set bertscore.model=runs/crepe/minilm --output table.json
     """
     from rrg_rewards.analysis.question_items import read_report_texts
     from rrg_rewards.analysis.sensitivity import make_paper_metrics, make_versions, measure_sensitivity
-    from rrg_rewards.data.tables.writers import check_output, open_output, write_json, write_table
+    from rrg_rewards.data.tables.writers import check_output, open_output, write_json
 
     settings = settings_from(args, SensitivitySettings)
     if args.output is not None and Path(args.output).suffix not in (".json", ".md"):
         raise UsageError(f"argument --output: must end in .json or .md, got {args.output!r}")
-    check_different(output=args.output, pairs=args.pairs)
-    for path in (args.output, args.pairs):
-        if path is not None:
-            check_output(path, args.overwrite)
+    if args.output is not None:
+        check_output(args.output, args.overwrite)
     metrics = make_paper_metrics(settings_from(args, MetricChoice))
-    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
-    versions = make_versions(reports, settings, terminal)
-    result = measure_sensitivity(versions, metrics, terminal)
-    if args.pairs is not None:
-        write_table(versions.to_table(), args.pairs, args.format, args.overwrite)
+    table = settings_from(args, InputTable).read(terminal)
+    reports = read_report_texts(table, settings_from(args, QuestionSettings), terminal, args.table)
+    result = measure_sensitivity(make_versions(reports, settings), metrics, terminal)
     if args.output is not None and args.output.endswith(".json"):
         summary = {"version": __version__, "table": args.table, "text_column": args.text_column, **result.to_dict()}
         write_json(summary, args.output, args.overwrite)

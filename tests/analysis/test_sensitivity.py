@@ -3,7 +3,6 @@
 import pytest
 import torch
 from run_notes import RunNotes
-from writing_judge import WritingJudge
 
 from rrg_rewards.analysis import (
     MetricChoice,
@@ -17,7 +16,6 @@ from rrg_rewards.analysis import (
 from rrg_rewards.data import phantom_studies
 from rrg_rewards.metrics import BLEU
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
 REPORTS = ReportTexts.of([study.report for study in phantom_studies(4, seed=2)])
@@ -71,9 +69,7 @@ def test_metrics_of_words_and_of_content_differ():
     assert rouge["paraphrased"] < rouge["adversarial"]
     assert content["paraphrased"] > content["adversarial"]
     assert list(result.to_dict()) == ["reports", "seed", "changes", "metrics"]
-    table = made.to_table()
-    assert table.names == ("row", "reference", "paraphrased", "adversarial")
-    assert list(table.columns["reference"]) == list(REPORTS.texts.values())
+    assert list(made.reports.values()) == list(REPORTS.texts.values())
 
 
 def test_versions_depend_on_seed_and_limit():
@@ -82,23 +78,6 @@ def test_versions_depend_on_seed_and_limit():
     assert again.versions["adversarial"] != first.versions["adversarial"][:2]
     with pytest.raises(ValueError, match=r"r\.csv: contains no report"):
         make_versions(ReportTexts({}, source="r.csv"))
-
-
-def test_versions_of_a_judge_lack_the_reports_that_it_refuses():
-    reports = ReportTexts.of(
-        ["Nodule of 12 mm in the right upper lobe.", "Normal chest CT.", "Left effusion, refused."]
-    )
-    settings = SensitivitySettings(judge=WritingJudge("refused"))
-    with pytest.warns(RunWarning, match="2 of 3 reports lack an accepted version"):
-        made = make_versions(reports, settings)
-    assert (list(made.reports), made.writer) == (["1"], "writing")
-    result = measure_sensitivity(made, {"ct_finebench": make_paper_metric("ct_finebench")})
-    assert list(result.to_dict()) == ["writer", "answers", "reports", "seed", "changes", "metrics"]
-    assert result.to_dict()["answers"]["paraphrased"]["asked"] == 3
-    with pytest.raises(ValueError, match="reports: the judge wrote no two accepted versions"):
-        make_versions(reports, SensitivitySettings(judge=WritingJudge("")))
-    with pytest.raises(SettingError, match="judge: the judge 'rules' evaluates CRIMSON only"):
-        make_versions(reports, SensitivitySettings(judge="rules"))
 
 
 @pytest.mark.parametrize(

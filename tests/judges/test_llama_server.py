@@ -37,10 +37,8 @@ from rrg_rewards.judges.tasks.finebench import (
     TriplesTask,
 )
 from rrg_rewards.judges.tasks.labels import LabelsTask
-from rrg_rewards.judges.tasks.rewriting import ParaphraseTask, WrongDetail, WrongDetailTask
 from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CRIMSON, CTFineBench, ReportCRG
-from rrg_rewards.questions.engine import build_items
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.utilities.processes import run_coroutine
 
@@ -169,7 +167,6 @@ def test_llama_server_rewards_a_grpo_step(base_url: str, empty_lists: None, tmp_
 
 NODULE = "There is a nodule of 8 mm in the left upper lobe."
 SMALLER = "There is a nodule of 6 mm in the left upper lobe."
-REWORDED = "In the upper lobe of the left lung, a nodule measures 8 mm."
 
 
 def one_of(*texts: str) -> dict[str, Any]:
@@ -209,8 +206,6 @@ def narrowed(words: Any) -> dict[str, dict[str, Any]]:
                 "value": words("8 mm", "nodule"),
             },
         ),
-        "ct_finebench_paraphrase": closed({"report": words(REWORDED, NODULE)}),
-        "ct_finebench_wrong_detail": closed({"before": words("8 mm", "nodule"), "after": words("24 mm", "8 mm")}),
     }
 
 
@@ -234,7 +229,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setattr(task, "messages", few_words)
         monkeypatch.setattr(task, "parse", noted)
 
-    for task in (ItemsTask, AnswersTask, GradesTask, TriplesTask, ParaphraseTask, WrongDetailTask):
+    for task in (ItemsTask, AnswersTask, GradesTask, TriplesTask):
         shorten(task)
     return seen
 
@@ -257,23 +252,16 @@ def test_llama_server_answers_the_tasks_of_ct_finebench(base_url: str, answers: 
     assert smollm2.usage.calls == 3
 
 
-def test_llama_server_with_mining_and_rewriting(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
-    """The server can give one answer only to each task, which the task accepts."""
+def test_llama_server_with_mining(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
+    """The server can give one answer only, which the task accepts."""
     answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
     smollm2, schema = judge(base_url, max_tokens=200, cache=tmp_path), CTFineBench().examiner.schema
-    size = next(item for item in build_items(NODULE) if item.attribute == "size")
-    tasks: list[tuple[Any, Any, Any]] = [
-        (
-            TriplesTask(schema),
-            ReportFindings(NODULE, ("Lung nodule",)),
-            (("Lung nodule", "size", "8 mm", "nodule of 8 mm"),),
-        ),
-        (ParaphraseTask(schema), NODULE, REWORDED),
-        (WrongDetailTask(schema), WrongDetail(NODULE, size), ("size", "8 mm", "24 mm")),
-    ]
+    item = ReportFindings(NODULE, ("Lung nodule",))
     for _ in range(2):
-        assert [smollm2.evaluate_now(task, [item]) for task, item, _ in tasks] == [[result] for _, _, result in tasks]
-    assert (smollm2.usage.calls, smollm2.usage.cached) == (3, 3)
+        assert smollm2.evaluate_now(TriplesTask(schema), [item]) == [
+            (("Lung nodule", "size", "8 mm", "nodule of 8 mm"),)
+        ]
+    assert (smollm2.usage.calls, smollm2.usage.cached) == (1, 1)
 
 
 def test_llama_server_with_the_metric_ct_finebench(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:

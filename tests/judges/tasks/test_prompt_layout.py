@@ -26,7 +26,6 @@ from rrg_rewards.judges.tasks.finebench import (
 )
 from rrg_rewards.judges.tasks.grading import GradingItem, GradingTask
 from rrg_rewards.judges.tasks.labels import LabelsTask
-from rrg_rewards.judges.tasks.rewriting import ParaphraseTask, WrongDetail, WrongDetailTask
 from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.schema import QAItem
 
@@ -111,14 +110,6 @@ CASES = {
         ReportFindings("Small nodule.", ("Lung nodule",)),
         None,
         ReportFindings("Edema.", ("Atelectasis",)),
-    ),
-    "paraphrase": report_case(ParaphraseTask()),
-    "wrong detail": Case(
-        WrongDetailTask(),
-        WrongDetail("Nodule of 8 mm in the left lung.", NODULE),
-        WrongDetail("Nodule of 8 mm in the left lung.", PLACE),
-        WrongDetail("Edema.", PLACE),
-        ["Nodule of 8 mm in the left lung."],
     ),
 }
 
