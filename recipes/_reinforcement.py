@@ -1,6 +1,5 @@
 """Steps that the reinforcement learning scripts share: rewards, data, watch, evaluations and results."""
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +20,6 @@ from rrg_rewards.utilities.processes import gather_objects, process_index
 from rrg_rewards.watch import RewardWatch
 
 logger = logging.getLogger(__name__)
-
-# Keys of a configuration that change the reports before training.
-_OF_REPORTS = ("model_name_or_path", "model_revision", "dtype", "max_new_tokens", "max_completion_length")
 
 
 def parse_limits(settings: Sequence[str]) -> dict[str, Mapping[str, Any] | bool]:
@@ -182,7 +178,6 @@ class ReinforcementRun:
         train: Callable[[], Sequence[Mapping[str, Any]]],
         generate: Callable[[Any], list[str]],
         method: str,
-        resumed: bool = False,
     ) -> None:
         """Evaluate, train, evaluate again, and write the results. Every process must call this method.
 
@@ -191,14 +186,11 @@ class ReinforcementRun:
             train: Function that trains and saves the model, and returns the log with the rewards of the steps.
             generate: Function that returns a greedy report for each of the given held-out rows.
             method: Name of the training method.
-            resumed: Whether ``train`` continues from a checkpoint. The reports before training are then those of the
-                interrupted run, if it wrote them.
         """
         warn_of_differing_rewards([*self.metrics, *self.watch_metrics])
         heldout = self.data.heldout
-        known = _reports_before(self.output_dir, heldout, described["config"]) if resumed else None
         write_run_file(self.output_dir, "run.json", described)
-        evaluations = {"before": self._evaluate(generate, "before", heldout, known)}
+        evaluations = {"before": self._evaluate(generate, "before", heldout)}
         history = train()
         evaluations["after"] = self._evaluate(generate, "after", heldout)
         if self.recipe.image_column is not None:
@@ -208,18 +200,15 @@ class ReinforcementRun:
             self._write_results(history, {stage: done for stage, done in evaluations.items() if done is not None})
         write_card_and_page(self.output_dir, method)
 
-    def _evaluate(
-        self, generate: Callable[[Any], list[str]], stage: str, rows: Any, reports: list[str] | None = None
-    ) -> Evaluation | None:
+    def _evaluate(self, generate: Callable[[Any], list[str]], stage: str, rows: Any) -> Evaluation | None:
         """Evaluate greedy reports of held-out rows, if there are any, and write the rows with their reports."""
         if not self.recipe.heldout_rows:
             return None
-        if reports is None:
-            reports = generate(rows)
+        reports = generate(rows)
         evaluation = evaluate_reports(reports, self.metrics, rows)
         if process_index() == 0:
             written = [{**row, "report": report} for row, report in zip(rows, reports, strict=True)]
-            write_rows(_heldout_file(self.output_dir, stage), written)
+            write_rows(Path(self.output_dir) / f"heldout_{stage}.jsonl", written)
             for name, summary in evaluation.summary().items():
                 logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, format_summary(summary))
         return evaluation
@@ -233,35 +222,3 @@ class ReinforcementRun:
         for name in (reward.__name__ for reward in self.rewards):
             with open_output(Path(self.output_dir) / f"curve_{name}.png", overwrite=True) as file:
                 file.write(draw_run(name, history, summaries))
-
-
-def _reports_before(output_dir: str, heldout: Any, config: Mapping[str, Any]) -> list[str] | None:
-    """Return the reports before training that an interrupted run wrote, which a resumed run need not generate again.
-
-    Call this function before ``run.json`` is replaced. Every process must see the files.
-
-    Args:
-        output_dir: Folder of the run.
-        heldout: The held-out rows.
-        config: The configuration of the resumed run.
-
-    Returns:
-        The reports, or ``None`` if there are none for exactly these rows, or if the configurations differ in the model
-        or in the length of reports.
-    """
-    path, run_file = _heldout_file(output_dir, "before"), Path(output_dir) / "run.json"
-    if not path.exists() or not run_file.exists():
-        return None
-    former = json.loads(run_file.read_text(encoding="utf-8"))["config"]
-    written = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    reports = [row.pop("report") for row in written]
-    # Rows are compared in the form in which they are written.
-    rows = json.loads(json.dumps([dict(row) for row in heldout], default=str))
-    if written != rows or any(former.get(key) != config.get(key) for key in _OF_REPORTS):
-        return None
-    logger.info("the reports before training are those of %s", path)
-    return reports
-
-
-def _heldout_file(output_dir: str, stage: str) -> Path:
-    return Path(output_dir) / f"heldout_{stage}.jsonl"

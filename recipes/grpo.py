@@ -136,7 +136,7 @@ def run(
     def generate(rows: Any) -> list[str]:
         return greedy_reports(GreedyPolicy.of_trainer(trainer), rows, recipe.heldout_batch_size)
 
-    prepared.train_and_evaluate(described, train, generate, recipe.algorithm.upper(), resumed=checkpoint is not None)
+    prepared.train_and_evaluate(described, train, generate, recipe.algorithm.upper())
     return trainer
 
 

@@ -276,7 +276,7 @@ def run(
         return reports.reports
 
     described = prepared.describe(training, model)
-    prepared.train_and_evaluate(described, train, generate, training.algorithm.upper(), resumed=checkpoint is not None)
+    prepared.train_and_evaluate(described, train, generate, training.algorithm.upper())
     return module
 
 

@@ -313,7 +313,7 @@ def test_vllm_processing_keeps_words_after_a_volume() -> None:
     """A word after ``<image>`` is the first of its part, before which some tokenizers write a space."""
     from vllm.tokenizers.hf import get_cached_tokenizer
 
-    from rrg_rewards.integrations.vllm.processing import CTChatTokenizeParams
+    from rrg_rewards.integrations.vllm.model import CTChatTokenizeParams
 
     words = [f"{space}{word}" for space in ("", "▁") for word in WORDS]
     inner = Tokenizer(models.WordLevel({word: row for row, word in enumerate(["<unk>", *words])}, unk_token="<unk>"))

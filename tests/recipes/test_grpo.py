@@ -145,17 +145,6 @@ def test_grpo_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_
     assert steps == [1, 2, 3]
 
 
-@pytest.mark.slow
-def test_grpo_a_resumed_run_keeps_its_reports_before_training(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    options = {"save_steps": 2, "resume_from_checkpoint": "auto"}
-    main(["--config", str(recipe(max_steps=2, **options))])
-    file = tmp_path / "run" / "heldout_before.jsonl"
-    rows = [{**json.loads(line), "report": "Small effusion."} for line in file.read_text().splitlines()]
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    main(["--config", str(recipe(max_steps=3, **options))])
-    assert [json.loads(line) for line in file.read_text().splitlines()] == rows
-
-
 def test_grpo_a_run_that_the_system_ends_is_resumed(recipe: Callable[..., Path], tmp_path: Path) -> None:
     class End(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

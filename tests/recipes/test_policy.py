@@ -88,25 +88,6 @@ def test_policy_recipe_a_resumed_run_ends_like_an_uninterrupted_one(
         assert torch.equal(one, other)
 
 
-@pytest.mark.slow
-def test_policy_recipe_a_resumed_run_keeps_its_reports_before_training(
-    policy_recipe: Callable[..., Path], tmp_path: Path
-) -> None:
-    path = policy_recipe(max_steps=2)
-    run(*parse(["--config", str(path)]))
-    file = tmp_path / "run" / "heldout_before.jsonl"
-    written = file.read_text()
-    rows = [{**json.loads(line), "report": "Small effusion."} for line in written.splitlines()]
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    run(*parse(["--config", str(path), "--max_steps", "4"]))
-    assert [json.loads(line) for line in file.read_text().splitlines()] == rows
-    # Reports for other rows are of no use, and a new run generates its own.
-    for change, options in (({"prompt": []}, []), ({"labels": [9]}, []), ({}, ["--resume", "false"])):
-        file.write_text("".join(f"{json.dumps({**row, **change})}\n" for row in rows))
-        run(*parse(["--config", str(path), "--max_steps", "4", *options]))
-        assert file.read_text() == written
-
-
 def test_policy_recipe_an_adapter_is_trained_and_saved(policy_recipe: Callable[..., Path], tmp_path: Path) -> None:
     path = policy_recipe(
         use_peft=True, lora_r=4, lora_target_modules=["q_proj", "v_proj"], merge_adapters=True, beta=0.1, heldout_rows=0
