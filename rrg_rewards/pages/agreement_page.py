@@ -148,5 +148,5 @@ def _points(columns: Mapping[str, Sequence[float]], human: Sequence[str]) -> lis
             shown = known[:: step or 1]
             part = f"every {step}th of {len(known)} rows" if step > 1 else f"{len(known)} rows"
             if shown:
-                plots.append(Scatter(f"{judgement} and {name}, {part}", name, judgement, {name: shown}))
+                plots.append(Scatter(f"{judgement} and {name}, {part}", name, judgement, shown))
     return cards(plots)

@@ -85,14 +85,11 @@ def test_data_module_no_reference_stands_on_two_sides(tmp_path: Path, task: str)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "option", "plots"),
-    [
-        ("crepe", "presence_loss_weight", {"counts.png", "curve.png", "mae.png"}),
-        ("er2score", "num_layers", {"accuracy.png", "curve.png", "totals.png"}),
-    ],
+    ("task", "option"),
+    [("crepe", "presence_loss_weight"), ("er2score", "num_layers")],
 )
 def test_train_the_command_trains_a_tiny_recipe(
-    make_recipe: MakeRecipe, tmp_path: Path, task: str, option: str, plots: set[str]
+    make_recipe: MakeRecipe, tmp_path: Path, task: str, option: str
 ) -> None:
     command = [sys.executable, "-m", "rrg_rewards", "train", task, "--config", str(make_recipe(task)())]
     done = subprocess.run(
@@ -108,7 +105,7 @@ def test_train_the_command_trains_a_tiny_recipe(
     written = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (written["trainer"]["max_epochs"], written["model"][option]) == (1, 1)
     assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())[option] == 1
-    assert plots | {"report.md"} <= {path.name for path in (tmp_path / "run").iterdir()}
+    assert (tmp_path / "run" / "report.md").is_file()
 
 
 UNKNOWN_KEY = [{"class_path": "JsonlRecords", "init_args": {"file": "x"}}]
