@@ -5,7 +5,7 @@ import inspect
 import json
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rrg_rewards.attack.families import Policy
+from rrg_rewards.attack.families import HONEST, Policy
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided
@@ -296,22 +296,14 @@ class PolicyTable:
         calls: Calls of the reward.
         rows: Rows of the columns, in random order. All policies are compared on the same first rows.
         honest: Honest report of each row of the columns, if there are any.
-        constant_baseline: Policy to which constant texts are compared.
-        edit_baseline: Policy to which edits of honest reports are compared.
+        baseline: Policy to which constant texts are compared. Edits are compared to the honest reports.
     """
 
-    def __init__(
-        self,
-        calls: RewardCalls,
-        rows: Sequence[int],
-        honest: Sequence[str] | None,
-        constant_baseline: Policy,
-        edit_baseline: Policy,
-    ) -> None:
+    def __init__(self, calls: RewardCalls, rows: Sequence[int], honest: Sequence[str] | None, baseline: Policy) -> None:
         self.calls = calls
         self.rows = list(rows)
         self.honest = honest
-        self._baselines = {False: constant_baseline, True: edit_baseline}
+        self._baseline = baseline
         self._known: dict[tuple[str, str], Tensor] = {}
 
     @property
@@ -324,57 +316,61 @@ class PolicyTable:
             size *= 4
         return [*sizes, len(self.rows)]
 
-    def _row_rewards(self, policy: Policy) -> Tensor:
-        return self._known.get((policy.text, policy.edit), torch.empty(0, dtype=torch.float64))
-
     def cost(self, policy: Policy, count: int) -> int:
         """Return the number of calls for the rewards of a policy on the first ``count`` rows."""
-        return max(count - len(self._row_rewards(policy)), 0)
+        return max(count - len(self.rewards(policy)), 0)
 
-    def affordable(self, policies: Sequence[Policy], count: int, budget: int) -> list[Policy]:
-        """Return the first policies whose rewards on ``count`` rows cost at most ``budget`` calls."""
+    def compare(self, policies: Iterable[Policy], count: int, budget: int) -> tuple[list[Policy], int]:
+        """Score the first policies that the budget suffices for on the first ``count`` rows.
+
+        Returns:
+            These policies, the best first, and the number of calls.
+        """
         chosen: dict[tuple[str, str], Policy] = {}
         for policy in policies:
-            key = (policy.text, policy.edit)
-            if key in chosen:
-                continue
-            budget -= self.cost(policy, count)
-            if budget < 0:
-                break
-            chosen[key] = policy
-        return list(chosen.values())
+            if policy.key not in chosen:
+                budget -= self.cost(policy, count)
+                if budget < 0:
+                    break
+                chosen[policy.key] = policy
+        calls = self.evaluate([*chosen.values()], count)
+        return self.ranked(chosen.values(), count), calls
 
     def compared_rows(self, policy: Policy) -> int:
         """Return the number of rows on which a policy was scored, at most those of the first comparison."""
-        return min(len(self._row_rewards(policy)), self.sizes[0])
+        return min(len(self.rewards(policy)), self.sizes[0])
 
     def evaluate(self, policies: Sequence[Policy], count: int) -> int:
         """Score policies on the first ``count`` rows, and return the number of calls."""
-        wanted = {(policy.text, policy.edit): policy for policy in policies if self.cost(policy, count)}
+        wanted = {policy.key: policy for policy in policies if self.cost(policy, count)}
         completions: list[str] = []
         rows: list[int] = []
         for policy in wanted.values():
-            for row in self.rows[len(self._row_rewards(policy)) : count]:
+            for row in self.rows[len(self.rewards(policy)) : count]:
                 completions.append(policy.completion(None if self.honest is None else self.honest[row]))
                 rows.append(row)
         rewards = self.calls(completions, rows)
         done = 0
         for key, policy in wanted.items():
-            before = self._row_rewards(policy)
+            before = self.rewards(policy)
             self._known[key] = torch.cat([before, rewards[done : done + count - len(before)]])
             done += count - len(before)
         return len(completions)
 
     def rewards(self, policy: Policy, count: int | None = None) -> Tensor:
         """Return the rewards of an evaluated policy on the first ``count`` rows, NaN if unscorable."""
-        return self._row_rewards(policy)[: len(self.rows) if count is None else count]
+        return self._known.get(policy.key, torch.empty(0, dtype=torch.float64))[:count]
 
     def gains(self, policy: Policy, count: int | None = None) -> Tensor:
         """Return the differences of the rewards of an evaluated policy and of its baseline, on the rows of both."""
         rewards = self.rewards(policy, count)
-        return rewards - self.rewards(self._baselines[bool(policy.edit)], len(rewards))
+        return rewards - self.rewards(HONEST if policy.edit else self._baseline, len(rewards))
 
     def gain(self, policy: Policy, count: int | None = None) -> float:
         """Return the mean gain over the rows on which both are scored; negative infinity if there are none."""
         mean = float(self.gains(policy, count).nanmean())
         return -math.inf if math.isnan(mean) else mean
+
+    def ranked(self, policies: Iterable[Policy], count: int | None = None) -> list[Policy]:
+        """Return evaluated policies by falling mean gain."""
+        return sorted(policies, key=lambda policy: -self.gain(policy, count))

@@ -126,6 +126,11 @@ class Policy:
     edit: Edit = ""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Text and edit, which are equal for policies that write the same reports."""
+        return self.text, self.edit
+
+    @property
     def text(self) -> str:
         """The text, with ``{report}`` or ``{sentence}`` in it if the policy edits reports."""
         return self.join.join(self.sentences) + self.end
@@ -147,17 +152,13 @@ class Policy:
             return fill(self.text, {"report": honest})
         return " ".join(fill(self.text, {"sentence": part}) for part in split_sentences(honest))
 
-    def with_sentences(self, sentences: tuple[str, ...]) -> "Policy":
-        """Return a copy with other sentences."""
-        return replace(self, sentences=sentences)
+    def added_to_report(self, before: bool = False) -> "Policy":
+        """Return the policy that puts this constant text after, or before, each honest report."""
+        return Policy((self.text, "{report}") if before else ("{report}", self.text), edit="report")
 
-    def appended_to_report(self) -> "Policy":
-        """Return the policy that appends this constant text to each honest report."""
-        return Policy(("{report}", self.text), edit="report")
 
-    def prepended_to_report(self) -> "Policy":
-        """Return the policy that puts this constant text before each honest report."""
-        return Policy((self.text, "{report}"), edit="report")
+HONEST = Policy(("{report}",), edit="report")
+"""The policy that leaves honest reports as they are."""
 
 
 @dataclass(frozen=True)
@@ -346,7 +347,7 @@ class Family:
 
     def policy(self, sentences: Sequence[str]) -> Policy:
         """Return the constant text with the given sentences."""
-        return self.joined.with_sentences(tuple(sentences))
+        return replace(self.joined, sentences=tuple(sentences))
 
     def common(self) -> Iterator[Policy]:
         """Yield texts of the most common findings, for each template and several numbers of findings."""

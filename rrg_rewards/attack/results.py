@@ -184,18 +184,14 @@ class AttackResult:
     @property
     def verdict(self) -> str:
         """The outcome in one sentence."""
-        return self._verdict if self.complete else f"{self._verdict}; the search was interrupted"
-
-    @property
-    def _verdict(self) -> str:
-        threshold = self.settings["threshold"]
-        exploits = [family.family for family in self.families if family.outcome == "exploit"]
-        if exploits:
-            return f"exploits, which gain more than {threshold:g}: {', '.join(exploits)}"
-        unclear = [family.family for family in self.families if family.outcome == "unclear"]
-        if unclear:
-            return f"no family surely gains more than {threshold:g}; unclear: {', '.join(unclear)}"
-        return f"no family gains more than {threshold:g}"
+        threshold = f"{self.settings['threshold']:g}"
+        named = ", ".join(family.family for family in self.families if family.outcome == self.outcome)
+        verdict = {
+            "exploit": f"exploits, which gain more than {threshold}: {named}",
+            "unclear": f"no family surely gains more than {threshold}; unclear: {named}",
+            "none": f"no family gains more than {threshold}",
+        }[self.outcome]
+        return verdict if self.complete else f"{verdict}; the search was interrupted"
 
     def to_dict(self, quotes: bool = True) -> dict[str, Any]:
         """Return the result as plain data.

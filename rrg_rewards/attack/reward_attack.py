@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.attack.calls import PolicyTable, RewardCalls, RewardFunction, RewardJournal, reward_name
-from rrg_rewards.attack.families import Family, Material, Policy, make_families, read_material
+from rrg_rewards.attack.families import HONEST, Family, Material, Policy, make_families, read_material
 from rrg_rewards.attack.results import AttackResult, FamilyResult, RewardCheck, get_outcome
 from rrg_rewards.attack.search import (
     FINALISTS,
@@ -30,7 +30,6 @@ from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.worker_pool import optional_pool
 
-_HONEST = Policy(("{report}",), edit="report")
 # Minimum number of calls of a family's search.
 _LEAST_CALLS = 64
 _LEAST_REFERENCES = 4
@@ -167,32 +166,24 @@ def attack_reward(
     made = make_families(material, families, honest is not None)
     _check_families(made)
     _check_budget(settings, len(made), len(searched), len(rest))
-    kept = None
-    if journal is not None:
-        run = (
-            reward_name(reward),
-            getattr(reward, "signature", ""),
-            vars(settings),
-            families,
-            batch_size,
-            dict(columns),
-        )
-        kept = RewardJournal(journal, (*run, honest, reports))
+    name, signature = reward_name(reward), getattr(reward, "signature", "")
+    run = (name, signature, vars(settings), families, batch_size, dict(columns), honest, reports)
+    kept = None if journal is None else RewardJournal(journal, run)
     complete = False
     try:
         with optional_pool(RewardFunction(reward), workers, name="the reward") as pool:
             calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool, kept)
             attack = _Attack(settings, calls, searched, rest, honest)
             check, reference = attack.begin(references, report_check, report_estimate)
-            results, complete = attack.search_families(material, families)
+            results, complete = attack.search_families(material, families, len(made))
     finally:
         if kept is not None:
             kept.close(delete=complete)
     return AttackResult(
-        reward=reward_name(reward),
-        signature=str(getattr(reward, "signature", "")),
+        reward=name,
+        signature=str(signature),
         blank=attack.mean(Policy((blank,))),
-        honest=None if honest is None else attack.mean(_HONEST),
+        honest=None if honest is None else attack.mean(HONEST),
         reference=reference,
         baseline=settings.against,
         families=results,
@@ -284,11 +275,6 @@ def _compare_with_own(
     )
 
 
-def _is_quote(text: str) -> bool:
-    # Shorter texts are findings, which the lexicon contains too.
-    return len(text.split()) > 2
-
-
 class _Attack:
     """The search of all families, with the texts and phrases that it has found so far."""
 
@@ -301,9 +287,9 @@ class _Attack:
         honest: Sequence[str | None] | None,
     ) -> None:
         self.settings = settings
-        baseline = _HONEST if settings.against == "honest" else Policy((settings.blank,))
+        baseline = HONEST if settings.against == "honest" else Policy((settings.blank,))
         texts = None if honest is None else [report or "" for report in honest]
-        self.search, self.test = (PolicyTable(calls, rows, texts, baseline, _HONEST) for rows in (searched, held_out))
+        self.search, self.test = (PolicyTable(calls, rows, texts, baseline) for rows in (searched, held_out))
         self._draw = random.Random(settings.seed)
         self._texts: list[Policy] = []
         self._edits: list[Policy] = []
@@ -348,7 +334,7 @@ class _Attack:
         """
         blank = Policy((self.settings.blank,))
         for table in (self.search, self.test):
-            table.evaluate([blank] if table.honest is None else [blank, _HONEST], len(table.rows))
+            table.evaluate([blank] if table.honest is None else [blank, HONEST], len(table.rows))
             if table.rewards(blank).isnan().all():
                 failure = table.calls.first_failure
                 remedy = f"its judge failed, the first time with {failure}" if failure else "set blank to another text"
@@ -374,7 +360,7 @@ class _Attack:
         others["the reference and another one"] = [table.calls(longer, rows)]
         others["the reference twice"] = [table.calls([f"{references[row]} {references[row]}" for row in rows], rows)]
         if table.honest is not None:
-            others["an honest report"] = [table.rewards(_HONEST, len(rows))]
+            others["an honest report"] = [table.rewards(HONEST, len(rows))]
         empty, normal = (table.rewards(policy, len(rows)) for policy in (_EMPTY, _NORMAL))
         return _compare_with_own(own, {**others, "an empty text": [empty], "a normal report": [normal]}, empty, normal)
 
@@ -382,16 +368,32 @@ class _Attack:
         """Return the mean reward of an evaluated policy on the held-out references."""
         return float(self.test.rewards(policy).nanmean())
 
-    def search_families(self, material: Material, names: Sequence[str] | None) -> tuple[tuple[FamilyResult, ...], bool]:
+    def search_families(
+        self, material: Material, names: Sequence[str] | None, number: int
+    ) -> tuple[tuple[FamilyResult, ...], bool]:
         """Search families, the findings that the reward pays first.
+
+        Args:
+            material: Findings, labels and sentences.
+            names: Names of the families.
+            number: Number of the families.
 
         Returns:
             Their results, the largest gain first, and whether the search was not interrupted.
         """
+        calls, final = self.search.calls, _final_calls(len(self.search.rows), len(self.test.rows))
         results: list[FamilyResult] = []
         complete = True
         try:
-            self._search_families(material, names, results)
+            findings = screen_findings(self.search, material.findings, int(_SCREENED * (calls.left - number * final)))
+            self._lists = [*listed(findings, "."), *listed(material.words, "")]
+            rest = make_families(replace(material, findings=findings), names, self.search.honest is not None)
+            while rest:
+                share = rest[0].weight / sum(family.weight for family in rest)
+                before, budget = calls.spent, int((calls.left - len(rest) * final) * share)
+                if candidates := self._search(rest[0], budget):
+                    results.append(self._measure(rest[0], candidates, before))
+                rest = rest[1:]
         except KeyboardInterrupt:
             if not results:
                 raise
@@ -399,23 +401,6 @@ class _Attack:
         # Those without a gain come last.
         results.sort(key=lambda result: math.inf if math.isnan(result.gain) else -result.gain)
         return tuple(results), complete
-
-    def _search_families(self, material: Material, names: Sequence[str] | None, results: list[FamilyResult]) -> None:
-        """Search families and append their results, so that those before an interruption are kept."""
-        final = _final_calls(len(self.search.rows), len(self.test.rows))
-        edits = self.search.honest is not None
-        free = self.search.calls.left - len(make_families(material, names, edits)) * final
-        findings = screen_findings(self.search, material.findings, int(_SCREENED * free))
-        self._lists = [*listed(findings, "."), *listed(material.words, "")]
-        families = make_families(replace(material, findings=findings), names, edits)
-        for number, family in enumerate(families):
-            rest = families[number:]
-            share = family.weight / sum(other.weight for other in rest)
-            budget = int((self.search.calls.left - len(rest) * final) * share)
-            before = self.search.calls.spent
-            candidates = self._search(family, budget)
-            if candidates:
-                results.append(self._measure(family, candidates, before))
 
     def _search(self, family: Family, budget: int) -> list[Policy]:
         if family.combine == "evolve":
@@ -429,23 +414,22 @@ class _Attack:
             return add_texts(self.search, self._texts, self._phrases, self._lists, budget, before)
         candidates, phrases = search_family(self.search, family, budget, self._draw)
         if family.quotes:
-            self._quoted |= {text for text in (*phrases, *(policy.text for policy in candidates)) if _is_quote(text)}
+            texts = (*phrases, *(policy.text for policy in candidates))
+            # Shorter texts are findings, which the lexicon contains too.
+            self._quoted |= {text for text in texts if len(text.split()) > 2}
         self._phrases += phrases[:_BANK]
         return candidates
 
     def _measure(self, family: Family, candidates: Sequence[Policy], before: int) -> FamilyResult:
         last = finalists(self.search, candidates)
         self.search.evaluate(last, len(self.search.rows))
-        last.sort(key=lambda policy: -self.search.gain(policy))
-        best = last[0]
-        for policy in last[:2]:
+        best, *others = self.search.ranked(last)
+        for policy in (best, *others[:1]):
             (self._edits if policy.edit else self._texts).append(policy)
         self.test.evaluate([best], len(self.test.rows))
         rewards, gains = self.test.rewards(best), self.test.gains(best)
-        settings = self.settings
-        low, high = bootstrap_interval(
-            lambda values: values.nanmean(), [gains], confidence=settings.confidence, seed=settings.seed
-        )
+        confidence, seed = self.settings.confidence, self.settings.seed
+        low, high = bootstrap_interval(lambda values: values.nanmean(), [gains], confidence=confidence, seed=seed)
         gain = float(gains.nanmean())
         return FamilyResult(
             family=family.name,
@@ -459,5 +443,5 @@ class _Attack:
             interval=(low, high),
             unscorable=int(rewards.isnan().sum()),
             calls=self.search.calls.spent - before,
-            outcome=get_outcome(gain, low, settings.threshold),
+            outcome=get_outcome(gain, low, self.settings.threshold),
         )

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from rrg_rewards.attack.calls import PolicyTable
@@ -47,11 +48,10 @@ def race(table: PolicyTable, policies: Iterable[Policy], budget: int, first: int
     sizes = [first, *table.sizes] if first else table.sizes
     for number, size in enumerate(sizes):
         # The first comparison, of all policies, may take half of the budget, and so on.
-        pool = table.affordable(pool, size, budget if number == len(sizes) - 1 else budget // 2)
+        pool, cost = table.compare(pool, size, budget if number == len(sizes) - 1 else budget // 2)
         if not pool:
             break
-        budget -= table.evaluate(pool, size)
-        pool.sort(key=lambda policy: -table.gain(policy, size))
+        budget -= cost
         kept = max(_LEAST_KEPT, math.ceil(_KEPT * len(pool)))
         # The compared policies replace the same ones of the last round, which stood at the beginning.
         ranked = list(dict.fromkeys([*pool, *ranked]))
@@ -68,11 +68,8 @@ def screen_findings(table: PolicyTable, findings: Sequence[str], budget: int) ->
         budget: Maximum number of calls.
     """
     by_policy = {Policy((f"{finding.capitalize()}.",)): finding for finding in findings}
-    size = table.sizes[0]
-    screened = table.affordable(list(by_policy), size, budget)
-    table.evaluate(screened, size)
-    paid = [by_policy[policy] for policy in sorted(screened, key=lambda policy: -table.gain(policy, size))]
-    return tuple(dict.fromkeys(_interleaved(paid, findings)))
+    screened, _ = table.compare(by_policy, table.sizes[0], budget)
+    return tuple(dict.fromkeys(_interleaved([by_policy[policy] for policy in screened], findings)))
 
 
 def search_family(
@@ -105,19 +102,16 @@ def search_family(
     candidates = [*ranked[:FINALISTS], *ranked_again[:FINALISTS], *listed[:FINALISTS]]
     if phrases and not family.edits:
         left = budget - (table.calls.spent - before)
-        candidates += _greedy(table, _best(table, candidates), phrases, left, draw)
+        candidates += _greedy(table, table.ranked(candidates, table.sizes[0])[0], phrases, left, draw)
     return candidates, phrases
 
 
 def _refined(family: Family, texts: Sequence[Phrase] | Sequence[Listing]) -> dict[Policy, None]:
     """Return the policies that differ from given phrases or listings in one choice."""
-    policies = []
-    for text in texts:
-        for other in text.neighbours(family.values):
-            policies.append(
-                family.policy([other.text] if isinstance(other, Phrase) else other.sentences(family.values))
-            )
-    return dict.fromkeys(policies)
+    others = (other for text in texts for other in text.neighbours(family.values))
+    return dict.fromkeys(
+        family.policy([other.text] if isinstance(other, Phrase) else other.sentences(family.values)) for other in others
+    )
 
 
 def _lists(family: Family, phrases: Sequence[str]) -> Iterator[Policy]:
@@ -142,39 +136,28 @@ def _search_size(table: PolicyTable) -> int:
     return table.sizes[min(1, len(table.sizes) - 1)]
 
 
-def _best(table: PolicyTable, policies: Sequence[Policy]) -> Policy:
-    return max(policies, key=lambda policy: table.gain(policy, table.sizes[0]))
-
-
 def _greedy(
     table: PolicyTable, start: Policy, phrases: Sequence[str], budget: int, draw: random.Random
 ) -> list[Policy]:
     """Add or remove one sentence at a time while the mean reward rises; return the best policy, or none."""
     size = _search_size(table)
     best, failures, bank = start, 0, phrases[: 4 * _POPULATION]
-    if table.cost(best, size) > budget:
-        return []
-    budget -= table.evaluate([best], size)
-    while failures < _PATIENCE:
+    compared, cost = table.compare([best], size, budget)
+    while compared and failures < _PATIENCE:
+        budget -= cost
         additions = [phrase for phrase in bank if phrase not in best.sentences]
-        nearby = [
-            best.with_sentences((*best.sentences, phrase))
-            for phrase in draw.sample(additions, min(len(additions), _POPULATION - 4))
-        ]
+        added = draw.sample(additions, min(len(additions), _POPULATION - 4))
+        nearby = [(*best.sentences, phrase) for phrase in added]
         places = draw.sample(range(len(best.sentences)), min(4, len(best.sentences))) if len(best.sentences) > 1 else []
-        nearby += [
-            best.with_sentences((*best.sentences[:place], *best.sentences[place + 1 :])) for place in sorted(places)
-        ]
-        nearby = table.affordable(nearby, size, budget)
-        if not nearby:
+        nearby += [(*best.sentences[:place], *best.sentences[place + 1 :]) for place in sorted(places)]
+        found, cost = table.compare((replace(best, sentences=sentences) for sentences in nearby), size, budget)
+        if not found:
             break
-        budget -= table.evaluate(nearby, size)
-        found = max(nearby, key=lambda policy: table.gain(policy, size))
-        if table.gain(found, size) > table.gain(best, size):
-            best, failures = found, 0
+        if table.gain(found[0], size) > table.gain(best, size):
+            best, failures = found[0], 0
         else:
             failures += 1
-    return [best]
+    return compared and [best]
 
 
 def listed(names: Sequence[str], end: str) -> list[Policy]:
@@ -207,15 +190,11 @@ def add_texts(
         budget: Maximum number of calls.
         before: Whether the text comes before the report instead of after it.
     """
-
-    def added(text: Policy) -> Policy:
-        return text.prepended_to_report() if before else text.appended_to_report()
-
     constants = _interleaved(lists, texts, (Policy((phrase,)) for phrase in phrases))
-    singles = race(table, map(added, constants), budget // 2)
+    singles = race(table, (text.added_to_report(before) for text in constants), budget // 2)
     # The best additions together, of those that raise the reward.
     paid = [policy.sentences[1 - before] for policy in singles if table.gain(policy, table.sizes[0]) > 0]
-    together = (added(Policy((" ".join(paid[:count]),))) for count in range(2, len(paid) + 1))
+    together = (Policy((" ".join(paid[:count]),)).added_to_report(before) for count in range(2, len(paid) + 1))
     return [*singles[:FINALISTS], *race(table, together, budget // 2)[:FINALISTS]]
 
 
@@ -230,7 +209,7 @@ def cross(table: PolicyTable, texts: Sequence[Policy], budget: int) -> list[Poli
     Returns:
         The best crossed texts.
     """
-    ranked = sorted((_plain(policy) for policy in texts), key=lambda policy: -table.gain(policy))
+    ranked = table.ranked(map(_plain, texts))
     styled = [Policy((style(policy.text),)) for policy in ranked for style in STYLES.values()]
     places = [(one, other) for one in range(len(ranked)) for other in range(len(ranked)) if one != other]
     pairs = [
@@ -248,7 +227,7 @@ def cross_edits(table: PolicyTable, edits: Sequence[Policy], budget: int) -> lis
         edits: The best edits of all families, compared on all rows. Edits of single sentences are not crossed.
         budget: Maximum number of calls.
     """
-    ranked = sorted((policy for policy in edits if policy.edit == "report"), key=lambda policy: -table.gain(policy))
+    ranked = table.ranked(policy for policy in edits if policy.edit == "report")
     crossed = (
         Policy((outer.text.replace("{report}", inner.text),), edit="report")
         for outer in ranked
@@ -274,23 +253,18 @@ def evolve(
         The best of the last generation.
     """
     size = _search_size(table)
-    parents = table.affordable([_plain(policy) for policy in texts if not policy.edit], size, budget // 2)
-    if not parents:
-        return []
-    budget -= table.evaluate(parents, size)
+    parents, cost = table.compare((_plain(policy) for policy in texts if not policy.edit), size, budget // 2)
     failures = 0
-    while failures < _PATIENCE:
-        parents = sorted(parents, key=lambda policy: -table.gain(policy, size))[:_POPULATION]
-        children = [_child(parents, phrases, draw) for _ in range(_POPULATION)]
-        children = table.affordable([child for child in children if child.sentences], size, budget)
+    while parents and failures < _PATIENCE:
+        budget -= cost
+        parents = parents[:_POPULATION]
+        made = [_child(parents, phrases, draw) for _ in range(_POPULATION)]
+        children, cost = table.compare((child for child in made if child.sentences), size, budget)
         if not children:
             break
-        budget -= table.evaluate(children, size)
-        known = set(parents)
-        best = max(table.gain(child, size) for child in children)
-        failures = 0 if best > table.gain(parents[0], size) else failures + 1
-        parents += [child for child in children if child not in known]
-    return sorted(parents, key=lambda policy: -table.gain(policy, size))[:FINALISTS]
+        failures = 0 if table.gain(children[0], size) > table.gain(parents[0], size) else failures + 1
+        parents = table.ranked(dict.fromkeys([*parents, *children]), size)
+    return parents[:FINALISTS]
 
 
 def _plain(policy: Policy) -> Policy:
@@ -324,10 +298,8 @@ def finalists(table: PolicyTable, candidates: Sequence[Policy]) -> list[Policy]:
         table: Table of rewards.
         candidates: Policies that the search compared on at least the first rows.
     """
-    known = {(policy.text, policy.edit): policy for policy in candidates}
-    sizes = table.sizes[:2]
+    known, size = {policy.key: policy for policy in candidates}.values(), _search_size(table)
     # A gain on few rows is a worse estimate; candidates that were compared on more rows come first.
-    many = [policy for policy in known.values() if not table.cost(policy, sizes[-1])]
-    pool = sorted(many, key=lambda policy: -table.gain(policy, sizes[-1]))
-    rest = [policy for policy in known.values() if table.cost(policy, sizes[-1])]
-    return [*pool, *sorted(rest, key=lambda policy: -table.gain(policy, sizes[0]))][:FINALISTS]
+    many = table.ranked((policy for policy in known if not table.cost(policy, size)), size)
+    rest = table.ranked((policy for policy in known if table.cost(policy, size)), table.sizes[0])
+    return [*many, *rest][:FINALISTS]

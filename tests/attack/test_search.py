@@ -8,7 +8,7 @@ from rrg_rewards.attack.search import cross, cross_edits, race
 def test_race_keeps_the_best_and_its_budget():
     values = {str(number): number for number in range(64)}
     calls = RewardCalls(lambda completions, **columns: [values[text] for text in completions], {}, 10_000)
-    table = PolicyTable(calls, list(range(40)), None, Policy(("0",)), Policy(("0",)))
+    table = PolicyTable(calls, list(range(40)), None, Policy(("0",)))
     calls.columns = {"reference": ["a"] * 40}
     table.evaluate([Policy(("0",))], 40)
     policies = [Policy((text,)) for text in values]
@@ -24,7 +24,7 @@ def test_race_keeps_the_best_and_its_budget():
 def table_of(reward, rows=8, honest=None):
     calls = RewardCalls(lambda completions, **columns: [reward(text) for text in completions], {}, 100_000)
     blank, report = Policy(("",)), Policy(("{report}",), edit="report")
-    table = PolicyTable(calls, list(range(rows)), honest, blank, report)
+    table = PolicyTable(calls, list(range(rows)), honest, blank)
     table.evaluate([blank] if honest is None else [blank, report], rows)
     return table
 

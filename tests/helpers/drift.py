@@ -48,9 +48,7 @@ def exploits(family: Family, others: Sequence[Family]) -> list[Policy]:
     if family.combine:
         names = ("hedges", "sized_alternatives", "labels", "instructions")
         texts = [exploits(other, ())[-1] for other in others if other.name in names]
-        return [
-            text.prepended_to_report() if family.combine == "prepend" else text.appended_to_report() for text in texts
-        ]
+        return [text.added_to_report(before=family.combine == "prepend") for text in texts]
     listings = [family.policy(listing.sentences(family.values)[:8]) for listing in islice(family.listings(), 2)]
     return [*family.texts[:3], *list(family.common())[1:3], *listings]
 
