@@ -1,9 +1,10 @@
 """Agreement of scores with human judgements: values, intervals and tests."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor
@@ -111,10 +112,10 @@ class JudgementAgreement:
         Raises:
             KeyError: If it was not computed.
         """
-        for one in self.agreement:
-            if (one.score, one.statistic) == (score, statistic):
-                return one
-        raise KeyError(f"{statistic} of {score}")
+        found = {(one.score, one.statistic): one for one in self.agreement}
+        if (score, statistic) not in found:
+            raise KeyError(f"{statistic} of {score}")
+        return found[score, statistic]
 
 
 @dataclass(frozen=True)
@@ -461,28 +462,25 @@ class _Measuring:
         scored = torch.stack([values[rows].isfinite() for values in self.rows.scores.values()]).all(0)
         kept = rows[judged & scored]
         units = None if self.rows.units is None else self.rows.units[kept]
-        comparing = _Comparing(
-            {name: values[kept] for name, values in self.rows.scores.items()},
-            self.rows.human[human][kept],
-            units,
-            self.settings,
+        target, scores = self.rows.human[human][kept], {name: own[kept] for name, own in self.rows.scores.items()}
+        compared = [{name: scores[name] for name in names} for names in (*((name,) for name in scores), *pairs)]
+        tasks = (
+            (None, Comparison(own, target, units, statistic, self.settings))
+            for statistic in self.statistics
+            for own in compared
         )
-        compared: list[tuple[str, ...]] = [*((name,) for name in self.rows.scores), *pairs]
-        tasks = ((None, (comparing.only(names), statistic)) for statistic in self.statistics for names in compared)
         found = []
         for _, result in calls(compare_scores, tasks, self.pool):
             found.append(result())
             progress(1, 0)
-        agreement = [one for one in found if isinstance(one, ScoreAgreement)]
-        differences = [one for one in found if isinstance(one, AgreementDifference)]
         return JudgementAgreement(
-            human,
-            len(kept),
-            len(kept) if units is None else len(set(units.tolist())),
-            int((~judged).sum()),
-            int((judged & ~scored).sum()),
-            tuple(agreement),
-            tuple(differences),
+            human=human,
+            rows=len(kept),
+            units=len(kept) if units is None else len(set(units.tolist())),
+            without_judgement=int((~judged).sum()),
+            without_score=int((judged & ~scored).sum()),
+            agreement=tuple(one for one in found if isinstance(one, ScoreAgreement)),
+            differences=tuple(one for one in found if isinstance(one, AgreementDifference)),
         )
 
 
@@ -508,78 +506,40 @@ def _warn_of_single_units(result: AgreementResult, log: RunLog) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Comparing:
-    """Compares scores with a judgement, on rows that have all of them."""
+class Comparison(NamedTuple):
+    """One score or two that are compared with a judgement, on rows that have all of them."""
 
     scores: Mapping[str, Tensor]
     target: Tensor
     units: Tensor | None
+    statistic: AgreementStatistic
     settings: AgreementSettings
-
-    def only(self, names: Sequence[str]) -> "_Comparing":
-        """Return the comparison of some of the scores."""
-        return replace(self, scores={name: self.scores[name] for name in names})
-
-    def agreement(self, name: str, statistic: AgreementStatistic) -> ScoreAgreement:
-        """Return a value, its bootstrap interval, and the p-value and interval of no agreement."""
-        scores = self.scores[name]
-        found = ScoreAgreement(statistic, name, self._value(scores, statistic), **self._interval(scores, statistic))
-        if not self.settings.permutations or not len(scores):
-            return found
-        test = agreement_permutation_test(scores, self.target, statistic, self.units, **self._permutations)
-        return replace(found, p_value=test.p_value, chance_low=test.low, chance_high=test.high)
-
-    def difference(self, first: str, second: str, statistic: AgreementStatistic) -> AgreementDifference:
-        """Return the difference of two scores' agreement, its interval and its tests."""
-        columns = self.scores[first], self.scores[second]
-        ours, theirs = (self._value(column, statistic) for column in columns)
-        found = AgreementDifference(
-            statistic, first, second, ours - theirs, **self._interval(columns[0], statistic, columns[1])
-        )
-        rows = len(self.target)
-        if self.settings.permutations and rows:
-            test = perm_both_test(columns[0], columns[1], self.target, statistic, self.units, **self._permutations)
-            found = replace(found, p_value=test.p_value)
-        if statistic == "pearson" and rows >= 4 and ours == ours and theirs == theirs:
-            between = float(human_agreement(*columns, "pearson"))
-            found = replace(found, williams_p_value=williams_test(ours, theirs, between, rows).p_value)
-        return found
-
-    @property
-    def _permutations(self) -> dict[str, Any]:
-        return {"num_permutations": self.settings.permutations, "seed": self.settings.seed}
-
-    def _value(self, scores: Tensor, statistic: AgreementStatistic) -> float:
-        return _agreement_value(scores, self.target, statistic, self.units)
-
-    def _interval(self, scores: Tensor, statistic: AgreementStatistic, minus: Tensor | None = None) -> dict[str, float]:
-        if not self.settings.bootstrap or not len(scores):
-            return {}
-        low, high = agreement_interval(
-            scores,
-            self.target,
-            statistic,
-            self.units,
-            minus=minus,
-            num_resamples=self.settings.bootstrap,
-            seed=self.settings.seed,
-        )
-        return {"low": low, "high": high}
-
-
-Comparison = tuple[_Comparing, AgreementStatistic]
-"""One or two scores that are compared with a judgement, and the statistic."""
 
 
 def compare_scores(task: Comparison) -> ScoreAgreement | AgreementDifference:
-    """Return the agreement of one score, or the difference between two."""
-    comparing, statistic = task
-    if len(comparing.scores) == 1:
-        (name,) = comparing.scores
-        return comparing.agreement(name, statistic)
-    first, second = comparing.scores
-    return comparing.difference(first, second, statistic)
+    """Return the agreement of one score, or the difference between two, with its interval and its tests."""
+    scores, target, units, statistic, settings = task
+    (first, *seconds), (ours, *theirs) = scores, scores.values()
+    values = [_agreement_value(column, target, statistic, units) for column in scores.values()]
+    common: tuple[Any, ...] = (target, statistic, units)
+    interval, rows, seed = (_NAN, _NAN), len(target), settings.seed
+    if settings.bootstrap and rows:
+        minus = theirs[0] if theirs else None
+        interval = agreement_interval(ours, *common, minus=minus, num_resamples=settings.bootstrap, seed=seed)
+    draws: dict[str, Any] = {"num_permutations": settings.permutations, "seed": seed}
+    if not seconds:
+        found = ScoreAgreement(statistic, first, values[0], *interval)
+        if not settings.permutations or not rows:
+            return found
+        test = agreement_permutation_test(ours, *common, **draws)
+        return replace(found, p_value=test.p_value, chance_low=test.low, chance_high=test.high)
+    p_value = williams = _NAN
+    if settings.permutations and rows:
+        p_value = perm_both_test(ours, theirs[0], *common, **draws).p_value
+    if statistic == "pearson" and rows >= 4 and not any(map(math.isnan, values)):
+        between = float(human_agreement(ours, theirs[0], "pearson"))
+        williams = williams_test(values[0], values[1], between, rows).p_value
+    return AgreementDifference(statistic, first, seconds[0], values[0] - values[1], *interval, p_value, williams)
 
 
 def _agreement_value(

@@ -1,6 +1,7 @@
 """Agreement of scores with human judgements in a table, read in batches, and in annotated data sets."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -108,14 +109,15 @@ def agreement_of_table(
     """
     log = log or RunLog()
     made = metrics_by_name(metrics)
+    annotated: list[Table] = []
     if columns.dataset is not None:
-        batches, columns, settings = _annotated(str(table), columns, settings, log)
-        _check_columns(columns, made, settings)
-        return _measured(_Reading(str(table), batches, columns, pairs, options, log), made, settings, with_text)
+        annotated, columns, settings = _annotated(str(table), columns, settings, log)
     _check_columns(columns, made, settings)
     # Some metrics compare all references, so that their reports are one batch.
-    with BatchedTable(table, options.format, options.delimiter, None if made else batch_size) as rows:
-        return _measured(_Reading(str(table), rows, columns, pairs, options, log), made, settings, with_text)
+    rows = None if made else batch_size
+    opened = BatchedTable(table, options.format, options.delimiter, rows) if not annotated else nullcontext(annotated)
+    with opened as batches:
+        return _measured(_Reading(str(table), batches, columns, pairs, options, log), made, settings, with_text)
 
 
 def _annotated(

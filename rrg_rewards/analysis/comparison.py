@@ -414,7 +414,8 @@ def _tested(
         if settings.num_resamples:
             drawn = bootstrap_values(own, statistic, num_resamples=settings.num_resamples, seed=settings.seed)
             means[system] = drawn_run_means(drawn, generator)
-            low, high = _interval(means[system], settings.confidence)
+            if len(means[system]):
+                low, high = percentile_interval(means[system], settings.confidence)
         systems.append(SystemValue(system, sum(each) / len(each), low, high, each))
     first, *others = systems
     differences = []
@@ -434,10 +435,6 @@ def _tested(
         counts = _wins_ties_losses(values[other.system] - values[first.system], one.higher_is_better)
         differences.append(_difference(other.system, test, p, counts))
     return tuple(systems), tuple(differences)
-
-
-def _interval(values: Tensor, confidence: float) -> tuple[float, float]:
-    return percentile_interval(values, confidence) if len(values) else (math.nan, math.nan)
 
 
 def _difference(

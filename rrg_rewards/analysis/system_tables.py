@@ -44,12 +44,14 @@ class SystemRun:
 
     Args:
         system: Name of the system.
+        name: Name of the run: that of the system, with a number if the system has several.
         column: Column of its predictions in :attr:`TableComparison.studies`.
         source: Table that they are from.
         scores: Scores of ``CompareSettings.scores`` by name.
     """
 
     system: str
+    name: str
     column: str
     source: str
     scores: dict[str, Scores] = field(default_factory=dict)
@@ -158,25 +160,19 @@ def compare_tables(
         readers = _readers(studies, runs, made, columns, log)
         scored = [*_scored_runs(readers, runs, made, columns.best, counts, log), *given]
         warn_of_failures(counts, log)
-        result = _compared(scored, by, settings, log)
+        with log.progress("comparing") as progress:
+            result = compare_runs(
+                scored,
+                baseline=settings.baseline,
+                by=by,
+                num_resamples=settings.bootstrap,
+                num_permutations=settings.permutations,
+                seed=settings.seed,
+                progress=progress,
+            )
         constants = _constants(readers, made, result, settings, log)
     texts = {name: reader.distinct for name, reader in readers.items()}
     return TableComparison(result, studies, runs, scored, all_errors(counts), usage.by_user(), texts, constants)
-
-
-def _compared(
-    scored: Sequence[MetricRuns], by: Mapping[str, Sequence[str | None]], settings: CompareSettings, log: RunLog
-) -> SystemComparison:
-    with log.progress("comparing") as progress:
-        return compare_runs(
-            scored,
-            baseline=settings.baseline,
-            by=by,
-            num_resamples=settings.bootstrap,
-            num_permutations=settings.permutations,
-            seed=settings.seed,
-            progress=progress,
-        )
 
 
 def _groups(studies: Table, by: Sequence[str], log: RunLog) -> dict[str, list[str | None]]:
@@ -217,13 +213,10 @@ def _readers(
     """Return the checked reports of each run by its name; none without metrics."""
     once = _Once(log)
     readers: dict[str, PairReader] = {}
-    times = Counter(run.system for run in runs)
-    seen: Counter[str] = Counter()
     for run in runs if metrics else ():
-        seen[run.system] += 1
-        name = run.system if times[run.system] == 1 else f"{run.system}, run {seen[run.system]}"
-        readers[name] = PairReader(replace(columns, prediction_column=run.column), [studies], metrics, run.source)
-        readers[name].check(once)
+        reader = PairReader(replace(columns, prediction_column=run.column), [studies], metrics, run.source)
+        reader.check(once)
+        readers[run.name] = reader
     return readers
 
 
@@ -344,8 +337,9 @@ class _Reading:
         if twice:
             raise SettingError("prediction_column", f"{twice[0]!r} is named more than once")
         runs = []
-        for name, column in predictions:
-            run = SystemRun(name or column, column, path)
+        systems = [name or column for name, column in predictions]
+        for system, name, (_, column) in zip(systems, _run_names(systems), predictions, strict=True):
+            run = SystemRun(system, name, column, path)
             if self.has_metrics:
                 table.texts(column, self.columns.missing_section)
             for score in dict.fromkeys(self.scores):
@@ -355,9 +349,10 @@ class _Reading:
                         f"with one table, {score!r} must contain {_PLACEHOLDER}, which stands for the column of "
                         "`prediction_column`",
                     )
-                if _score_name(score) in run.scores:
-                    raise SettingError("scores", f"two columns have the name {_score_name(score)!r}")
-                run.scores[_score_name(score)] = _scores(table, score.replace(_PLACEHOLDER, column), range(len(table)))
+                named = score.replace(_PLACEHOLDER, "").strip("_-. ") or score
+                if named in run.scores:
+                    raise SettingError("scores", f"two columns have the name {named!r}")
+                run.scores[named] = _scores(table, score.replace(_PLACEHOLDER, column), range(len(table)))
             runs.append(run)
         return replace(table, delimiter=","), runs
 
@@ -381,11 +376,9 @@ class _Reading:
         first = tables[0] if self.columns.references is None else self._table(self.columns.references)
         runs: list[SystemRun] = []
         predictions: dict[str, list[str | None]] = {}
-        for system, (_, path), table in zip(systems, named, tables, strict=True):
+        for system, name, (_, path), table in zip(systems, _run_names(systems), named, tables, strict=True):
             rows = self._matching_rows(first, table)
-            number = 1 + sum(run.system == system for run in runs)
-            label = system if systems.count(system) == 1 else f"{system}, run {number}"
-            run = SystemRun(system, f"{column} of {label}", path)
+            run = SystemRun(system, name, f"{column} of {name}", path)
             if self.has_metrics:
                 texts = table.texts(column, self.columns.missing_section)
                 predictions[run.column] = [texts[row] for row in rows]
@@ -430,10 +423,6 @@ def _named(given: str | Path) -> tuple[str | None, str]:
     return name, value
 
 
-def _score_name(pattern: str) -> str:
-    return pattern.replace(_PLACEHOLDER, "").strip("_-. ") or pattern
-
-
 def _scores(table: Table, column: str, rows: Sequence[int]) -> Scores:
     values = table.numbers(column)
     return Scores(torch.tensor([values[row] for row in rows], dtype=torch.float64))
@@ -450,6 +439,15 @@ def _system_names(named: Sequence[tuple[str | None, str]]) -> list[str]:
                 "equal given name are runs of one system",
             )
     return systems
+
+
+def _run_names(systems: Sequence[str]) -> list[str]:
+    """Return the name of the run of each table or column: that of its system, with a number if it has several."""
+    numbers = (systems[: place + 1].count(system) for place, system in enumerate(systems))
+    return [
+        system if systems.count(system) == 1 else f"{system}, run {number}"
+        for system, number in zip(systems, numbers, strict=True)
+    ]
 
 
 def _check_references(first: Table, other: Table, name: str, rows: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rich.table import Table as Grid
 
@@ -224,33 +224,24 @@ def _rows(one: MetricComparison) -> Iterator[tuple[str, ...]]:
 
 def _value(system: SystemValue) -> str:
     spread = f" ± {statistics.stdev(system.runs):.3f}" if len(system.runs) > 1 and _known(system.value) else ""
-    return _number(system.value) + spread + _interval(system.low, system.high)
+    return number_text(system.value) + spread + _interval(system.low, system.high)
 
 
 def _difference(difference: SystemDifference | None) -> tuple[str, ...]:
     if difference is None:
         return ("baseline", "", "", "", "")
-    counts = "/".join(
-        "-" if count is None else str(count) for count in (difference.wins, difference.ties, difference.losses)
-    )
+    counts = (difference.wins, difference.ties, difference.losses)
     value = f"{difference.value:+.3f}" if _known(difference.value) else "-"
     p_values = (difference.randomisation_p, difference.randomisation_p_holm, difference.bootstrap_p)
-    return (
-        value + _interval(difference.low, difference.high),
-        *(p_text(p if _known(p) else None) for p in p_values),
-        counts,
-    )
+    shown = "/".join("-" if count is None else str(count) for count in counts)
+    return (value + _interval(difference.low, difference.high), *map(p_text, p_values), shown)
 
 
-def _known(value: float) -> bool:
-    return not math.isnan(value)
+def _known(value: float | None) -> TypeGuard[float]:
+    return value is not None and not math.isnan(value)
 
 
-def _number(value: float) -> str:
-    return number_text(value if _known(value) else None)
-
-
-def _interval(low: float, high: float) -> str:
+def _interval(low: float | None, high: float | None) -> str:
     return f" ({low:.3f} to {high:.3f})" if _known(low) else ""
 
 
@@ -268,17 +259,27 @@ def _arrow(one: MetricComparison) -> str:
 
 def _latex_cell(one: MetricComparison, place: int) -> str:
     system = one.systems[place]
-    if not _known(system.value):
+    is_marked = place and one.differences[place - 1].randomisation_p_holm < _LEVEL
+    column = [other.value for other in one.systems]
+    mark = r"$^\dagger$" if is_marked else ""
+    return _latex_number(system.value, system.low, system.high, column, one.higher_is_better, mark)
+
+
+def _latex_number(
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    column: Sequence[float | None],
+    higher_is_better: bool | None,
+    mark: str = "",
+) -> str:
+    """Return a number with a mark and its interval, bold if it is the best of its column."""
+    if not _known(value):
         return "--"
-    known = [other.value for other in one.systems if _known(other.value)]
-    best = None if one.higher_is_better is None else max(known) if one.higher_is_better else min(known)
-    text = f"{system.value:.3f}"
-    text = rf"\textbf{{{text}}}" if system.value == best else text
-    mark = ""
-    if place and one.differences[place - 1].randomisation_p_holm < _LEVEL:
-        mark = r"$^\dagger$"
-    interval = f" [{system.low:.3f}, {system.high:.3f}]" if _known(system.low) else ""
-    return text + mark + interval
+    known = list(filter(_known, column))
+    is_best = higher_is_better is not None and value == (max(known) if higher_is_better else min(known))
+    shown = rf"\textbf{{{value:.3f}}}" if is_best else f"{value:.3f}"
+    return shown + mark + (f" [{low:.3f}, {high:.3f}]" if _known(low) else "")
 
 
 def settings_text(result: SystemComparison) -> str:
@@ -365,8 +366,7 @@ def _correlation_grid(found: Mapping[str, Any]) -> Grid:
 
 
 def _with_interval(entry: Mapping[str, Any]) -> str:
-    ends = "" if entry["low"] is None else f" ({entry['low']:.3f} to {entry['high']:.3f})"
-    return number_text(entry["value"]) + ends
+    return number_text(entry["value"]) + _interval(entry["low"], entry["high"])
 
 
 def agreement_latex(result: Mapping[str, Any]) -> str:
@@ -412,33 +412,28 @@ def _tabular(blocks: Sequence[str], numbers: int) -> str:
 
 
 def _agreement_cell(scores: Mapping[str, Mapping[str, Any]], name: str) -> str:
-    entry = scores[name]
-    if entry["value"] is None:
-        return "--"
-    best = max(other["value"] for other in scores.values() if other["value"] is not None)
-    value = f"{entry['value']:.3f}"
-    shown = rf"\textbf{{{value}}}" if entry["value"] == best else value
-    return shown if entry["low"] is None else f"{shown} [{entry['low']:.3f}, {entry['high']:.3f}]"
+    entry, column = scores[name], [other["value"] for other in scores.values()]
+    return _latex_number(entry["value"], entry["low"], entry["high"], column, higher_is_better=True)
 
 
 def number_text(value: float | None) -> str:
-    """Return a number with three decimals, ``-`` for ``None``.
+    """Return a number with three decimals, ``-`` for ``None`` and NaN.
 
     Example:
         >>> number_text(0.12345), number_text(None)
         ('0.123', '-')
     """
-    return "-" if value is None else f"{value:.3f}"
+    return f"{value:.3f}" if _known(value) else "-"
 
 
 def p_text(value: float | None) -> str:
-    """Return a p-value with four decimals, ``-`` for ``None``.
+    """Return a p-value with four decimals, ``-`` for ``None`` and NaN.
 
     Example:
         >>> p_text(0.0123), p_text(0.00001), p_text(None)
         ('0.0123', '<0.0001', '-')
     """
-    if value is None:
+    if not _known(value):
         return "-"
     return "<0.0001" if value < 0.0001 else f"{value:.4f}"
 
