@@ -67,7 +67,6 @@ from rrg_rewards.questions import get_question_schema as get_question_schema
 from rrg_rewards.rewards import AsyncMetricReward as AsyncMetricReward
 from rrg_rewards.rewards import CRGReward as CRGReward
 from rrg_rewards.rewards import FormatReward as FormatReward
-from rrg_rewards.rewards import LikelihoodReward as LikelihoodReward
 from rrg_rewards.rewards import MetricReward as MetricReward
 from rrg_rewards.rewards import OverlongPenalty as OverlongPenalty
 from rrg_rewards.rewards import RepetitionPenalty as RepetitionPenalty

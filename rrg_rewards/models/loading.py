@@ -97,7 +97,6 @@ class PretrainedModel(Backend):
 
     Args:
         name: Folder or Hub id.
-        auto_class: Class of transformers that makes the model.
         revision: Revision of a Hub id.
         device: Device of the model; default: :func:`process_device`.
         dtype: Type of the weights, such as ``"bfloat16"``, or ``"auto"`` for that of the files.
@@ -110,14 +109,12 @@ class PretrainedModel(Backend):
     def __init__(
         self,
         name: str,
-        auto_class: str = "AutoModel",
         revision: str | None = None,
         device: str | None = None,
         dtype: str = "float32",
     ) -> None:
         check_model_source(name)
         self.name = str(name)
-        self.auto_class = auto_class
         self.revision = revision
         self.device = device
         self.dtype = dtype
@@ -129,7 +126,7 @@ class PretrainedModel(Backend):
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the constructor."""
-        return {name: getattr(self, name) for name in ("name", "auto_class", "revision", "device", "dtype")}
+        return {name: getattr(self, name) for name in ("name", "revision", "device", "dtype")}
 
     @property
     def source(self) -> str:
@@ -140,7 +137,7 @@ class PretrainedModel(Backend):
     def model(self) -> Any:
         """The model."""
         dtype = None if self.dtype == "auto" else getattr(torch, self.dtype)
-        built = (self.auto_class, self.name, self.revision, "auto" if dtype is None else torch.float32)
+        built = (self.name, self.revision, "auto" if dtype is None else torch.float32)
         return load_frozen(_build_pretrained, *built, dtype=dtype, device=self.device)
 
     @cached_property
@@ -151,8 +148,8 @@ class PretrainedModel(Backend):
         )
 
 
-def _build_pretrained(auto_class: str, name: str, revision: str | None, dtype: str | torch.dtype) -> Any:
-    made = getattr(require("transformers", extra="models"), auto_class)
+def _build_pretrained(name: str, revision: str | None, dtype: str | torch.dtype) -> Any:
+    made = require("transformers", extra="models").AutoModel
     return made.from_pretrained(name, revision=revision, dtype=dtype, trust_remote_code=False)
 
 

@@ -4,7 +4,6 @@ from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward
 from rrg_rewards.rewards.compose import AsyncComposedReward, ComposedReward, Gate, RewardPart, compose
 from rrg_rewards.rewards.crepe import CrepeReward
 from rrg_rewards.rewards.crg import CRGReward
-from rrg_rewards.rewards.likelihood import LikelihoodReward
 from rrg_rewards.rewards.recommended import RecommendedReward
 from rrg_rewards.rewards.registry import available_rewards, make_reward
 from rrg_rewards.rewards.remote import RemoteReward, RemoteRewardWarning
@@ -19,7 +18,6 @@ __all__ = [
     "CrepeReward",
     "FormatReward",
     "Gate",
-    "LikelihoodReward",
     "MetricReward",
     "NoRewardError",
     "OverlongPenalty",

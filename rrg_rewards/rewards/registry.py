@@ -19,7 +19,6 @@ _REWARDS = {
     "crepe": "rrg_rewards.rewards.crepe:CrepeReward",
     "crg": "rrg_rewards.rewards.crg:CRGReward",
     "format": "rrg_rewards.rewards.shaping:FormatReward",
-    "likelihood": "rrg_rewards.rewards.likelihood:LikelihoodReward",
     "overlong": "rrg_rewards.rewards.shaping:OverlongPenalty",
     "recommended": "rrg_rewards.rewards.recommended:RecommendedReward",
     "remote": "rrg_rewards.rewards.remote:RemoteReward",

@@ -12,10 +12,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from peft import LoraConfig, get_peft_model
 from second_device import CPU, KINDS, devices_of, lightning_settings
 from tiny_generator import AboveAverage, History, PlainSteps, tiny_generator, tiny_rows, train, weights
-from tiny_policy import save_tiny_policy, tiny_model, tiny_tokenizer
+from tiny_policy import tiny_model, tiny_tokenizer
 from torch import Tensor
 
-from rrg_rewards.rewards import LikelihoodReward
 from rrg_rewards.training import CausalLMGenerator
 from rrg_rewards.training.policy import shared_prompts
 from rrg_rewards.training.policy.generators import repeat_rows
@@ -134,16 +133,3 @@ def test_a_run_on_a_device_is_resumed_within_a_rollout(tmp_path: Path, device: t
     resumed, history = run(settings, device, ckpt_path=str(tmp_path / "step=1.ckpt"))
     assert len(history.rows) == 1
     torch.testing.assert_close(weights(resumed), weights(whole), rtol=0, atol=1e-6)
-
-
-def test_a_reward_with_a_model_on_a_device_gives_numbers(
-    tmp_path: Path, devices: tuple[torch.device, torch.device]
-) -> None:
-    """The policy is on the CPU, and on the other device."""
-    folder = save_tiny_policy(tmp_path / "model")
-    expected, *found = (
-        LikelihoodReward(str(folder), device=device)(completions=["edema", "heart lungs"], prompts=["lungs", "heart"])
-        for device in ("cpu", *map(str, devices))
-    )
-    for rewards in found:
-        assert rewards == pytest.approx(expected, rel=1e-5)

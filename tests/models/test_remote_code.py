@@ -12,7 +12,6 @@ from tiny_labeler import save_tiny_labeler
 
 from rrg_rewards.labelers import RadBertLabeler
 from rrg_rewards.metrics import CREPE, BERTScore
-from rrg_rewards.rewards import make_reward
 
 CODE = """
 from pathlib import Path
@@ -29,7 +28,6 @@ class Tokenizer(BertTokenizer):
 CLASSES = {
     "AutoConfig": "own_code.Config",
     "AutoModel": "own_code.Model",
-    "AutoModelForCausalLM": "own_code.Model",
     "AutoTokenizer": ["own_code.Tokenizer", None],
 }
 
@@ -59,10 +57,6 @@ def _radbert(folder: Path) -> None:
     RadBertLabeler(next(weights.glob("*.safetensors")), encoder=str(folder))(["a"])
 
 
-def _likelihood(folder: Path) -> None:
-    make_reward("likelihood", model=str(folder))(["a"])
-
-
 def _crepe_tokenizer(folder: Path) -> None:
     crepe = save_tiny_crepe(folder.parent / "crepe")
     for file in ("own_code.py", "tokenizer_config.json", "vocab.txt"):
@@ -71,7 +65,7 @@ def _crepe_tokenizer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["y", None])
-@pytest.mark.parametrize("load", [_bertscore, _bertscore_model, _radbert, _likelihood, _crepe_tokenizer])
+@pytest.mark.parametrize("load", [_bertscore, _bertscore_model, _radbert, _crepe_tokenizer])
 def test_code_of_a_model_is_not_executed(
     load: Callable[[Path], None], answer: str | None, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

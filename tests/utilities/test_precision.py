@@ -6,7 +6,6 @@ from metric_harness import save_tiny_encoder
 from tiny_crepe import random_pairs, save_tiny_crepe
 from tiny_er2score import save_tiny_er2score
 from tiny_labeler import save_tiny_labeler
-from tiny_policy import save_tiny_policy
 from torch import nn
 
 from rrg_rewards.labelers import RadBertLabeler
@@ -87,7 +86,6 @@ def test_own_precision_model_that_is_first_loaded_in_a_step_is_the_same_for_the_
 SAVED = {
     "crepe": save_tiny_crepe,
     "er2score": save_tiny_er2score,
-    "likelihood": save_tiny_policy,
     "bertscore": save_tiny_encoder,
 }
 
