@@ -116,7 +116,6 @@ BENCHMARKS = (
         {
             "figures/speedup_auto_processor": "CREPE as published / the metric, processor time",
             "figures/float32_over_bfloat16_processor": "CREPE in float32 / in bfloat16, processor time",
-            "figures/auto_over_compiled_processor": "CREPE / compiled, processor time",
         },
         quick=("--quick",),
     ),

@@ -11,7 +11,6 @@ ratios are also given in processor time, which other load hardly affects.
 
 - `published`: one pair at a time, padded to 512 tokens, in float32.
 - `float32`, `bfloat16`, `auto`: the metric, from text to score. `auto` is one of the other two, by the processor.
-- `compiled`: `auto` with `compile=True`, after compilation, whose seconds and number of graphs are also printed.
 - `... forward`: only the encoder, on the metric's batches of tokens, without tokenizer, heads or scores.
 """
 
@@ -25,7 +24,7 @@ from typing import Any
 
 import torch
 from benchmark_data import SHARED, model_name, need, phantom_reports, write_results
-from timing import Took, compiling, in_turn, machine
+from timing import Took, in_turn, machine
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -41,7 +40,7 @@ from rrg_rewards.models.pair_predictor import packed_batches
 from rrg_rewards.version import __version__
 
 DTYPES = ("float32", "bfloat16")
-SIDES = (*DTYPES, "auto", "compiled")
+SIDES = (*DTYPES, "auto")
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
@@ -126,8 +125,7 @@ def bare_forward(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> 
     encoder = predictor._model.encoder
     device = next(encoder.parameters()).device
     unique = dict.fromkeys(zip(target, preds, strict=True))
-    encoded = predictor.encoder([pair[0] for pair in unique], [pair[1] for pair in unique])
-    sequences = [chunk for chunks in encoded for chunk in chunks]
+    sequences = predictor.encoder([pair[0] for pair in unique], [pair[1] for pair in unique])
     rows = packed_batches(
         [len(sequence) for sequence in sequences], predictor.options.token_budget, predictor.batch_cost
     )
@@ -146,21 +144,12 @@ def bare_forward(metric: CREPE, preds: Sequence[str], target: Sequence[str]) -> 
     return run
 
 
-def matrix_product_share(run: Callable[[], None]) -> float:
-    """Return the share of processor time that linear layers take; attention is not one of them."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        run()
-    times = {event.key: event.self_cpu_time_total for event in profile.key_averages()}
-    return round(sum(times.get(f"aten::{name}", 0) for name in ("addmm", "mm")) / sum(times.values()), 2)
-
-
 def ratios(times: dict[str, Took], clock: str) -> dict[str, float]:
     """Return the ratios of the published time to the metric's, and of the metric's to that of the forward pass."""
     took = {name: getattr(each, clock) for name, each in times.items()}
     return {
         **{f"speedup_{name}_{clock}": round(took["published"] / took[name], 2) for name in SIDES},
         f"float32_over_bfloat16_{clock}": round(took["float32"] / took["bfloat16"], 2),
-        f"auto_over_compiled_{clock}": round(took["auto"] / took["compiled"], 2),
         **{
             f"metric_over_forward_{dtype}_{clock}": round(took[dtype] / took[f"{dtype} forward"], 3) for dtype in DTYPES
         },
@@ -178,8 +167,6 @@ def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: l
     plain = CrepeModel.from_pretrained(model).to(arguments.device)
     settings: dict[str, Any] = {"device": arguments.device, "token_budget": arguments.token_budget}
     metrics = {dtype: CREPE(model, dtype=dtype, **settings) for dtype in (*DTYPES, "auto")}
-    metrics["compiled"] = CREPE(model, compile=True, **settings)
-    compiled = compiling(lambda: metrics["compiled"].score(preds, target))
     expected = published(plain, tokenizer, preds, target).double()
     found = {dtype: counts_of(metric, preds, target) for dtype, metric in metrics.items()}
     sides: dict[str, Callable[[], object]] = {"published": lambda: published(plain, tokenizer, preds, target)}
@@ -196,16 +183,9 @@ def speed(arguments: argparse.Namespace, model: str, preds: list[str], target: l
         "auto": metrics["auto"].predictor.dtype,
         **ratios(times, "wall"),
         **(ratios(times, "processor") if arguments.device == "cpu" else {}),
-        **(
-            {f"matrix_product_share_{dtype}": matrix_product_share(sides[f"{dtype} forward"]) for dtype in DTYPES}  # type: ignore[arg-type]
-            if arguments.device == "cpu"
-            else {}
-        ),
-        **compiled,
         "largest_count": round(float(expected.max()), 3),
         **{f"max_count_error_{dtype}": float((found[dtype] - expected).abs().max()) for dtype in metrics},
         **{f"max_score_error_{dtype}": float((found[dtype].sum(1) - expected.sum(1)).abs().max()) for dtype in metrics},
-        "max_count_difference_compiled_auto": float((found["compiled"] - found["auto"]).abs().max()),
     }
 
 

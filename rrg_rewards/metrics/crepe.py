@@ -11,9 +11,8 @@ from torch import nn
 from rrg_rewards.functional.crepe import crepe_score
 from rrg_rewards.metrics.pair_model import PairModelMetric
 from rrg_rewards.metrics.scores import Scores, named_weights
-from rrg_rewards.models.crepe.encoding import LongReports
-from rrg_rewards.models.crepe.predictor import CrepeOptions, CrepePredictor
-from rrg_rewards.models.pair_predictor import Precision
+from rrg_rewards.models.crepe.predictor import CrepePredictor
+from rrg_rewards.models.pair_predictor import PairPredictorOptions, Precision
 from rrg_rewards.utilities.signature import format_signature
 
 # Minimum predicted count of an error that the explanations name.
@@ -63,17 +62,13 @@ class CREPE(PairModelMetric[CrepePredictor]):
         tokenizer: The tokenizer, or its folder or Hub id; default: the model's folder.
         weights: Weights :math:`w_c` by category; default: 1 for each category that is not named.
         max_length: Maximum number of tokens of a sequence; default: 512 as published, or the limit of the encoder if
-            that is lower.
-        long_reports: Rule for pairs that are longer than ``max_length``: ``"truncate"``, or ``"chunks"`` to divide them
-            and sum the counts of the chunks.
+            that is lower. Each report of a longer pair keeps its first tokens.
         token_budget: Maximum number of tokens of a batch, padding included. A longer sequence is the only one in its
             batch.
         dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``; ``"auto"`` is ``bfloat16`` on processors that are faster
             in it, and ``float32`` on others (:func:`rrg_rewards.utilities.precision.fastest_dtype`). In half precision,
             matrix products run in that type under autocast; embeddings, sums, normalisations and heads stay in float32.
             The signature names the type.
-        compile: Whether to compile the model with ``torch.compile``. This takes up to a minute and saves about 4 % of
-            the time of a batch on a CPU; on a GPU it has not been measured.
         device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of a Hub id.
         progress: Whether to show a progress bar on stderr.
@@ -104,16 +99,14 @@ class CREPE(PairModelMetric[CrepePredictor]):
         *,
         weights: Mapping[str, float] | None = None,
         max_length: int | None = None,
-        long_reports: LongReports = "truncate",
         token_budget: int = 8192,
         dtype: Precision = "auto",
-        compile: bool = False,  # noqa: A002 (as torch names it)
         device: str | None = None,
         revision: str | None = None,
         progress: bool = False,
         **kwargs: Any,
     ) -> None:
-        options = CrepeOptions(max_length, token_budget, dtype, device, revision, progress, long_reports, compile)
+        options = PairPredictorOptions(max_length, token_budget, dtype, device, revision, progress)
         predictor = CrepePredictor(model, tokenizer, options)
         super().__init__(predictor, predictor.categories, **kwargs)
         self.weights = named_weights(weights or {}, self.categories, "error category", 1.0)
@@ -131,7 +124,8 @@ class CREPE(PairModelMetric[CrepePredictor]):
             "crepe",
             model=self.predictor.weights_name,
             max_length=self.predictor.max_length,
-            long_reports=self.predictor.options.long_reports,
+            # Also scores of earlier versions, which had another rule for long pairs, can be compared by the signature.
+            long_reports="truncate",
             dtype=self.predictor.dtype,
             **weights,
         )

@@ -63,13 +63,13 @@ class PairTokenizer(ABC, Generic[TokensT]):
         texts = list(dict.fromkeys([*references, *candidates]))
         encodings = dict(zip(texts, self._encode(texts), strict=True))
         return [
-            self._tokenize(reference, candidate, encodings[reference], encodings[candidate])
+            self._tokenize(candidate, encodings[reference], encodings[candidate])
             for reference, candidate in zip(references, candidates, strict=True)
         ]
 
     @abstractmethod
-    def _tokenize(self, reference: str, candidate: str, first: Any, second: Any) -> TokensT:
-        """Combine the encodings of a reference and a candidate."""
+    def _tokenize(self, candidate: str, first: Any, second: Any) -> TokensT:
+        """Combine the encodings of a reference and of a candidate, whose text may be empty."""
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:
         """Encode texts without special tokens."""
@@ -204,9 +204,6 @@ class PairPredictor(Backend, ABC):
 
     _part: ClassVar[str]
     """Part of the model that limits ``max_length``, for messages."""
-
-    _advice: ClassVar[str]
-    """Advice for pairs that were cut, for the log."""
 
     options: PairPredictorOptions
 
@@ -390,11 +387,11 @@ class PairPredictor(Backend, ABC):
         if num_cut and not self._warned_of_long_pairs:
             self._warned_of_long_pairs = True
             _log.warning(
-                "%d of %d report pairs have more than %d tokens and were cut; %s",
+                "%d of %d report pairs have more than %d tokens and were cut; each report keeps its first tokens; "
+                "max_length sets the limit",
                 num_cut,
                 num_pairs,
                 self.max_length,
-                self._advice,
             )
 
     @cached_property

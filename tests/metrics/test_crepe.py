@@ -75,20 +75,9 @@ def test_crepe_a_pair_over_the_limit_is_scored_on_what_each_report_keeps(folder,
     expected = plain_counts(folder, " ".join(words), reference).clamp(min=0).double()
     torch.testing.assert_close(found, expected.expand(2, -1), atol=1e-5, rtol=0)
     assert [record.message for record in caplog.records] == [
-        "1 of 1 report pairs have more than 512 tokens and were cut; long_reports='chunks' reads all of them"
+        "1 of 1 report pairs have more than 512 tokens and were cut; each report keeps its first tokens; "
+        "max_length sets the limit"
     ]
-
-
-def test_crepe_chunks_are_clipped_each_and_summed(folder):
-    reference = "heart is normal. small left effusion."
-    candidate = "large left effusion. heart is large."
-    whole = CREPE(folder, max_length=16, long_reports="chunks")
-
-    found = counts_of(whole.score([candidate], [reference]))
-
-    chunks = [("heart is normal.", "heart is large."), ("small left effusion.", "large left effusion.")]
-    expected = sum(plain_counts(folder, second, first).clamp(min=0) for first, second in chunks).double()
-    torch.testing.assert_close(found[0], expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow
@@ -101,15 +90,6 @@ def test_crepe_half_precision_is_that_of_autocast(folder, pairs, dtype):
 
     assert torch.equal(given.score(*pairs).value, loaded.score(*pairs).value)
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
-
-
-@pytest.mark.slow
-def test_crepe_compiles(folder, pairs):
-    candidates, references = (side[:3] for side in pairs)
-    expected = CREPE(folder).score(candidates, references).value
-    torch.testing.assert_close(
-        CREPE(folder, compile=True).score(candidates, references).value, expected, atol=1e-5, rtol=0
-    )
 
 
 def test_crepe_weights_by_category(folder, pairs):

@@ -1,38 +1,20 @@
 """Predict error counts of report pairs with a CREPE model, in packed batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rrg_rewards.models.crepe.encoding import LongReports, PairEncoder, TokenizedPair
+from rrg_rewards.models.crepe.encoding import PairEncoder
 from rrg_rewards.models.loading import load_frozen
-from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, packed_batches
+from rrg_rewards.models.pair_predictor import PairPredictor, packed_batches
 from rrg_rewards.models.state_dicts import locate_weights
 from rrg_rewards.utilities.imports import require
 
 _PUBLISHED_LENGTH = 512
-
-
-@dataclass(frozen=True)
-class CrepeOptions(PairPredictorOptions):
-    """Options of CREPE's predictor; see :class:`rrg_rewards.metrics.CREPE`.
-
-    Raises:
-        ValueError: If an option is unknown or out of range.
-    """
-
-    long_reports: LongReports
-    compile: bool
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.long_reports not in get_args(LongReports):
-            raise ValueError(f"long_reports must be 'truncate' or 'chunks', got {self.long_reports!r}")
 
 
 class CrepePredictor(PairPredictor):
@@ -56,9 +38,6 @@ class CrepePredictor(PairPredictor):
     title = "CREPE"
     _model_kind = "a CrepeModel"
     _part = "encoder"
-    _advice = "long_reports='chunks' reads all of them"
-
-    options: CrepeOptions
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -68,37 +47,23 @@ class CrepePredictor(PairPredictor):
     @cached_property
     def encoder(self) -> PairEncoder:
         """Encoder of report pairs as token sequences."""
-        return PairEncoder(self._tokenizer, self.max_length, self.options.long_reports)
+        return PairEncoder(self._tokenizer, self.max_length)
 
     @property
     def _num_outputs(self) -> int:
         return len(self.categories)
 
     def _predict(self, references: Sequence[str], candidates: Sequence[str]) -> Tensor:
-        """Predict counts, clipped at 0.
-
-        The counts of chunks are clipped before they are summed, so that a chunk without errors cannot offset errors in
-        another one.
-        """
+        """Predict counts, clipped at 0."""
         sequences = self.encoder(references, candidates)
-        self._warn_of_long_pairs(sum(any(chunk.num_cut for chunk in chunks) for chunks in sequences), len(sequences))
-        owners = torch.tensor([row for row, chunks in enumerate(sequences) for _ in chunks])
-        counts = self._run([chunk for chunks in sequences for chunk in chunks]).clamp(min=0)
-        return counts.new_zeros(len(sequences), len(self.categories)).index_add_(0, owners, counts)
-
-    def _run(self, sequences: Sequence[TokenizedPair]) -> Tensor:
-        """Return the predicted counts ``(N, C)`` of sequences."""
+        self._warn_of_long_pairs(sum(sequence.num_cut > 0 for sequence in sequences), len(sequences))
         counts = torch.empty(len(sequences), len(self.categories), dtype=torch.float32)
         lengths = [len(sequence) for sequence in sequences]
         with self._inference():
             for rows in self._with_progress(packed_batches(lengths, self.options.token_budget, self.batch_cost)):
                 batch = self.encoder.collate([sequences[row] for row in rows])
-                counts[rows] = self._runner(**self._to_device(batch)).counts.float().cpu()
-        return counts
-
-    @cached_property
-    def _runner(self) -> Any:
-        return torch.compile(self._model, dynamic=True) if self.options.compile else self._model
+                counts[rows] = self._model(**self._to_device(batch)).counts.float().cpu()
+        return counts.clamp(min=0)
 
     @property
     def _config_class(self) -> Any:

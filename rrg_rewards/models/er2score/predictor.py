@@ -59,7 +59,6 @@ class ER2ScorePredictor(PairPredictor):
     title = "ER2Score"
     _model_kind = "an ER2ScoreModel"
     _part = "backbone"
-    _advice = "each report keeps its first tokens; max_length sets the limit"
 
     options: ER2ScoreOptions
 

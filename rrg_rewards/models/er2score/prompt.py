@@ -183,7 +183,7 @@ class PromptEncoder(PairTokenizer[TokenizedPrompt]):
         ids, mask = self._padded([prompt.suffix for prompt in prompts])
         return {"suffix_ids": ids, "suffix_mask": mask}
 
-    def _tokenize(self, reference: str, candidate: str, first: Any, second: Any) -> TokenizedPrompt:  # noqa: ARG002
+    def _tokenize(self, candidate: str, first: Any, second: Any) -> TokenizedPrompt:  # noqa: ARG002
         kept = shares(len(first), len(second), self._room)
         return TokenizedPrompt(
             (*self._before, *first.ids[: kept[0]], *self._between),

@@ -84,8 +84,7 @@ class TokenizedPairs(Dataset[dict[str, Tensor]]):
     ) -> None:
         self.sources = tuple(sources)
         self.encode = encode
-        sequences = encode([record.reference for record in records], [record.candidate for record in records])
-        self.pairs = [sequence for (sequence,) in sequences]
+        self.pairs = encode([record.reference for record in records], [record.candidate for record in records])
         self.labels = torch.tensor([head_labels(record, heads) for record in records], dtype=torch.float32)
         self.source = _source_indices(records, self.sources)
         self.lengths = [len(pair) for pair in self.pairs]

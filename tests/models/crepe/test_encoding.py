@@ -1,5 +1,4 @@
 import random
-from collections import Counter
 
 import pytest
 from tiny_crepe import random_pairs, random_report, tiny_bert_tokenizer
@@ -9,7 +8,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import RobertaProcessing
 from transformers import PreTrainedTokenizerFast
 
-from rrg_rewards.models.crepe.encoding import PairEncoder, aligned_chunks
+from rrg_rewards.models.crepe.encoding import PairEncoder
 
 CLS, SEP = 2, 3
 
@@ -37,7 +36,7 @@ def test_pair_encoder_a_pair_that_fits_is_the_tokenizers_own(make):
     candidates, references = random_pairs(20)
     found = PairEncoder(tokenizer, 512)(references, candidates)
 
-    for (sequence,), reference, candidate in zip(found, references, candidates, strict=True):
+    for sequence, reference, candidate in zip(found, references, candidates, strict=True):
         expected = tokenizer(reference, candidate, truncation=True, max_length=512)
         assert list(sequence.input_ids) == expected["input_ids"]
         assert list(sequence.token_type_ids) == expected.get("token_type_ids", [0] * len(sequence))
@@ -50,10 +49,10 @@ def test_pair_encoder_a_pair_that_does_not_fit_is_cut_as_the_tokenizer_cuts_it(m
     candidates, references = random_pairs(60, seed=4, longest=90)
     found = PairEncoder(tokenizer, max_length)(references, candidates)
 
-    for (sequence,), reference, candidate in zip(found, references, candidates, strict=True):
+    for sequence, reference, candidate in zip(found, references, candidates, strict=True):
         expected = tokenizer(reference, candidate, truncation=True, max_length=max_length)
         assert list(sequence.input_ids) == expected["input_ids"]
-    assert sum(sequence.num_cut > 0 for (sequence,) in found) > 30
+    assert sum(sequence.num_cut > 0 for sequence in found) > 30
 
 
 @pytest.mark.parametrize(
@@ -74,12 +73,12 @@ def test_pair_encoder_over_the_limit_each_report_keeps_its_share(first, second, 
     encoder = PairEncoder(tiny_bert_tokenizer(), 100)
     # Words of one token each, so that positions show which were kept.
     words = [[("heart", "lung", "mass")[index % 3] for index in range(length)] for length in (first, second)]
-    ((sequence,),) = encoder([" ".join(words[0])], [" ".join(words[1])])
+    (sequence,) = encoder([" ".join(words[0])], [" ".join(words[1])])
 
     found = parts(sequence)
     assert tuple(map(len, found)) == kept
     assert sequence.num_cut == first + second - sum(kept)
-    whole = [PairEncoder(tiny_bert_tokenizer(), 512)([" ".join(side)], [""])[0][0] for side in words]
+    whole = [PairEncoder(tiny_bert_tokenizer(), 512)([" ".join(side)], [""])[0] for side in words]
     for part, side in zip(found, whole, strict=True):
         assert part == parts(side)[0][: len(part)]
 
@@ -88,22 +87,22 @@ def test_pair_encoder_a_cut_pair_does_not_cut_its_report_in_other_pairs():
     encoder = PairEncoder(tiny_bert_tokenizer(), 40)
     short, long = "small nodule of the left lung", random_report(random.Random(0), 200)
 
-    (alone,) = encoder([short], ["normal"])[0]
+    (alone,) = encoder([short], ["normal"])
     batch = encoder([long, short, long], [short, "normal", long])
 
-    assert batch[1][0] == alone
-    assert all(len(sequence) <= 40 for (sequence,) in batch)
+    assert batch[1] == alone
+    assert all(len(sequence) <= 40 for sequence in batch)
 
 
 @pytest.mark.parametrize("make", [tiny_bert_tokenizer, roberta_tokenizer])
-@pytest.mark.parametrize(("candidate", "long_reports"), [("", "truncate"), (" ", "truncate"), ("", "chunks")])
+@pytest.mark.parametrize("candidate", ["", " "])
 @pytest.mark.parametrize("length", [0, 1, 61, 62, 63, 200])
-def test_pair_encoder_an_empty_candidate_is_the_tokenizers_own(make, candidate, length, long_reports):
+def test_pair_encoder_an_empty_candidate_is_the_tokenizers_own(make, candidate, length):
     """The published code calls the tokenizer with two texts, of which it ignores an empty second one."""
     tokenizer = make()
     reference = "a " * length
 
-    ((sequence,),) = PairEncoder(tokenizer, 64, long_reports)([reference], [candidate])
+    (sequence,) = PairEncoder(tokenizer, 64)([reference], [candidate])
 
     expected = tokenizer(reference, candidate, truncation=True, max_length=64)
     assert list(sequence.input_ids) == expected["input_ids"]
@@ -114,7 +113,7 @@ def test_pair_encoder_an_empty_candidate_is_the_tokenizers_own(make, candidate, 
 
 def test_pair_encoder_collate_pads_to_the_longest():
     encoder = PairEncoder(tiny_bert_tokenizer())
-    (short,), (long,) = encoder(["a", "a mass in the lung"], ["no", "normal"])
+    short, long = encoder(["a", "a mass in the lung"], ["no", "normal"])
 
     batch = encoder.collate([short, long])
 
@@ -126,7 +125,7 @@ def test_pair_encoder_collate_pads_to_the_longest():
 
 def test_pair_encoder_types_are_left_out_where_the_tokenizer_has_none():
     encoder = PairEncoder(roberta_tokenizer())
-    assert encoder.collate(encoder(["a"], ["b"])[0]).keys() == {"input_ids", "attention_mask"}
+    assert encoder.collate(encoder(["a"], ["b"])).keys() == {"input_ids", "attention_mask"}
 
 
 def test_pair_encoder_the_given_tokenizer_keeps_its_settings():
@@ -140,70 +139,7 @@ def test_pair_encoder_refuses_what_it_cannot_use():
     tokenizer = tiny_bert_tokenizer()
     with pytest.raises(ValueError, match="max_length 4 leaves no room"):
         PairEncoder(tokenizer, 4)
-    with pytest.raises(ValueError, match="'truncate' or 'chunks', got 'windows'"):
-        PairEncoder(tokenizer, long_reports="windows")
     with pytest.raises(ValueError, match="must be a fast tokenizer"):
         PairEncoder(object())
     with pytest.raises(ValueError, match="references and candidates must have the same length, got 1 and 2"):
         PairEncoder(tokenizer)(["a"], ["a", "b"])
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_chunks_hold_every_token_once_and_fit(seed):
-    choose = random.Random(seed)
-    reference, candidate = (random_report(choose, choose.randint(150, 400)) for _ in range(2))
-    encoder = PairEncoder(tiny_bert_tokenizer(), 100, "chunks")
-    whole = PairEncoder(tiny_bert_tokenizer(), 100_000)
-
-    (chunks,) = encoder([reference], [candidate])
-
-    assert len(chunks) > 2
-    assert all(len(chunk) <= 100 for chunk in chunks)
-    assert sum(chunk.num_cut for chunk in chunks) == 0
-    ((expected,),) = whole([reference], [candidate])
-    for side in (0, 1):
-        found = Counter(token for chunk in chunks for token in parts(chunk)[side])
-        assert found == Counter(parts(expected)[side])
-
-
-def test_chunks_leave_a_pair_that_fits_alone():
-    texts = (["a mass. a nodule."], ["normal lung."])
-    assert PairEncoder(tiny_bert_tokenizer(), 512, "chunks")(*texts) == PairEncoder(tiny_bert_tokenizer(), 512)(*texts)
-
-
-def test_pair_encoder_a_sentence_that_does_not_fit_alone_is_cut_to_its_share():
-    encoder = PairEncoder(tiny_bert_tokenizer(), 50, "chunks")
-
-    (chunks,) = encoder(["mass " * 120 + ". normal."], ["effusion " * 120 + ". normal."])
-
-    assert all(len(chunk) <= 50 for chunk in chunks)
-    assert sum(chunk.num_cut for chunk in chunks) > 0
-
-
-def count_words(texts):
-    return [len(text.split()) for text in texts]
-
-
-def test_chunks_align_what_speaks_of_the_same():
-    reference = "Heart is enlarged. Left lung has a nodule. Liver is fatty. Spine is degenerated."
-    candidate = "Spine is not degenerated. Liver is normal. Left lung has no nodule. Heart is normal."
-
-    chunks = aligned_chunks(reference, candidate, count_words, room=10)
-
-    for first, second in chunks:
-        assert {word for word in first.split() if word in ("Heart", "Left", "Liver", "Spine")} == {
-            word for word in second.split() if word in ("Heart", "Left", "Liver", "Spine")
-        }
-    assert len(chunks) > 1
-
-
-def test_pair_encoder_what_is_like_nothing_goes_to_its_own_place():
-    chunks = aligned_chunks("One alpha. Two beta.", "Gamma gamma. Delta delta.", count_words, room=4)
-    assert chunks == [("One alpha.", "Gamma gamma."), ("Two beta.", "Delta delta.")]
-
-
-@pytest.mark.parametrize(("reference", "candidate"), [("", "a b c d e f. g h"), ("a b c d e f. g h", ""), ("", "")])
-def test_chunks_of_blank_reports(reference, candidate):
-    chunks = aligned_chunks(reference, candidate, count_words, room=4)
-    assert " ".join(chunk[0] for chunk in chunks).split() == reference.split()
-    assert " ".join(chunk[1] for chunk in chunks).split() == candidate.split()
