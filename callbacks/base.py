@@ -132,7 +132,6 @@ class WatchCallback:
         step: int,
         rewards: Mapping[str, Sequence[float | None]] | None = None,
         weights: Mapping[str, float] | None = None,
-        metrics: Mapping[str, Sequence[float | None]] | None = None,
         judge_failures: Mapping[str, float] | None = None,
     ) -> None:
         """Compute the held-out metrics of a batch of this process, and count the batch.
@@ -143,12 +142,10 @@ class WatchCallback:
             step: Number of the step.
             rewards: ``N`` rewards by name.
             weights: Weights of the rewards; a reward of weight 0 is a held-out metric.
-            metrics: Further held-out metrics, as in :meth:`RewardWatch.observe`.
             judge_failures: As in :meth:`RewardWatch.observe`.
         """
         texts = completion_texts(completions)
         trained, held_out = _split(dict(rewards or {}), weights or {})
-        held_out |= metrics or {}
         if step % self.metric_every == 0:
             given = as_completions(texts)
             held_out |= {metric.__name__: metric.rewards(metric.score(given, **columns)) for metric in self.metrics}

@@ -54,7 +54,6 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
 
     Args:
         metrics: Held-out metrics as rewards, such as ``make_reward("rouge")``. Rewards that need a fit must be fitted.
-        prediction_key: Key of the completions in the output of ``training_step``.
         options: The following options, and further arguments of :class:`rrg_rewards.watch.RewardWatch`.
 
             - ``stop``: Names of the checks whose alarms stop the run, or ``True`` for all checks.
@@ -74,9 +73,8 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
         []
     """
 
-    def __init__(self, metrics: Sequence[Reward] = (), *, prediction_key: str = "prediction", **options: Any) -> None:
+    def __init__(self, metrics: Sequence[Reward] = (), **options: Any) -> None:
         super().__init__(metrics, **options)
-        self.prediction_key = prediction_key
         self._step = 0
         self._rollout: Any = None
 
@@ -123,7 +121,7 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
     ) -> None:
         """Count the completions of the batch; every process runs this hook after each batch."""
         rollout = getattr(pl_module, "rollout", None)
-        if isinstance(outputs, Mapping) and self.prediction_key in outputs:
+        if isinstance(outputs, Mapping) and "prediction" in outputs:
             self._observe_outputs(outputs)
         elif rollout is not None and rollout is not self._rollout:
             self._observe_rollout(pl_module, rollout)
@@ -137,7 +135,7 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
         if not self.watch.seen:
             raise ValueError(
                 "the watch has seen no completions: return them from training_step as a dict with "
-                f"{self.prediction_key!r}, {self.reference_column!r} and 'rewards', or call observe(...)"
+                f"'prediction', {self.reference_column!r} and 'rewards', or call observe(...)"
             )
         self.write()
 
@@ -150,12 +148,10 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
         self.watch.load_state_dict(state_dict)
 
     def _observe_outputs(self, outputs: Mapping[str, Any]) -> None:
-        own = {self.prediction_key, "loss", "rewards", "judge_failures"}
+        own = {"prediction", "loss", "rewards", "judge_failures"}
         columns = {name: _listed(column) for name, column in outputs.items() if name not in own}
         rewards = {name: _listed(values) for name, values in (outputs.get("rewards") or {}).items()}
-        self.observe(
-            outputs[self.prediction_key], columns, rewards=rewards, judge_failures=outputs.get("judge_failures")
-        )
+        self.observe(outputs["prediction"], columns, rewards=rewards, judge_failures=outputs.get("judge_failures"))
 
     def _observe_rollout(self, pl_module: Any, rollout: Any) -> None:
         names = pl_module.rewards.names

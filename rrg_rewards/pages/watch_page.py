@@ -10,7 +10,6 @@ from rrg_rewards.pages.page import Page, write_page
 from rrg_rewards.utilities.charts import Curves, cards, draw_png
 from rrg_rewards.utilities.markup import Markup, element, table
 from rrg_rewards.watch.counts import Block
-from rrg_rewards.watch.statistics import agreement
 
 _TEXTS = {
     "words": "words per report",
@@ -127,15 +126,6 @@ def _score_lines(blocks: Sequence[Block]) -> Iterator[tuple[str, dict[str, _Poin
         yield f"trained reward {name}", {name: _line(blocks, f"rewards/{name}")}
     for name in metrics:
         yield f"held-out {name}", {name: _line(blocks, f"metrics/{name}")}
-    together = {
-        f"{reward}, {metric}": [(block.step, agreement([block], reward, metric)) for block in blocks]
-        for reward in rewards
-        for metric in metrics
-    }
-    yield (
-        "agreement (correlation)",
-        {pair: [point for point in points if not math.isnan(point[1])] for pair, points in together.items()},
-    )
     yield (
         "no reward, share",
         {

@@ -133,7 +133,7 @@ class Reward(ABC):
     """Metric that the reward makes of its further options; ``None`` if it makes none."""
 
     output = RewardOutput()
-    """Selects the score that is the reward and transforms it; set by :func:`rrg_rewards.rewards.make_reward`."""
+    """Selects the score that is the reward; set by :func:`rrg_rewards.rewards.make_reward`."""
 
     def __init__(self, name: str, log_explanations: bool = False, log_details: bool = False) -> None:
         self.__name__ = name

@@ -157,8 +157,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
             the data set: ``items_column="questions"``, ``age_column="PatientAge"``. ``None`` omits the column. The
             mode of ``ct_finebench`` is by default ``"f1"``, and ``"recall"`` without a ``reference_column``. Options of
             every reward: ``key``, the name of a sub-score that is the reward instead of the score, with ``sign``, 1 if
-            a higher sub-score is better and -1 if a lower one is; and ``transform``, a mapping with ``scale``,
-            ``shift`` and ``clip`` (:class:`rrg_rewards.rewards.output.RewardTransform`).
+            a higher sub-score is better and -1 if a lower one is.
 
     Raises:
         ValueError: If the name or an option is unknown, or an option without a default is missing.
@@ -171,16 +170,16 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         [-0.277...]
         >>> make_reward("crimson", age_column="PatientAge").columns
         ('reference', 'PatientAge')
-        >>> reward = make_reward("crimson", key="weighted_false", sign=-1, transform={"clip": [-1, 0]})
+        >>> reward = make_reward("crimson", key="weighted_false", sign=-1)
         >>> reward(completions=["Large right pneumothorax. Edema."], reference=["No pneumothorax."])
-        [-1.0]
+        [-1.5]
     """
     maker = _maker(name)
     if "reference_column" in maker.options or (":" in name and maker.takes_any_option):
         options = {"reference_column": reference_column, **options}
     _check_options(name, maker, options)
     check_required(f"reward {name!r}", maker.required, options)
-    output = RewardOutput.from_options(options)
+    output = RewardOutput(options.get("key"), options.get("sign"))
     reward = maker.make({key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
     reward.output = output
     return reward

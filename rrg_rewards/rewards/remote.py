@@ -2,12 +2,9 @@
 
 import asyncio
 import json
-import logging
-import math
 import os
 import random
 import ssl
-import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -42,9 +39,6 @@ _MOST_BYTES = 64 * 2**20
 _PASSING_STATUSES = frozenset({408, 425, 429})
 _TOO_LONG = 413
 _SHOWN = 300
-_SECONDS_BETWEEN_REPORTS = 60.0
-
-_log = logging.getLogger(__name__)
 
 
 class RemoteRewardWarning(UserWarning):
@@ -60,9 +54,7 @@ class RemoteReward(AsyncReward):
     ``log_metric``, the reward logs ``{name}/failed``, and it warns with the kinds of failures. An unscorable completion
     has the reward ``None``, as on the server. A request that is refused (wrong token, missing column) raises an error.
 
-    A server that cannot be reached, is unhealthy, or replies too late or wrongly is logged as a warning at its first
-    failure, and then once per minute until it replies again. If no completion has a reward in several calls in a row,
-    the call raises an error.
+    If no completion has a reward in several calls in a row, the call raises an error.
 
     All servers must serve the same reward with the same settings; the signatures of their replies are compared.
 
@@ -292,10 +284,6 @@ class _TooLongError(Exception):
     """A request is too long for the server."""
 
 
-class _BusyError(CallError):
-    """The server works, but takes no request now."""
-
-
 @dataclass
 class _RewardClient(Settings):
     """Calls reward servers that serve the same reward; see :class:`RemoteReward`.
@@ -323,8 +311,6 @@ class _RewardClient(Settings):
         self.urls = [address.url for address in addresses]
         self._is_encrypted = any(address.is_encrypted for address in addresses)
         self._turn = random.randrange(len(self.urls))
-        # When the failure of an address was last reported, until it replies again.
-        self._reported: dict[str, float] = {}
 
     def session(self) -> Any:
         """Return an HTTP client, which is an asynchronous context manager."""
@@ -365,31 +351,12 @@ class _RewardClient(Settings):
             for place in range(len(self.urls)):
                 url = self.urls[(first + place) % len(self.urls)]
                 try:
-                    reply = await self._call_address(session, method, url + path, content)
+                    return await self._call_address(session, method, url + path, content)
                 except CallError as error:
-                    self._report(url, error)
                     errors.append(error)
-                else:
-                    if self._reported.pop(url, None) is not None:
-                        _log.warning("the reward server at %s replies again", url)
-                    return reply
             if attempt < self.max_retries:
                 await asyncio.sleep(self._pause(attempt, errors))
         raise errors[-1]
-
-    def _report(self, url: str, error: CallError) -> None:
-        """Log the failure of an address at once, and then once per minute. A busy server works."""
-        now = time.monotonic()
-        if isinstance(error, _BusyError) or now - self._reported.get(url, -math.inf) < _SECONDS_BETWEEN_REPORTS:
-            return
-        self._reported[url] = now
-        _log.warning(
-            "the reward server at %s is not healthy: %s. Requests are repeated up to %d times; completions without a "
-            "reply get no reward",
-            url,
-            error,
-            self.max_retries,
-        )
 
     def _pause(self, attempt: int, errors: Sequence[CallError]) -> float:
         requested = [error.retry_after for error in errors if error.retry_after is not None]
@@ -413,8 +380,7 @@ class _RewardClient(Settings):
             return reply
         _raise_refusal(url, status, reply)
         retry_after = retry_after_seconds(response.headers.get("Retry-After"), datetime.now(timezone.utc))
-        kind = _BusyError if status in _PASSING_STATUSES else CallError
-        raise kind("status", f"the server answered HTTP {status}{_told(reply)}", retry_after=retry_after)
+        raise CallError("status", f"the server answered HTTP {status}{_told(reply)}", retry_after=retry_after)
 
 
 @cache

@@ -71,7 +71,7 @@ def _count_positives(counts: Counts, side: str, names: Sequence[str], row: Seque
 def count_values(
     counts: Counts, rewards: Mapping[str, Sequence[float | None]], metrics: Mapping[str, Sequence[float | None]]
 ) -> None:
-    """Count rewards, held-out metrics, missing values and products of rewards and metrics.
+    """Count rewards, held-out metrics and missing values.
 
     Args:
         counts: The counts to change.
@@ -85,17 +85,6 @@ def count_values(
             counts.add(f"{kind}_squared/{name}", math.fsum(value * value for value in known), len(known))
             if kind == "rewards":
                 counts.add(f"completions/unscorable/{name}", len(values) - len(known), len(values))
-    for reward, given in rewards.items():
-        for metric, held_out in metrics.items():
-            pairs = [
-                (float(one), float(other))
-                for one, other in zip(given, held_out, strict=True)
-                if _is_known(one) and _is_known(other)
-            ]
-            moments = [(1.0, x, y, x * x, y * y, x * y) for x, y in pairs]
-            counts.add(
-                f"agreement/{reward}/{metric}", *map(math.fsum, zip(*moments, strict=True)) if pairs else [0] * 6
-            )
 
 
 def _is_known(value: float | None) -> TypeGuard[float]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.watch.counts import Block
-from rrg_rewards.watch.statistics import Estimate, agreement, estimate, spread, upper_tail
+from rrg_rewards.watch.statistics import Estimate, estimate, spread, upper_tail
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,6 @@ class Divergence(Check):
         fallen = upper_tail(metric_then, metric_now)
         fall = (metric_then.mean - metric_now.mean) / deviation
         alpha = run.alpha / len(run.earlier)
-        together = agreement(run.window, reward, metric)
         numbers = {
             "reward_now": reward_now.mean,
             "reward_then": reward_then.mean,
@@ -214,14 +213,12 @@ class Divergence(Check):
             "metric_then": metric_then.mean,
             "p_reward": risen,
             "p_metric": fallen,
-            "correlation": together,
             "then_step": float(earlier[-1].step),
         }
         message = (
             f"reward {reward} rose to {reward_now.mean:.3g} from {reward_then.mean:.3g} while {metric}, which is held "
             f"out, fell to {metric_now.mean:.3g} from {metric_then.mean:.3g} ({fall:.2g} standard deviations) since "
             f"step {earlier[-1].step}; p = {max(risen, fallen):.1g}"
-            + ("" if math.isnan(together) else f", correlation of the two now {together:.2f}")
         )
         fired = risen < alpha and fallen < alpha and fall > self.drop
         severity = fall / self.drop if reward_now.mean > reward_then.mean else 0.0

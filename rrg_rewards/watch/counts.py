@@ -19,7 +19,7 @@ class Counts:
     """Sums and sets of hashes by name; texts are not stored.
 
     Args:
-        sums: Sums of tuples: (numerator, denominator) of a ratio, or (1, x, y, x², y², xy) for ``agreement/...``.
+        sums: Sums of tuples (numerator, denominator) of a ratio.
         distinct: Hashes of distinct items, by name of the ratio whose numerator is the number of distinct items.
         frames: Numbers of sentences by side (``completions`` or ``references``) and hash of the frame.
 

@@ -39,8 +39,6 @@ class RewardWatch:
     Args:
         labeler: Labeler of completions and references; see :func:`rrg_rewards.labelers.get_labeler`. ``None`` disables
             the checks of labels. With a labeler, ``label_f1`` is a held-out metric.
-        findings: Whether the finding engine counts the words that it cannot read, which takes about 2 ms for each
-            different report.
         block_reports: Minimum number of completions in a block, over all processes.
         baseline_reports: Number of reports in the baseline, rounded down to whole blocks.
         window_reports: Number of latest reports that are compared with the baseline, rounded down to whole blocks.
@@ -50,7 +48,6 @@ class RewardWatch:
         stop: Names of the checks whose alarms stop the run, or ``True`` for all checks.
         confidence: Confidence level of each comparison.
         worsens: Growth factor of the severity at which a warning is repeated.
-        n_gram: Number of words of the n-grams of which the distinct ones are counted.
 
     Raises:
         ValueError: If a number is out of range, or a check is unknown.
@@ -76,7 +73,6 @@ class RewardWatch:
         self,
         *,
         labeler: LabelerSetting | None = "rules:ct_rate",
-        findings: bool = True,
         block_reports: int = 64,
         baseline_reports: int = 320,
         window_reports: int = 320,
@@ -85,10 +81,9 @@ class RewardWatch:
         stop: bool | Collection[str] = False,
         confidence: float = 0.999,
         worsens: float = 1.5,
-        n_gram: int = 2,
     ) -> None:
-        if block_reports < 1 or n_gram < 1:
-            raise ValueError(f"block_reports and n_gram must be positive, got {block_reports} and {n_gram}")
+        if block_reports < 1:
+            raise ValueError(f"block_reports must be positive, got {block_reports}")
         for name, value in (("baseline_reports", baseline_reports), ("window_reports", window_reports)):
             if value < _LEAST_BLOCKS * block_reports:
                 raise ValueError(
@@ -99,7 +94,6 @@ class RewardWatch:
                 f"confidence must be in (0.5, 1) and worsens greater than 1, got {confidence} and {worsens}"
             )
         self.labeler = None if labeler is None else get_labeler(labeler)
-        self.findings = findings
         self.block_reports = block_reports
         self.baseline_blocks = baseline_reports // block_reports
         self.window_blocks = window_reports // block_reports
@@ -107,7 +101,6 @@ class RewardWatch:
         self.stop = get_stopping_checks(stop, [check.name for check in self.checks])
         self.confidence = confidence
         self.worsens = worsens
-        self.n_gram = n_gram
         self.blocks: list[Block] = []
         self.alarms: list[Verdict] = []
         self.verdicts: list[Verdict] = []
@@ -161,8 +154,7 @@ class RewardWatch:
         for side, reports in (("completions", completions), ("references", references)):
             # The completions of a prompt have one reference, and completions may repeat.
             texts = Counter(text for text in reports or () if text is not None)
-            counted = ((count_text(text, self.n_gram, self.findings), number) for text, number in texts.items())
-            counts.add_texts(side, counted)
+            counts.add_texts(side, ((count_text(text), number) for text, number in texts.items()))
         if references is not None and self.labeler is not None:
             metrics = {LABEL_METRIC: count_pairs(counts, self.labeler, completions, references), **metrics}
         count_values(counts, rewards, metrics)

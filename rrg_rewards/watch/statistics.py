@@ -70,17 +70,6 @@ def _sum(blocks: Sequence[Block], name: str) -> tuple[float, float]:
     return math.fsum(value for value, _ in pairs), math.fsum(count for _, count in pairs)
 
 
-def agreement(blocks: Sequence[Block], reward: str, metric: str) -> float:
-    """Return the Pearson correlation of a reward and a held-out metric over completions; NaN if undefined."""
-    rows = [block.sums.get(f"agreement/{reward}/{metric}", (0.0,) * 6) for block in blocks]
-    n, x, y, xx, yy, xy = (math.fsum(column) for column in zip(*rows, strict=True)) if rows else (0.0,) * 6
-    spreads = (n * xx - x * x) * (n * yy - y * y)
-    # Treat a variance of the size of rounding errors as 0.
-    if n < 2 or spreads <= 1e-12 * max(n * xx, 1e-300) * max(n * yy, 1e-300):
-        return math.nan
-    return (n * xy - x * y) / math.sqrt(spreads)
-
-
 def upper_tail(above: Estimate, below: Estimate, factor: float = 1.0, offset: float = 0.0) -> float:
     r"""Compute the one-sided p-value of Welch's t-test that ``above`` exceeds ``factor * below + offset``.
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from rrg_rewards.findings.reading.coverage import is_general_word
@@ -33,7 +34,7 @@ class TextCounts(NamedTuple):
     frames: Mapping[int, int]
 
 
-def count_text(text: str, n_gram: int, findings: bool = True) -> TextCounts:
+def count_text(text: str) -> TextCounts:
     """Count the properties of a text.
 
     Sentences and whole texts are compared without case and punctuation, and frames also without numbers.
@@ -41,11 +42,9 @@ def count_text(text: str, n_gram: int, findings: bool = True) -> TextCounts:
 
     Args:
         text: A report.
-        n_gram: Number of words of the counted n-grams.
-        findings: Whether to count the words that the finding engine has not read.
 
     Example:
-        >>> counted = count_text("No effusion. No effusion.", n_gram=2)
+        >>> counted = count_text("No effusion. No effusion.")
         >>> counted.sums["repeated_sentences"], counted.sums["words"], len(set(counted.distinct["distinct_ngrams"]))
         ((1, 2), (4, 1), 2)
     """
@@ -53,15 +52,14 @@ def count_text(text: str, n_gram: int, findings: bool = True) -> TextCounts:
     whole = " ".join(words)
     sentences = [sentence for part in _SENTENCE_END.split(text) if (sentence := _read_sentence(part)) is not None]
     plain = [sentence for sentence, _ in sentences]
+    reading = read_findings(text)
     sums: dict[str, tuple[float, float]] = {
         "words": (len(text.split()), 1),
         "repeated_sentences": (len(plain) - len(set(plain)), len(plain)),
         "repeating_reports": (_repeats_at_once(plain), 1),
+        "unread_words": (reading.num_unread, reading.num_words),
     }
-    if findings:
-        reading = read_findings(text)
-        sums["unread_words"] = (reading.num_unread, reading.num_words)
-    grams = [text_hash(" ".join(words[start : start + n_gram])) for start in range(len(words) - n_gram + 1)]
+    grams = [text_hash(" ".join(pair)) for pair in pairwise(words)]
     frames = Counter(frame for _, frame in sentences)
     # No frame has a line break.
     frames[text_hash("\n" + _NUMBER.sub("0", whole))] = 1

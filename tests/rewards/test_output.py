@@ -1,4 +1,4 @@
-"""Sub-scores as rewards, and transforms, compared with the scores of the metric."""
+"""Sub-scores as rewards, compared with the scores of the metric."""
 
 import asyncio
 import pickle
@@ -10,7 +10,6 @@ from words import WordLabeler
 
 from rrg_rewards.metrics import CRIMSON, ReportMetric, Scores
 from rrg_rewards.rewards import AsyncComposedReward, AsyncMetricReward, Reward, make_reward
-from rrg_rewards.rewards.output import RewardTransform
 
 LABELER = WordLabeler("edema effusion nodule")
 REPORTS = ["Large right pneumothorax. Edema.", "No abnormality.", "Small effusion."]
@@ -43,27 +42,6 @@ def test_reward_output_an_unknown_sub_score_suggests_the_nearest() -> None:
         reward(REPORTS, reference=REFERENCES)
 
 
-@pytest.mark.parametrize("name", ["crg", "rouge", "repetition", "composed"])
-def test_reward_output_a_transform_is_applied_to_every_kind_of_reward(name: str) -> None:
-    options: dict[str, Any] = {
-        "crg": {"labeler": LABELER, "prior": 0.2},
-        "composed": {"parts": [{"name": "rouge"}, {"name": "repetition", "weight": 0.5}]},
-    }.get(name, {})
-    texts = ["Edema. Edema. Edema. Edema. Edema. Edema.", "Small effusion.", "Nodule."]
-    references = ["Edema.", "Small effusion.", "Large effusion."]
-    plain = make_reward(name, **options)(texts, reference=references)
-    changed = make_reward(name, **options, transform={"scale": -2.0, "shift": 0.5, "clip": [-1, 1]})
-    expected = [min(max(-2.0 * value + 0.5, -1.0), 1.0) for value in plain if value is not None]
-    assert changed(texts, reference=references) == expected
-    assert len(set(expected)) > 1
-    assert changed.signature.endswith("|transform:scale:-2,shift:0.5,clip:-1,1")
-
-
-def test_reward_output_a_transform_does_not_score_the_unscorable() -> None:
-    reward = make_reward("rouge", transform={"shift": 1.0, "clip": [0, None]})
-    assert reward(["Edema."], reference=[None]) == [None]
-
-
 def test_reward_output_sub_scores_that_are_undefined_are_no_reward_and_are_counted() -> None:
     reward = make_reward("crg", labeler=LABELER, prior=0.2, key="precision", sign=1)
     logged: dict[str, float] = {}
@@ -73,37 +51,15 @@ def test_reward_output_sub_scores_that_are_undefined_are_no_reward_and_are_count
 
 
 def test_reward_output_a_part_of_a_composed_reward_may_be_a_sub_score() -> None:
-    part = {"name": "crimson", "key": "weighted_false", "sign": -1, "transform": {"clip": [-0.5, None]}}
+    part = {"name": "crimson", "key": "weighted_false", "sign": -1, "clip": [-0.5, 1.0]}
     reward = make_reward("composed", parts=[part, {"name": "rouge", "weight": 0.0}])
     assert reward(REPORTS, reference=REFERENCES) == [-0.5, None, 0.0]
-    assert "key:weighted_false|key_sign:-1|transform:scale:1,shift:0,clip:-0.5,inf" in reward.signature
+    assert "key:weighted_false|key_sign:-1}|clip:-0.5,1" in reward.signature
 
 
 def test_reward_output_the_settings_survive_pickling() -> None:
-    reward = pickle.loads(pickle.dumps(make_reward("rouge", transform={"scale": 3.0})))
-    assert reward(["Edema."], reference=["Edema."]) == [3.0]
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"scale": 0}, "scale must be"),
-        ({"shift": float("nan")}, "shift a finite"),
-        ({"clip": [1, 0]}, "increasing"),
-        ({"clip": [None, None]}, "increasing"),
-        ({"clip": 3}, "increasing"),
-        ({"scal": 1}, "did you mean 'scale'"),
-        ("clip", "must be a mapping"),
-    ],
-)
-def test_reward_output_a_wrong_transform_is_refused(setting: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_reward("rouge", transform=setting)
-
-
-def test_reward_output_bounds_may_be_one_sided() -> None:
-    assert RewardTransform(clip=(None, 1.0))(5.0) == 1.0
-    assert RewardTransform(clip=(0.0, None))(-5.0) == 0.0
+    reward = pickle.loads(pickle.dumps(make_reward("crimson", key="weighted_false", sign=-1)))
+    assert reward.signature.endswith("|key:weighted_false|key_sign:-1")
 
 
 class Slow(Reward):

@@ -56,4 +56,3 @@ def test_count_values_leaves_out_missing_values():
     assert counts.sums["rewards_squared/r"] == (10, 2)
     assert counts.sums["completions/unscorable/r"] == (2, 4)
     assert counts.sums["metrics/m"] == (2, 3)
-    assert counts.sums["agreement/r/m"] == (1, 1, 0.5, 1, 0.25, 0.5)

@@ -10,7 +10,7 @@ TEXTS = ["No effusion. No effusion.", "Nodule.", "no effusion", "Nodule. Hernia.
 
 def counted(texts):
     counts = Counts()
-    counts.add_texts("completions", ((count_text(text, n_gram=2), 1) for text in texts))
+    counts.add_texts("completions", ((count_text(text), 1) for text in texts))
     return counts
 
 

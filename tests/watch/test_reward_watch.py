@@ -192,7 +192,7 @@ def observe_values(watch, steps, draw, level=0.0):
 
 
 def test_reward_watch_has_a_state_that_does_not_grow():
-    watch, draw = RewardWatch(**SETTINGS, findings=False), random.Random(0)
+    watch, draw = RewardWatch(**SETTINGS), random.Random(0)
     sizes, before = [], 0
     for steps in (60, 200, 600):
         observe_values(watch, range(before, steps), draw)
@@ -208,7 +208,7 @@ def test_reward_watch_has_a_state_that_does_not_grow():
 
 
 def test_divergence_sees_a_late_fall_below_a_summed_window():
-    watch, draw = RewardWatch(**SETTINGS, findings=False, checks=[Divergence()]), random.Random(0)
+    watch, draw = RewardWatch(**SETTINGS, checks=[Divergence()]), random.Random(0)
     for start, level in ((0, 0.0), (100, 0.6)):
         observe_values(watch, range(start, start + 100), draw, level)
     assert watch.alarms == []

@@ -6,7 +6,7 @@ from rrg_rewards.watch.text_counts import count_text, sentence_frame
 
 
 def test_count_text_counts_words_sentences_and_reports():
-    counts = count_text("No effusion. No effusion. Nodule of 2.5 mm.", n_gram=2)
+    counts = count_text("No effusion. No effusion. Nodule of 2.5 mm.")
     # The point in 2.5 does not end a sentence.
     repeated = {"repeated_sentences": (1, 3), "repeating_reports": (1, 1)}
     assert counts.sums == {"words": (8, 1), **repeated, "unread_words": (0, 7)}
@@ -27,15 +27,14 @@ def test_count_text_counts_words_sentences_and_reports():
     ],
 )
 def test_count_text_counts_repeated_sentences_and_those_that_follow_themselves(text, repeated, at_once):
-    sums = count_text(text, n_gram=2).sums
+    sums = count_text(text).sums
     assert sums["repeated_sentences"][0] == repeated
     assert sums["repeating_reports"] == (at_once, 1)
 
 
 def test_count_text_counts_the_words_that_rules_have_not_read():
     text = "No effusion. The aorta is plondric."
-    assert count_text(text, n_gram=2).sums["unread_words"] == (1, 4)
-    assert "unread_words" not in count_text(text, n_gram=2, findings=False).sums
+    assert count_text(text).sums["unread_words"] == (1, 4)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +54,6 @@ def test_sentence_frame_is_that_of_other_findings_places_and_sizes(first, second
 
 
 def test_count_text_compares_whole_reports_without_the_values_of_numbers():
-    frames = [set(count_text(text, n_gram=2).frames) for text in ("Nodule of 5 mm.", "nodule of 8 mm", "Mass of 5 mm")]
+    frames = [set(count_text(text).frames) for text in ("Nodule of 5 mm.", "nodule of 8 mm", "Mass of 5 mm")]
     assert frames[0] == frames[1]
     assert len(frames[0] & frames[2]) == 1

@@ -47,7 +47,6 @@ class PolicyDataModule(ResumableDataModule):
         batch_size: Number of rows of a rollout in each process. Several completions are sampled for each row.
         collate: Function that makes a batch of rows, such as the ``collate`` of a Hugging Face generator. Default:
             :func:`collate_rows`.
-        validation_batch_size: Number of rows of a validation batch. Default: ``batch_size``.
         num_workers: Number of processes that load rows.
         seed: Seed of the order.
 
@@ -67,16 +66,11 @@ class PolicyDataModule(ResumableDataModule):
         *,
         batch_size: int = 16,
         collate: Collate = collate_rows,
-        validation_batch_size: int | None = None,
         num_workers: int = 0,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("validation_batch_size", batch_size if validation_batch_size is None else validation_batch_size, 1),
-            ("num_workers", num_workers, 0),
-        ):
+        for name, value, least in (("batch_size", batch_size, 1), ("num_workers", num_workers, 0)):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
         if len(train) < batch_size:
@@ -85,7 +79,6 @@ class PolicyDataModule(ResumableDataModule):
         self.validation = validation
         self.batch_size = batch_size
         self.collate = collate
-        self.validation_batch_size = validation_batch_size or batch_size
         self.num_workers = num_workers
         self.seed = seed
 
@@ -107,7 +100,7 @@ class PolicyDataModule(ResumableDataModule):
         return DataLoader(
             self.validation,  # type: ignore[arg-type]  # a sequence is a data set
             sampler=UnpaddedDistributedSampler(self.validation),
-            batch_size=self.validation_batch_size,
+            batch_size=self.batch_size,
             collate_fn=self.collate,
             num_workers=self.num_workers,
         )

@@ -1,6 +1,7 @@
 """Settings of the reward of a trainer."""
 
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -94,9 +95,9 @@ def test_trainer_settings_refuse_statistics_that_workers_do_not_share(reward: An
         get_trainer_reward({"reward": reward, "missing": 0})
 
 
-def test_trainer_reward_refuses_infinite_rewards() -> None:
-    transform = {"scale": 1e308, "shift": 1e308}
-    reward = get_trainer_reward({"reward": {"name": "rouge", "transform": transform}, "missing": 0})
+def test_trainer_reward_refuses_infinite_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    reward = get_trainer_reward({"reward": "rouge", "missing": 0})
+    monkeypatch.setattr(reward.reward, "_reward", lambda value: value * math.inf)
     with pytest.raises(ValueError, match="'rouge' is inf"):
         reward.reward_one("Edema.", {"reference": "Edema."})
 

@@ -60,7 +60,6 @@ def test_collate_rows_rows_that_differ_in_columns_are_named():
     [
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"batch_size": 3}, "train has 2 rows, fewer than batch_size=3"),
-        ({"batch_size": 1, "validation_batch_size": 0}, "validation_batch_size must be at least 1, got 0"),
         ({"batch_size": 1, "num_workers": -1}, "num_workers must be at least 0"),
     ],
 )
