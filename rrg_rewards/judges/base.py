@@ -50,23 +50,12 @@ class JudgeFailure:
     Args:
         kind: Kind of failure, for counts.
         reason: Description of the failure, without report text.
+        coverage: How much of the reference and of the candidate of a pair the rules have read; ``None`` if not known.
+        route: Judge of the pair in a cascade; empty without one.
     """
 
     kind: FailureKind
     reason: str
-
-
-@dataclass(frozen=True)
-class PairFailure(JudgeFailure):
-    """The failure of a report pair of which is known how much the rules have read.
-
-    Args:
-        kind: Kind of failure, for counts.
-        reason: Description of the failure, without report text.
-        coverage: How much of the reference and of the candidate was read; ``None`` if not known.
-        route: Judge of the pair in a cascade; empty without one.
-    """
-
     coverage: "PairCoverage | None" = field(default=None, repr=False)
     route: Route = ""
 

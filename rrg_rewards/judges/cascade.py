@@ -14,7 +14,6 @@ from rrg_rewards.judges.base import (
     Judge,
     JudgeFailure,
     JudgeTask,
-    PairFailure,
     ReportPair,
     Result,
 )
@@ -288,10 +287,7 @@ def _routed(result: _Outcome, route: Route, read: _Outcome | None = None) -> _Ou
 
     Failures of items that were not sent are returned unchanged, because callers compare them with ``STOPPED``.
     """
-    coverage = getattr(result if read is None else read, "coverage", None)
-    if isinstance(result, CrimsonEvaluation):
-        return replace(result, coverage=coverage, route=route)
-    return result if result == STOPPED else PairFailure(result.kind, result.reason, coverage, route)
+    return result if result == STOPPED else replace(result, coverage=(read or result).coverage, route=route)
 
 
 def _first(setting: str | Mapping[str, Any] | Judge) -> RuleJudge:

@@ -35,6 +35,7 @@ ENGINE = "engine"
 JudgeSetting = str | Mapping[str, Any] | Judge
 """``"engine"``, or a judge as :func:`rrg_rewards.judges.get_judge` accepts it."""
 
+# Number of reports whose questions are cached.
 _REMEMBERED = 1024
 # Failures of a judge that answered.
 _INVALID = ("malformed", "inconsistent")
@@ -101,7 +102,6 @@ class Examiner(Backend):
         grade_prompt: File with the prompt by which the judge grades, also answers on the existence of a finding
             (:class:`rrg_rewards.judges.tasks.finebench_prompt_files.GradePromptTask`). ``over_specified`` then has no
             effect on the grades.
-        remembered: Number of reports whose questions are cached.
 
     Raises:
         ValueError: For an unknown schema, grading or judge, for a schema that the engine cannot read although it
@@ -128,7 +128,6 @@ class Examiner(Backend):
         over_specified: OverSpecified = "right",
         answer_prompt: str | Path | None = None,
         grade_prompt: str | Path | None = None,
-        remembered: int = _REMEMBERED,
     ) -> None:
         self._given = absolute_yaml_path(schema)
         self.schema = get_question_schema(self._given)
@@ -138,7 +137,6 @@ class Examiner(Backend):
         # The engine checks as a builder when it makes the first question; with given questions it makes none.
         if self.answerer is None:
             check_readable(self.schema)
-        self.remembered = remembered
         check_grading(grading, over_specified)
         self.grading: Grading = grading
         self.over_specified: OverSpecified = over_specified
@@ -173,7 +171,6 @@ class Examiner(Backend):
             "over_specified": self.over_specified,
             "answer_prompt": self.answer_prompt,
             "grade_prompt": self.grade_prompt,
-            "remembered": self.remembered,
         }
 
     @cached_property
@@ -230,7 +227,7 @@ class Examiner(Backend):
             made = _without_refused(made)
         found.update(zip(unknown, made, strict=True))
         if remember and not include_uncertain:
-            remember_results(self._built, found, self.remembered)
+            remember_results(self._built, found, _REMEMBERED)
         return [found[report] for report in reports]
 
     def _items_by_rules(self, report: str, include_uncertain: bool) -> tuple[QAItem, ...]:

@@ -17,7 +17,7 @@ from rrg_rewards.functional.crimson import (
     StatedPlace,
     crimson_score,
 )
-from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, PairFailure, ReportPair, Result
+from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, ReportPair, Result
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
@@ -89,7 +89,7 @@ class RuleJudge(Judge):
             raise ValueError(f"RuleJudge has rules for the task {_TASK!r} only, got {task.name!r}; use another judge")
         return [cast("Result | JudgeFailure", self._result(cast(ReportPair, item))) for item in items]
 
-    def _result(self, pair: ReportPair) -> CrimsonEvaluation | PairFailure:
+    def _result(self, pair: ReportPair) -> CrimsonEvaluation | JudgeFailure:
         """Return the evaluation of a pair, or the failure if its reference is unread."""
         evaluation = self.evaluation(pair)
         if self.unread == "normal" or evaluation.reference_findings or evaluation.coverage is None:
@@ -98,7 +98,7 @@ class RuleJudge(Judge):
         if not reference.num_unread:
             return evaluation
         reason = f"{reference.num_unread} of {reference.num_words} words of the reference; it has no other finding"
-        return PairFailure("unread", reason, evaluation.coverage)
+        return JudgeFailure("unread", reason, evaluation.coverage)
 
     def evaluation(self, pair: ReportPair) -> CrimsonEvaluation:
         """Return CRIMSON's evaluation of one report pair, also if its reference is unread.

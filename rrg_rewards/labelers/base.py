@@ -60,23 +60,9 @@ class FallibleLabeler(Backend, ABC):
     attributes of a :class:`Labeler`; its call returns a float tensor with NaN in the rows of reports without labels.
     """
 
-    @property
-    @abstractmethod
-    def labels(self) -> tuple[str, ...]:
-        """Names of the columns of the label matrix."""
-
-    @property
-    @abstractmethod
-    def signature(self) -> str:
-        """Version, model revision and settings, as one line."""
-
     @abstractmethod
     def label(self, reports: Sequence[str]) -> LabelledReports:
         """Return the labels of reports, and a failure for each report without labels."""
-
-    @abstractmethod
-    def __call__(self, reports: Sequence[str]) -> Tensor:
-        """Return the label matrix ``(N, L)`` of reports: float32, NaN in the rows of reports without labels."""
 
 
 def labeler_judge(labeler: Labeler) -> Judge | None:

@@ -20,6 +20,8 @@ from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
 from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
+# Number of reports whose labels are remembered.
+_REMEMBERED = 1024
 _MODALITIES: Mapping[str, Modality] = {"chest CT": "ct", "abdominal CT": "ct", "chest X-ray": "xray"}
 _NOT_STATED = StatedLabel("negative", None)
 
@@ -61,8 +63,6 @@ class JudgeLabeler(FallibleLabeler):
         self,
         schema: str | Path | LabelSchema,
         judge: str | Mapping[str, Any] | Judge,
-        *,
-        remembered: int = 1024,
     ) -> None:
         self._given = absolute_yaml_path(schema)
         self.schema = get_label_schema(schema)
@@ -73,9 +73,6 @@ class JudgeLabeler(FallibleLabeler):
                 "'rules:SCHEMA'"
             )
         self.has_independent_rows = self.judge.has_independent_rows
-        if remembered < 0:
-            raise ValueError(f"remembered must be at least 0, got {remembered}")
-        self.remembered = remembered
         self._derived = [is_no_abnormality(label) for label in self.labels]
         if all(self._derived):
             raise ValueError(f"label schema {self.schema.name!r} has no label of an abnormality")
@@ -95,7 +92,7 @@ class JudgeLabeler(FallibleLabeler):
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that rebuild this labeler."""
-        return {"schema": self._given, "judge": self.judge, "remembered": self.remembered}
+        return {"schema": self._given, "judge": self.judge}
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -141,7 +138,7 @@ class JudgeLabeler(FallibleLabeler):
         for report, outcome in zip(unknown, outcomes, strict=True):
             found[report] = outcome if isinstance(outcome, JudgeFailure) else self._with_derived(outcome)
         # All reports of a call, because another metric with this labeler may get the same batch next.
-        remember_results(self._known, found, self.remembered and max(self.remembered, len(found)))
+        remember_results(self._known, found, max(_REMEMBERED, len(found)))
         return [found[report] for report in reports]
 
     def label(self, reports: Sequence[str]) -> LabelledReports:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rrg_rewards.findings.reading.modality import Modality
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict
+from rrg_rewards.questions.schema import name_key
 from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.backend import MODEL_REFUSAL, Backend
 from rrg_rewards.utilities.checks import check_model_source, check_reports
@@ -235,14 +236,9 @@ def _check_label_names(config: Any, labels: tuple[str, ...]) -> None:
     """Check that the outputs of a classifier, if they are named, are the labels in their order."""
     # By number, because some configurations list "10" before "2".
     named = tuple(config.id2label[index] for index in range(len(config.id2label)))
-    if all(name.startswith("LABEL_") for name in named) or list(map(_plain, named)) == list(map(_plain, labels)):
+    if all(name.startswith("LABEL_") for name in named) or [*map(name_key, named)] == [*map(name_key, labels)]:
         return
     raise ValueError(f"the checkpoint's labels are {', '.join(named)}; the schema's are {', '.join(labels)}")
-
-
-def _plain(label: str) -> str:
-    """Return a label without case and separators of words, which differ between conversions of the weights."""
-    return " ".join(label.replace("_", " ").casefold().split())
 
 
 class _Classifier(nn.Module):

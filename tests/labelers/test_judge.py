@@ -63,9 +63,10 @@ def test_judge_labeler_counts_reports_without_a_valid_answer() -> None:
     assert failures == (None, None, None, JudgeFailure("inconsistent", "told to"))
 
 
-def test_judge_labeler_remembers_labels_and_not_failures() -> None:
+def test_judge_labeler_remembers_labels_and_not_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rrg_rewards.labelers.judge._REMEMBERED", 1)
     judge = LabelJudge({"Emphysema": "deadline"})
-    labeler = JudgeLabeler("ct_rate", judge, remembered=1)
+    labeler = JudgeLabeler("ct_rate", judge)
     labeler.label([*REPORTS, *REPORTS])
     assert judge.asked == [[REPORTS[0], REPORTS[1], REPORTS[3]]]
     # The answers of the last call are remembered, and the failure is not.
@@ -75,10 +76,6 @@ def test_judge_labeler_remembers_labels_and_not_failures() -> None:
     # Now only one answer is.
     labeler.label([REPORTS[0]])
     assert judge.asked[2:] == [[REPORTS[0]]]
-    forgetful = JudgeLabeler("ct_rate", LabelJudge(), remembered=0)
-    for _ in range(2):
-        forgetful.label([REPORTS[0]])
-    assert forgetful.judge.asked == [[REPORTS[0]]] * 2
 
 
 def test_judge_labeler_pickles() -> None:

@@ -307,7 +307,7 @@ def test_ct_finebench_questions_of_a_reference_are_built_once(monkeypatch: pytes
     metric.update([RIGHT] * 8, [LEFT] * 4 + [EFFUSION] * 4)
     assert built == [LEFT, EFFUSION]
     small = CTFineBench()
-    small.examiner.remembered = 2
+    monkeypatch.setattr(question_answering, "_REMEMBERED", 2)
     built.clear()
     for report in (LEFT, RIGHT, LEFT, LARGER, LEFT, RIGHT):
         small.score([NORMAL], [report])

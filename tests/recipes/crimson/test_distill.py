@@ -11,9 +11,9 @@ from crimson_package import install_stand_in
 from tokenizers import ByteLevelBPETokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from rrg_rewards.analysis.candidates import make_candidates
 from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.judges import LocalJudge, ReportPair, RuleJudge
-from rrg_rewards.judges.candidates import make_candidates
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.recipes.crimson.distill import DistillationArguments, load_examples, parse, run
@@ -36,7 +36,7 @@ def write_evaluations(path: Path, reports: list[str], seed: int = 0) -> list[Eva
     """Label candidates by rules, and write the file of the command line."""
     judge = RuleJudge()
     rows = []
-    for row, regime, candidate in make_candidates(reports, modality="ct", seed=seed).rows:
+    for row, regime, candidate in make_candidates(reports, modality="ct", seed=seed)[0]:
         pair = ReportPair(reports[row], candidate)
         rows.append(EvaluatedPair(pair, judge.evaluation(pair), judge.signature, source=regime))
     path.write_text("".join(json.dumps(row.to_record()) + "\n" for row in rows), encoding="utf-8")

@@ -1,6 +1,7 @@
 """Candidates of the four regimes, and the most similar other report."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from rrg_rewards.analysis.candidates import REGIMES, make_candidates, nearest_others
 from rrg_rewards.data import phantom_rows
-from rrg_rewards.judges.candidates import REGIMES, make_candidates, nearest_others
 
 REPORTS = list(dict.fromkeys(row["impression"] for row in phantom_rows(60, style="compact") if any(row["labels"])))
 
 
-def letters(reports: list[str]) -> Tensor:
+def letters(reports: Sequence[str]) -> Tensor:
     counts = torch.tensor([[report.count(letter) for letter in "abcdefghij"] for report in reports]).float()
     return torch.nn.functional.normalize(counts, dim=1)
 
@@ -37,12 +38,14 @@ def test_nearest_others_by_brute_force(texts: list[str], seed: int) -> None:
 
 def test_make_candidates_of_each_regime() -> None:
     generated = {row: f"Report {row}." for row in range(0, len(REPORTS), 2)}
-    found = make_candidates(REPORTS, REGIMES, generated=generated, encoder=letters, per_report=2, modality="ct")
+    made, declined = make_candidates(
+        REPORTS, REGIMES, generated=generated, encoder=letters, per_report=2, modality="ct"
+    )
     nearest = nearest_others(REPORTS, letters(REPORTS))
-    counts = Counter(regime for _, regime, _ in found.rows)
+    counts = Counter(regime for _, regime, _ in made)
     assert set(counts) == set(REGIMES)
-    assert counts.total() + found.declined.total() == 2 * len(REPORTS)
-    for row, regime, candidate in found.rows:
+    assert counts.total() + declined.total() == 2 * len(REPORTS)
+    for row, regime, candidate in made:
         if regime == "generated":
             assert candidate == generated[row]
         elif regime == "matched":
@@ -53,12 +56,12 @@ def test_make_candidates_of_each_regime() -> None:
         else:
             assert candidate not in generated.values()
     # Half of the reports have no generated one.
-    assert found.declined["generated"] > 0
-    assert len({(row, candidate) for row, _, candidate in found.rows}) == len(found.rows)
+    assert declined["generated"] > 0
+    assert len({(row, candidate) for row, _, candidate in made}) == len(made)
 
 
 def test_make_candidates_depends_on_the_seed_only() -> None:
-    first, again, other = (make_candidates(REPORTS, seed=seed).rows for seed in (0, 0, 1))
+    first, again, other = (make_candidates(REPORTS, seed=seed)[0] for seed in (0, 0, 1))
     assert first == again != other
 
 
@@ -71,5 +74,5 @@ def test_make_candidates_rejects() -> None:
         make_candidates(["a"], ["generated"])
     with pytest.raises(ValueError, match="at least one of"):
         make_candidates(["a"], [])
-    assert make_candidates(["a", "a"], ["random"]).declined == {"random": 2}
-    assert make_candidates([], ["random"]).rows == []
+    assert make_candidates(["a", "a"], ["random"]) == ([], {"random": 2})
+    assert make_candidates([], ["random"]) == ([], {})
