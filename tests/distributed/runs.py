@@ -10,10 +10,14 @@ from typing import Any
 import torch
 import yaml
 from safetensors.torch import load_file
+from tiny_policy import save_tiny_policy
 
 from tests.distributed.helpers import launch_and_wait
 
 HERE = Path(__file__).parent
+REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
+LABELER = "keywords:edema effusion nodule"
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
 # Settings of a run with fast steps.
 TINY_RUN: dict[str, Any] = {
     "use_cpu": True,
@@ -27,6 +31,18 @@ TINY_RUN: dict[str, Any] = {
     "report_to": "none",
     "disable_tqdm": True,
 }
+
+
+def tiny_recipe(folder: Path, **settings: Any) -> dict[str, Any]:
+    """Write a policy and a table of reports; return a recipe with them and further settings."""
+    rows = [{"findings": f"lungs {report}", "impression": report} for report in REPORTS * 2]
+    (folder / "reports.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {
+        "model_name_or_path": str(save_tiny_policy(folder / "policy")),
+        "dataset": str(folder / "reports.jsonl"),
+        "reference_column": "impression",
+        **settings,
+    }
 
 
 @dataclass(frozen=True)
@@ -89,14 +105,8 @@ class Launcher:
         argv = ["--config", str(self.root / "recipe.yaml"), "--output_dir", str(self.root / name), *options]
         if stage is not None:
             argv += ["--deepspeed", str(write_deepspeed(self.root / f"{name}.json", stage))]
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-        return [
-            sys.executable,
-            *(torchrun if processes else []),
-            str(HERE / "recipe_worker.py"),
-            str(notes),
-            *argv,
-        ], notes
+        python = [*TORCHRUN, str(processes)] if processes else [sys.executable]
+        return [*python, str(HERE / "recipe_worker.py"), str(notes), *argv], notes
 
 
 def write_deepspeed(path: Path, stage: int) -> Path:

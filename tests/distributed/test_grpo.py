@@ -1,68 +1,43 @@
 """The recipe in two real processes; the tests fail if they cannot start."""
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tiny_policy import save_tiny_policy
 
 from tests.distributed.helpers import launch_and_wait
+from tests.distributed.runs import LABELER, TINY_RUN, TORCHRUN, environment, tiny_recipe
 
 pytestmark = pytest.mark.distributed
-
-HERE = Path(__file__).parent
-REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
-LABELER = "keywords:edema effusion nodule"
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    table = tmp_path / "reports.jsonl"
-    rows = [{"findings": f"lungs {report}", "impression": report} for report in REPORTS * 2]
-    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    path = tmp_path / "recipe.yaml"
+    rewards = [
+        {"name": "crg", "labeler": LABELER},
+        {"name": "crg", "as": "crg_running", "labeler": LABELER, "prior": "running"},
+    ]
     settings = {
-        "model_name_or_path": str(save_tiny_policy(tmp_path / "policy")),
-        "dataset": str(table),
-        "reference_column": "impression",
+        **TINY_RUN,
         "heldout_fraction": 0.25,
         "heldout_batch_size": 2,
-        "rewards": [
-            {"name": "crg", "labeler": LABELER},
-            {"name": "crg", "as": "crg_running", "labeler": LABELER, "prior": "running"},
-        ],
+        "rewards": rewards,
         "output_dir": str(tmp_path / "run"),
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
         "max_steps": 3,
         "per_device_train_batch_size": 3,
         "num_generations": 2,
-        "max_completion_length": 6,
-        "learning_rate": 1e-3,
-        "logging_steps": 1,
-        "report_to": "none",
-        "disable_tqdm": True,
     }
-    path.write_text(yaml.safe_dump(settings))
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(tiny_recipe(tmp_path, **settings)))
     return path
 
 
 def launch(config: Path, folder: Path) -> list[dict[str, Any]]:
     """Run a recipe in two processes and return their results by rank."""
-    environment = {
-        **os.environ,
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(HERE.parent / "helpers"), os.environ.get("PYTHONPATH", "")]),
-    }
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = [*launcher, str(HERE / "grpo_worker.py"), str(config), str(folder)]
-    launch_and_wait(command, environment, timeout=240)
+    worker = Path(__file__).with_name("grpo_worker.py")
+    launch_and_wait([*TORCHRUN, "2", str(worker), str(config), str(folder)], environment(), timeout=240)
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
 
 

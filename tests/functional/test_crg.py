@@ -2,6 +2,7 @@
 
 import warnings
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -191,7 +192,7 @@ def test_any_dtype_of_zeros_and_ones(dtype: torch.dtype) -> None:
     assert crg_score(labels, labels).item() == 1
 
 
-ZEROS = torch.zeros(2, 3)
+ZEROS, NAN = torch.zeros(2, 3), float("nan")
 MALFORMED = {
     "no tensor": ([[0, 1]], ZEROS, TypeError, r"preds must be a tensor of shape \(N, L\), got list"),
     "one axis": (torch.zeros(3), torch.zeros(3), ValueError, r"preds must have shape \(N, L\), got \(3,\)"),
@@ -201,7 +202,7 @@ MALFORMED = {
     "probability": (ZEROS + 0.5, ZEROS, ValueError, "preds must hold 0 and 1 only, got 0.5 in row 0, column 0"),
     "uncertain": (ZEROS, ZEROS - 1, ValueError, "target must hold 0 and 1 only, got -1.0"),
     "two": (ZEROS.long() + 2, ZEROS, ValueError, "preds must hold 0 and 1 only, got 2 in"),
-    "NaN": (ZEROS, ZEROS + float("nan"), ValueError, "target must hold 0 and 1 only, got nan"),
+    "NaN": (ZEROS, ZEROS + NAN, ValueError, "target must hold 0 and 1 only, got nan"),
     "infinity": (ZEROS, ZEROS + float("inf"), ValueError, "target must hold 0 and 1 only, got inf"),
 }
 
@@ -213,28 +214,20 @@ def test_malformed_labels_raise(function, preds, target, error, message) -> None
         function(preds, target)
 
 
-def test_first_wrong_value_is_named() -> None:
-    labels = torch.zeros(4, 5)
-    labels[2, 3] = 7
-    with pytest.raises(ValueError, match=r"got 7\.0 in row 2, column 3"):
-        crg_score(labels, torch.zeros(4, 5))
-
-
-@pytest.mark.parametrize("wrong", [0.0, 1.0, -0.1, 1.5, float("nan")])
-def test_prior_of_contributions_outside_range(wrong: float) -> None:
-    with pytest.raises(ValueError, match="prior must"):
-        crg_contributions(ZEROS, ZEROS, prior=wrong)
-
-
-@pytest.mark.parametrize("wrong", [0.0, -0.1, 1.5, float("nan")])
-def test_prior_of_weights_outside_range(wrong: float) -> None:
-    with pytest.raises(ValueError, match="prior must"):
-        crg_weights(wrong)
-
-
-def test_negative_count_raises() -> None:
-    with pytest.raises(ValueError, match="fp must"):
-        crg_score_from_counts(1, 1, -1, 1)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *((partial(crg_contributions, ZEROS, ZEROS, prior=one), "prior") for one in (0.0, 1.0, -0.1, 1.5, NAN)),
+        *((partial(crg_weights, one), "prior") for one in (0.0, -0.1, 1.5, NAN)),
+        (partial(crg_score_from_counts, 1, 1, -1, 1), "fp"),
+        (partial(crg_score, torch.diag(torch.tensor([1, 0, 7])), torch.zeros(3, 3)), r"got 7 in row 2, column 2"),
+        (partial(crg_multilevel_score, [ZEROS], [ZEROS, ZEROS]), "levels, got 1 and 2"),
+        (partial(crg_multilevel_score, [], []), "levels, got 0 and 0"),
+    ],
+)
+def test_wrong_arguments_are_named(call, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 @pytest.mark.parametrize(("value", "missing"), [(0, "positive"), (1, "negative")])
@@ -276,13 +269,6 @@ def test_levels_are_averaged(first: tuple[Tensor, Tensor], second: tuple[Tensor,
     levels = list(zip(first, second, strict=True))
     mean = (crg_score(*first) + crg_score(*second)) / 2
     torch.testing.assert_close(crg_multilevel_score(*levels), mean)
-
-
-def test_numbers_of_levels() -> None:
-    with pytest.raises(ValueError, match="same number of levels, got 1 and 2"):
-        crg_multilevel_score([ZEROS], [ZEROS, ZEROS])
-    with pytest.raises(ValueError, match="got 0 and 0"):
-        crg_multilevel_score([], [])
 
 
 def test_undefined_levels_are_named_in_one_warning() -> None:

@@ -25,14 +25,8 @@ Answer = dict[str, Any]
 LEVELS = ("urgent", "actionable_not_urgent", "not_actionable_not_urgent", "benign_expected")
 SEVERITIES = ("significant", "negligible")
 TYPES = (
-    "location",
-    "severity",
-    "descriptor",
-    "measurement",
-    "certainty",
-    "unspecific",
-    "overinterpretation",
-    "temporal",
+    *("location", "severity", "descriptor", "measurement"),
+    *("certainty", "unspecific", "overinterpretation", "temporal"),
 )
 
 levels = st.sampled_from([*LEVELS, "very_bad", ""])
@@ -188,12 +182,9 @@ def test_a_normal_template_scores_nought_and_all_found_one(reference: list[Answe
     assert score(everything) == 1
 
 
-def test_a_correct_normal_report_scores_one() -> None:
+def test_a_correct_normal_report_scores_one_and_no_evaluation_has_no_score() -> None:
     assert score({}) == 1
     assert crimson_score(CrimsonEvaluation()).shape == ()
-
-
-def test_no_evaluation_is_no_score() -> None:
     assert crimson_score([]).shape == (0,)
     assert crimson_statistics([]).num_error_types.shape == (0, 8)
 
@@ -298,35 +289,27 @@ def test_scores_of_any_shape_and_type() -> None:
     assert scores.nan_to_num(9).tolist() == [[0.5, 1.0], [-0.75, 9.0]]
 
 
+def errors(**lists: Any) -> Answer:
+    return {"errors": lists}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"reference_findings": [finding("R", "urgent")] * 2}, "reference_findings must have different ids"),
+        ({"reference_findings": [finding("R", "urgent")] * 2}, "reference_findings"),
         ({"matched_findings": [{"ref_id": "R0", "pred_id": "P7"}]}, "matched_findings has the id 'P7'"),
         ({"matched_findings": [{"ref_id": "R7", "pred_id": "P0"}]}, "matched_findings has the id 'R7'"),
-        (
-            {"errors": {"false_findings": ["R0"]}},
-            "false_findings has the id 'R0', which no finding has; known: P0",
-        ),
-        ({"errors": {"missing_findings": ["P0"]}}, "missing_findings has the id 'P0'"),
-        (
-            {"errors": {"attribute_errors": [{"ref_id": "R0", "pred_id": "R0"}]}},
-            "attribute_errors has the id 'R0'",
-        ),
-        (
-            {"errors": {"attribute_errors": [{"ref_id": "P0", "pred_id": "P0"}]}},
-            "attribute_errors has the id 'P0'",
-        ),
+        (errors(false_findings=["R0"]), "false_findings has the id 'R0'.*known: P0"),
+        (errors(missing_findings=["P0"]), "missing_findings has the id 'P0'"),
+        (errors(attribute_errors=[{"ref_id": "R0", "pred_id": "R0"}]), "attribute_errors has the id 'R0'"),
+        (errors(attribute_errors=[{"ref_id": "P0", "pred_id": "P0"}]), "attribute_errors has the id 'P0'"),
         ({"matched_findings": [{"ref_id": "R0"}]}, r"matched_findings\[0\] lacks 'pred_id'"),
         ({"predicted_findings": [{"finding": "x"}]}, r"predicted_findings\[0\] lacks 'id'"),
         ({"predicted_findings": ["mass"]}, r"predicted_findings\[0\] must"),
         ({"predicted_findings": [{"id": ["P0"]}]}, r"predicted_findings\[0\]\['id'\] must"),
         ({"errors": None}, "errors must"),
-        ({"errors": {"false_findings": "P0"}}, "false_findings must"),
-        (
-            {"errors": {"missing_findings": [{"id": "R0"}]}},
-            r"missing_findings\[0\] must",
-        ),
+        (errors(false_findings="P0"), "false_findings must"),
+        (errors(missing_findings=[{"id": "R0"}]), r"missing_findings\[0\] must"),
     ],
 )
 def test_what_is_no_evaluation_raises_with_its_row(changes: Answer, message: str) -> None:
@@ -334,9 +317,11 @@ def test_what_is_no_evaluation_raises_with_its_row(changes: Answer, message: str
         crimson_score([{}, {**matched("urgent"), **changes}])
 
 
-def test_something_else_raises_with_its_row() -> None:
-    with pytest.raises(ValueError, match=r"evaluations\[0\]: an evaluation must be a mapping, got str"):
+def test_something_else_raises() -> None:
+    with pytest.raises(ValueError, match=r"evaluations\[0\]: .* got str"):
         crimson_score(["mass"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="checks"):
+        crimson_score([], checks="lax")  # type: ignore[arg-type]
 
 
 def annotated(case: Answer, radiologist: Answer, candidate: str) -> Answer:
@@ -405,20 +390,10 @@ def test_equals_the_paper_on_radiologists_annotations(radpref: list[Answer]) -> 
 
 def test_annotations_are_counted_as_they_were_made(radpref: list[Answer]) -> None:
     statistics = crimson_statistics([answer for answer, _ in annotations(radpref)])
-    marks = [
-        mark
-        for case in radpref
-        for radiologist in case["radiologists"]
-        for candidate in ("C1", "C2")
-        for mark in radiologist[candidate]["finding_errors"].values()
-    ]
+    judged = [one[candidate] for case in radpref for one in case["radiologists"] for candidate in ("C1", "C2")]
+    marks = [mark for one in judged for mark in one["finding_errors"].values()]
     assert statistics.num_false.sum() == sum(mark["error_type"] == "false" for mark in marks)
-    assert statistics.num_missing.sum() == sum(
-        len(radiologist[candidate]["missing_findings"])
-        for case in radpref
-        for radiologist in case["radiologists"]
-        for candidate in ("C1", "C2")
-    )
+    assert statistics.num_missing.sum() == sum(len(one["missing_findings"]) for one in judged)
 
 
 def test_radiologists_rate_what_they_marked(radpref: list[Answer]) -> None:
@@ -533,11 +508,6 @@ def test_published_checks_raise_where_the_published_code_does(changes: Answer, m
     answer = {**matched("urgent"), **changes}
     with pytest.raises(ValueError, match=rf"evaluations\[1\]: {message}"):
         crimson_score([{}, answer], checks="published")
-
-
-def test_checks_must_be_known() -> None:
-    with pytest.raises(ValueError, match="checks must"):
-        crimson_score([], checks="lax")  # type: ignore[arg-type]
 
 
 def test_findings_are_plain_values() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 import torch
@@ -62,6 +63,18 @@ def compared(
         tuple(one.id for one in reference if one.id not in ours),
         errors,
     )
+
+
+def matched(
+    ours: StatedDetails | None, theirs: StatedDetails | None, *errors: str, level: str = MASS
+) -> CrimsonEvaluation:
+    """A finding of the reference that is found, with significant attribute errors of these types."""
+    found = tuple(CrimsonAttributeError("R0", "P0", "significant", (kind,)) for kind in errors)
+    return compared((finding("R0", level, ours),), (finding("P0", level, theirs),), [("R0", "P0")], found)
+
+
+def matched_score(*args: Any, **options: Any) -> float:
+    return crimson_training_score(matched(*args, **options)).item()
 
 
 @st.composite
@@ -170,8 +183,7 @@ def test_a_missing_finding_costs_what_an_invented_one_costs(evaluation: CrimsonE
 def test_the_expected_certainty_loss_is_least_at_the_true_certainty(truth: float) -> None:
     def expected(stated: float) -> float:
         claim = finding("P0", MASS, StatedDetails(stated))
-        right = compared((finding("R0", MASS),), (claim,), [("R0", "P0")])
-        wrong = compared((finding("R0", MASS),), (claim,), [])
+        right, wrong = (compared((finding("R0", MASS),), (claim,), found) for found in ([("R0", "P0")], []))
         loss = crimson_training_statistics([right, wrong]).certainty_loss
         return float(truth * loss[0] + (1 - truth) * loss[1])
 
@@ -182,14 +194,12 @@ def test_the_expected_certainty_loss_is_least_at_the_true_certainty(truth: float
 @given(st.sampled_from([0.25, 0.5, 0.75]), levels)
 def test_the_score_is_greatest_at_the_certainty_of_the_reference(certainty: float, level: str) -> None:
     assume(WEIGHTS[level])
-    ours = finding("R0", level, StatedDetails(certainty))
-
-    def score(stated: float) -> float:
-        claim = finding("P0", level, StatedDetails(stated))
-        return crimson_training_score(compared((ours,), (claim,), [("R0", "P0")])).item()
-
-    assert score(certainty) == pytest.approx(1)
-    assert all(score(other) < 1 for other in (0.25, 0.5, 0.75, 1.0) if other != certainty)
+    scores = {
+        stated: matched_score(StatedDetails(certainty), StatedDetails(stated), level=level)
+        for stated in (0.25, 0.5, 0.75, 1.0)
+    }
+    assert scores.pop(certainty) == pytest.approx(1)
+    assert max(scores.values()) < 1
 
 
 @given(evaluations(stated=False, one_to_one=True), st.sampled_from([0.25, 0.5, 0.75]))
@@ -213,11 +223,7 @@ def test_each_wrong_place_costs_a_share() -> None:
     lobes += [StatedPlace("left", level) for level in ("upper", "lower")]
 
     def score(right: int, stated: int) -> float:
-        ours, theirs = (
-            finding(id_, MASS, StatedDetails(places=tuple(lobes[:number])))
-            for id_, number in (("R0", right), ("P0", stated))
-        )
-        return crimson_training_score(compared((ours,), (theirs,), [("R0", "P0")])).item()
+        return matched_score(*(StatedDetails(places=tuple(lobes[:number])) for number in (right, stated)))
 
     # The quality is (1 + F) / 2 with F = 2 right / (right + stated).
     expected = [(1 + 2 / (1 + stated)) / 2 for stated in range(1, 6)]
@@ -249,17 +255,14 @@ def test_one_statement_of_several_places_is_right_for_findings_in_each_of_them()
     ],
 )
 def test_a_side_or_size_that_is_left_out_costs_a_quarter(left_out: StatedDetails, quality: float) -> None:
-    ours = finding("R0", MASS, StatedDetails(places=(StatedPlace("left", "lower"),), has_size=True))
-    evaluation = compared((ours,), (finding("P0", MASS, left_out),), [("R0", "P0")])
-    assert crimson_training_score(evaluation).item() == pytest.approx(quality)
+    ours = StatedDetails(places=(StatedPlace("left", "lower"),), has_size=True)
+    assert matched_score(ours, left_out) == pytest.approx(quality)
 
 
 def test_a_guess_of_the_side_earns_no_more_than_leaving_it_out() -> None:
-    ours = finding("R0", MASS, StatedDetails(places=(StatedPlace("left"),)))
-
     def score(*sides: str) -> float:
-        theirs = finding("P0", MASS, StatedDetails(places=tuple(map(StatedPlace, sides))))
-        return crimson_training_score(compared((ours,), (theirs,), [("R0", "P0")])).item()
+        theirs = StatedDetails(places=tuple(map(StatedPlace, sides)))
+        return matched_score(StatedDetails(places=(StatedPlace("left"),)), theirs)
 
     assert (score("left") + score("right")) / 2 == pytest.approx(score())
     assert score("left") > score("left", "right") > score("right")
@@ -267,19 +270,13 @@ def test_a_guess_of_the_side_earns_no_more_than_leaving_it_out() -> None:
 
 def test_errors_with_a_price_of_their_own_are_not_charged_twice() -> None:
     left, right = (StatedDetails(places=(StatedPlace(side),)) for side in ("left", "right"))
-
-    def score(theirs: StatedDetails | None, *types: str) -> float:
-        ours = finding("R0", MASS, left if theirs else None)
-        errors = tuple(CrimsonAttributeError("R0", "P0", "significant", (kind,)) for kind in types)
-        return crimson_training_score(compared((ours,), (finding("P0", MASS, theirs),), [("R0", "P0")], errors)).item()
-
-    assert score(right, "location", "certainty") == pytest.approx(0.5)
+    assert matched_score(left, right, "location", "certainty") == pytest.approx(0.5)
     # An error of location beyond sides and levels, as of a rib, keeps its published price.
-    assert score(left, "location") == pytest.approx(0.5)
-    assert score(right, "severity") == pytest.approx(0.25)
+    assert matched_score(left, left, "location") == pytest.approx(0.5)
+    assert matched_score(left, right, "severity") == pytest.approx(0.25)
     # A judge that states no details: the published price.
-    assert score(None, "location") == pytest.approx(0.5)
-    assert score(None, "location", "certainty") == pytest.approx(1 / 3)
+    assert matched_score(None, None, "location") == pytest.approx(0.5)
+    assert matched_score(None, None, "location", "certainty") == pytest.approx(1 / 3)
 
 
 def test_published_checks_accept_ids_that_no_finding_has() -> None:

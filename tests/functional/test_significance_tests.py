@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,20 +22,8 @@ from rrg_rewards.functional import (
 from rrg_rewards.functional.significance_tests import bootstrap_values, student_tail, weighted_mean
 
 WORDS = [
-    "no",
-    "small",
-    "large",
-    "pleural",
-    "effusion",
-    "nodule",
-    "in",
-    "the",
-    "left",
-    "right",
-    "lung",
-    "lobe",
-    "4",
-    "mm",
+    *("no", "small", "large", "pleural", "effusion", "nodule", "in"),
+    *("the", "left", "right", "lung", "lobe", "4", "mm"),
 ]
 
 
@@ -49,8 +38,9 @@ def _corpus(seed: int, rows: int = 60) -> tuple[list[str], list[str], list[str]]
     return references, changed(0.30), changed(0.33)
 
 
-def _bleu(references: list[str], *systems: list[str]) -> tuple[Any, list[Tensor], Any]:
-    """Return sacrebleu's BLEU, the statistics of the reports of each system, and the corpus BLEU of weighted sums."""
+def _sacrebleu(seed: int, kind: str, samples: int) -> tuple[Any, Any, list[Tensor], Any]:
+    """Return sacrebleu's test and results, statistics of both systems' reports, and the BLEU of weighted sums."""
+    references, *systems = _corpus(seed)
     bleu = pytest.importorskip("sacrebleu").BLEU()
     columns = [
         torch.tensor(bleu._extract_corpus_statistics(reports, [references]), dtype=torch.float64) for reports in systems
@@ -60,19 +50,15 @@ def _bleu(references: list[str], *systems: list[str]) -> tuple[Any, list[Tensor]
         sums = (weights.double() @ column).tolist()
         return torch.tensor([bleu._compute_score_from_stats([int(n) for n in row]).score for row in sums])
 
-    return bleu, columns, corpus_bleu
+    named = list(zip(("base", "other"), systems, strict=True))
+    paired = pytest.importorskip("sacrebleu.significance").PairedTest
+    test = paired(named, {"bleu": bleu}, [references], test_type=kind, n_samples=samples)
+    return test, test()[1]["BLEU"], columns, corpus_bleu
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_randomisation_equals_sacrebleu(seed: int) -> None:
-    references, first, second = _corpus(seed)
-    bleu, (base, other), statistic = _bleu(references, first, second)
-    significance = pytest.importorskip("sacrebleu.significance")
-    test = significance.PairedTest(
-        [("base", first), ("other", second)], {"bleu": bleu}, [references], test_type="ar", n_samples=300
-    )
-    _, results = test()
-    expected = results["BLEU"]
+    test, expected, (base, other), statistic = _sacrebleu(seed, "ar", 300)
     kept = torch.from_numpy(np.random.default_rng(test._seed).integers(2, size=(300, 60), dtype=bool))
     places = [torch.stack([~row, row]).long() for row in kept]
     found = paired_randomisation([[other]], [[base]], statistic, places=places)
@@ -84,14 +70,8 @@ def test_randomisation_equals_sacrebleu(seed: int) -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bootstrap_equals_sacrebleu(seed: int) -> None:
     """Sacrebleu shifts absolute differences and tests one side; the draws give its p-value, mean and interval."""
-    references, first, second = _corpus(seed)
-    bleu, (base, other), statistic = _bleu(references, first, second)
+    test, (_, expected), (base, other), statistic = _sacrebleu(seed, "bs", 200)
     significance = pytest.importorskip("sacrebleu.significance")
-    test = significance.PairedTest(
-        [("base", first), ("other", second)], {"bleu": bleu}, [references], test_type="bs", n_samples=200
-    )
-    _, results = test()
-    expected = results["BLEU"][1]
     draws = torch.from_numpy(np.random.default_rng(test._seed).choice(60, size=(200, 60), replace=True))
     ours, theirs = (bootstrap_values([[column]], statistic, draws=draws)[:, 0].numpy() for column in (other, base))
     assert significance.estimate_ci(ours) == pytest.approx((expected.mean, expected.ci))
@@ -232,33 +212,34 @@ def test_undefined_values_have_no_p_value() -> None:
     assert math.isnan(paired_bootstrap([[one]], [[one]], num_resamples=10).low)
 
 
+ONE, EMPTY = [[torch.ones(2)]], [[torch.ones(0)]]
+
+
 @pytest.mark.parametrize(
-    ("first", "second", "message"),
+    ("call", "message"),
     [
-        ([], [[torch.ones(2)]], "each system must have at least one run"),
-        ([[]], [[torch.ones(2)]], "at least one column"),
-        ([[torch.ones(2)]], [[torch.ones(3)]], r"got \[2, 3\] rows"),
-        ([[torch.ones(0)]], [[torch.ones(0)]], "at least one report"),
+        *(
+            (partial(test, first, second), message)
+            for test in (paired_bootstrap, paired_randomisation)
+            for first, second, message in [
+                ([], ONE, "at least one run"),
+                ([[]], ONE, "at least one column"),
+                (ONE, [[torch.ones(3)]], r"got \[2, 3\] rows"),
+                (EMPTY, EMPTY, "at least one report"),
+            ]
+        ),
+        (partial(paired_randomisation, ONE, ONE, num_permutations=0), "num_permutations"),
+        (partial(paired_bootstrap, ONE, ONE, num_resamples=0), "num_resamples"),
+        (partial(paired_bootstrap, ONE, ONE, draws=[]), "draws"),
+        (partial(paired_randomisation, ONE, ONE, places=[]), "places"),
+        (partial(holm_correction, [0.5, 1.5]), r"p_values\[1\]"),
+        (partial(williams_test, 0.1, 0.2, 0.3, 3), "rows"),
+        (partial(williams_test, 0.1, 0.2, 1.5, 30), "between"),
     ],
 )
-def test_wrong_runs(first: Any, second: Any, message: str) -> None:
-    for test in (paired_bootstrap, paired_randomisation):
-        with pytest.raises(ValueError, match=message):
-            test(first, second)
-
-
-def test_wrong_numbers() -> None:
-    run = [[torch.ones(2)]]
-    with pytest.raises(ValueError, match="num_permutations must be positive"):
-        paired_randomisation(run, run, num_permutations=0)
-    with pytest.raises(ValueError, match="num_resamples must be positive"):
-        paired_bootstrap(run, run, num_resamples=0)
-    with pytest.raises(ValueError, match="draws must"):
-        paired_bootstrap(run, run, draws=[])
-    with pytest.raises(ValueError, match="places must"):
-        paired_randomisation(run, run, places=[])
-    with pytest.raises(ValueError, match=r"p_values\[1\] must"):
-        holm_correction([0.5, 1.5])
+def test_wrong_arguments_are_named(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_weighted_mean_repeats_rows() -> None:
@@ -302,7 +283,3 @@ def test_williams_holds_its_level() -> None:
 def test_williams_of_equal_metrics_is_undefined() -> None:
     assert all(map(math.isnan, williams_test(0.5, 0.5, 1.0, 10)))
     assert all(map(math.isnan, williams_test(math.nan, 0.5, 0.2, 10)))
-    with pytest.raises(ValueError, match="rows must"):
-        williams_test(0.1, 0.2, 0.3, 3)
-    with pytest.raises(ValueError, match="between must"):
-        williams_test(0.1, 0.2, 1.5, 30)

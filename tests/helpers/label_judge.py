@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from failing_judge import FailingJudge, parsed
+
 from rrg_rewards.findings import extract_findings
 from rrg_rewards.findings.reading.lexicon import load_lexicon
-from rrg_rewards.judges.base import AnswerError, FailureKind, Judge, JudgeFailure, JudgeTask
+from rrg_rewards.judges.base import FailureKind
 
 STATES = {"present": "positive", "uncertain": "uncertain", "absent": "negative"}
 
@@ -23,30 +25,17 @@ def rule_answer(report: str, labels: Sequence[str], lexicon: str = "chest_ct") -
     return answer
 
 
-class LabelJudge(Judge):
+class LabelJudge(FailingJudge):
     """Answers from rules; fails on reports with a word of ``fail_on``."""
 
+    name = "label-rules"
+
     def __init__(self, fail_on: Mapping[str, FailureKind] | None = None, lexicon: str = "chest_ct") -> None:
-        self.fail_on = dict(fail_on or {})
+        super().__init__(fail_on=fail_on)
         self.lexicon = lexicon
-        self.asked: list[list[str]] = []
 
     def arguments(self) -> dict[str, Any]:
         return {"fail_on": self.fail_on, "lexicon": self.lexicon}
 
-    @property
-    def signature(self) -> str:
-        return "label-rules"
-
-    async def evaluate(self, task: JudgeTask[Any, Any], items: Sequence[Any]) -> list[Any]:
-        self.asked.append(list(items))
-        return [self._answer(task, item) for item in items]
-
-    def _answer(self, task: Any, report: str) -> Any:
-        for word, kind in self.fail_on.items():
-            if word in report:
-                return JudgeFailure(kind, "told to")
-        try:
-            return task.parse(report, json.dumps({"labels": rule_answer(report, task.labels, self.lexicon)}))
-        except AnswerError as error:
-            return JudgeFailure(error.kind, str(error))
+    def answer(self, task: Any, report: str) -> Any:
+        return parsed(task, report, json.dumps({"labels": rule_answer(report, task.labels, self.lexicon)}))

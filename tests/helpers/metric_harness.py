@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import torch
 from label_judge import LabelJudge
-from tiny_crepe import save_tiny_crepe, tiny_bert_tokenizer
+from tiny_crepe import save_tiny_crepe
 from tiny_er2score import save_tiny_er2score
+from tiny_records import save_tiny_encoder
 from torch import nn
 from torchmetrics import Metric, MetricCollection
-from transformers import BertConfig, BertModel
 
 from rrg_rewards.labelers import JudgeLabeler
 from rrg_rewards.metrics import CallableMetric, CRGScore, MultiLevelCRGScore, ReportMetric, make_metric
@@ -88,16 +88,6 @@ class Subject:
     @cached_property
     def total(self) -> float:
         return self.value(self.batches)
-
-
-def save_tiny_encoder(folder: Path) -> Path:
-    """Write the encoder of a BERTScore."""
-    torch.manual_seed(0)
-    tokenizer = tiny_bert_tokenizer()
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=len(tokenizer), initializer_range=0.3, **sizes)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def save_models(folder: Path) -> dict[str, str]:

@@ -1,14 +1,13 @@
 """A judge with answers that can be computed by hand, and scripted failures."""
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch.distributed as dist
+from failing_judge import FailingJudge
 
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
-from rrg_rewards.judges.base import FailureKind, Judge, JudgeFailure, JudgeTask, ReportPair
+from rrg_rewards.judges.base import FailureKind, JudgeTask, ReportPair
 
 LEVELS = {
     "pneumothorax": "urgent",
@@ -49,47 +48,21 @@ def _findings(letter: str, words: Mapping[str, str]) -> tuple[CrimsonFinding, ..
     )
 
 
-class ScriptedJudge(Judge):
-    """Finds words, synchronously or after a turn of the event loop.
+class ScriptedJudge(FailingJudge):
+    """Finds words, synchronously unless it ``waits``."""
 
-    Args:
-        waits: Whether answers take a turn of the event loop.
-        fail_on: Kind of failure by a word of the candidate report, ``""`` for every report.
-        failing_rank: The only process on which the judge fails; default: all.
-    """
+    name = "scripted"
 
     def __init__(
         self, waits: bool = False, fail_on: Mapping[str, FailureKind] | None = None, failing_rank: int | None = None
     ) -> None:
-        self.waits = waits
-        self.fail_on = dict(fail_on or {})
-        self.failing_rank = failing_rank
-        self.is_immediate = not waits
-        self.asked: list[list[Any]] = []
-
-    def arguments(self) -> dict[str, Any]:
-        return {"waits": self.waits, "fail_on": self.fail_on, "failing_rank": self.failing_rank}
-
-    @property
-    def signature(self) -> str:
-        return "scripted"
-
-    async def evaluate(self, task: JudgeTask[Any, Any], items: Sequence[Any]) -> list[Any]:
-        if self.waits:
-            await asyncio.sleep(0)
-        return self.evaluate_now(task, items) if self.is_immediate else self._answers(items)
+        super().__init__(waits, fail_on, failing_rank)
 
     def evaluate_now(self, task: JudgeTask[Any, Any], items: Sequence[Any]) -> list[Any]:
-        return super().evaluate_now(task, items) if self.waits else self._answers(items)
+        return super().evaluate_now(task, items) if self.waits else self.answers(task, items)
 
-    def _answers(self, items: Sequence[Any]) -> list[Any]:
-        self.asked.append(list(items))
-        return [self._answer(item) for item in items]
+    def report(self, task: JudgeTask[Any, Any], item: ReportPair) -> str:
+        return item.candidate
 
-    def _answer(self, item: ReportPair) -> CrimsonEvaluation | JudgeFailure:
-        rank = dist.get_rank() if dist.is_initialized() else 0
-        here = self.failing_rank is None or rank == self.failing_rank
-        for word, kind in self.fail_on.items():
-            if here and word in item.candidate:
-                return JudgeFailure(kind, "told to")
+    def answer(self, task: JudgeTask[Any, Any], item: ReportPair) -> CrimsonEvaluation:
         return evaluate_words(item)

@@ -365,7 +365,7 @@ def test_async_metric_reward_context_columns_reach_the_judge_and_the_signature()
 
 def test_async_metric_reward_a_bug_of_the_judge_raises() -> None:
     class Broken(ScriptedJudge):
-        def _answers(self, items: Any) -> Any:
+        def answers(self, task: Any, items: Any) -> Any:
             raise RuntimeError("a bug")
 
     for waits in (False, True):
@@ -394,7 +394,7 @@ def test_async_metric_reward_rewards_that_are_awaited_run_beside_each_other() ->
                 await asked[0].wait()
             else:
                 asked[0].set()
-            return self._answers(items)
+            return self.answers(task, items)
 
     async def both() -> Any:
         rewards = [make_reward("crimson", judge=Meeting(waits=True)) for _ in range(2)]

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from metric_harness import save_tiny_encoder
 from tiny_crepe import random_pairs, save_tiny_crepe
 from tiny_er2score import save_tiny_er2score
 from tiny_labeler import save_tiny_labeler
+from tiny_records import save_tiny_encoder
 from torch import nn
 
 from rrg_rewards.labelers import RadBertLabeler

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedTokenizerFast
@@ -18,6 +18,7 @@ from rrg_rewards.models.ct_chat.processor import ADDED_TOKENS
 VOCABULARY, WIDTH, CHANNELS, QUERIES, POOL, HEADS = 30, 16, 24, 3, 32, 8
 ADDED = 5
 RANK, ALPHA = 4, 8
+load = CTChatForConditionalGeneration.from_llava_checkpoint
 
 
 def base_model(kind: str = "llama", tied: bool = False) -> Any:
@@ -107,6 +108,12 @@ def save_adapter(folder: Path, wrapper: str = "base_model.model.model.", stored_
     return checkpoint
 
 
+@pytest.fixture
+def adapted(tmp_path: Path) -> tuple[Path, Path]:
+    """Return the folders of a checkpoint with an adapter and of its base model, which are the arguments of ``load``."""
+    return save_adapter(tmp_path), save_base(tmp_path)
+
+
 def pooled(features: Tensor, weights: dict[str, Tensor]) -> Tensor:
     """Soft tokens of one volume by the published equations, one head and one query at a time."""
 
@@ -159,6 +166,10 @@ def run(model: Any, before: list[int], volume: Tensor, after: list[int]) -> Tens
         return model(input_ids=torch.tensor([ids]), pixel_values=volume.reshape(1, -1, CHANNELS)).logits[0]
 
 
+def assert_logits(model: Any, expected: Tensor) -> None:
+    torch.testing.assert_close(run(model, BEFORE, VOLUME, AFTER), expected, rtol=1e-4, atol=1e-4)
+
+
 BEFORE, AFTER = [1, 7, 8], [9, VOCABULARY + 4, 3]
 VOLUME = torch.randn(3, 4, 5, CHANNELS, generator=torch.Generator().manual_seed(6))
 
@@ -167,7 +178,7 @@ VOLUME = torch.randn(3, 4, 5, CHANNELS, generator=torch.Generator().manual_seed(
 @pytest.mark.parametrize("stored", [False, True])
 def test_llava_checkpoint_adapter_gives_the_logits_of_the_equations(tmp_path: Path, wrapper: str, stored: bool) -> None:
     base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path, wrapper, stored)
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+    model = load(checkpoint, base_folder)
     base = base_model()
     merge_lora(base)
     tables = with_mean_rows(base.model.embed_tokens.weight), with_mean_rows(base.lm_head.weight)
@@ -175,7 +186,7 @@ def test_llava_checkpoint_adapter_gives_the_logits_of_the_equations(tmp_path: Pa
         tables = embeddings(4), embeddings(5)
     with torch.no_grad():
         expected = direct_logits(base, tables, BEFORE, VOLUME, AFTER)
-    torch.testing.assert_close(run(model, BEFORE, VOLUME, AFTER), expected, rtol=1e-4, atol=1e-4)
+    assert_logits(model, expected)
     assert model.config.text_config.vocab_size == model.lm_head.weight.shape[0] == VOCABULARY + ADDED
     assert model.config.image_token_id == VOCABULARY + ADDED
     # The logits must depend on the adapter and on the volume.
@@ -191,12 +202,12 @@ def test_llava_checkpoint_projector_alone_stands_in_front_of_the_base(tmp_path: 
         {f"model.mm_projector.{name}": tensor for name, tensor in projector_weights().items()},
         tmp_path / "mm_projector.bin",
     )
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path, base_folder)
+    model = load(tmp_path, base_folder)
     base = base_model(kind, tied)
     tables = with_mean_rows(base.get_input_embeddings().weight), with_mean_rows(base.lm_head.weight)
     with torch.no_grad():
         expected = direct_logits(base, tables, BEFORE, VOLUME, AFTER)
-    torch.testing.assert_close(run(model, BEFORE, VOLUME, AFTER), expected, rtol=1e-4, atol=1e-4)
+    assert_logits(model, expected)
 
 
 def save_full(folder: Path, shards: int, kind: str = "llama") -> dict[str, Tensor]:
@@ -223,10 +234,10 @@ def save_full(folder: Path, shards: int, kind: str = "llama") -> dict[str, Tenso
 def test_llava_checkpoint_full_checkpoint_needs_no_base(tmp_path: Path, shards: int, kind: str) -> None:
     save_full(tmp_path, shards, kind)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9]}))
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+    model = load(tmp_path)
     with torch.no_grad():
         expected = direct_logits(base_model(kind), (embeddings(4), embeddings(5)), BEFORE, VOLUME, AFTER)
-    torch.testing.assert_close(run(model, BEFORE, VOLUME, AFTER), expected, rtol=1e-4, atol=1e-4)
+    assert_logits(model, expected)
     assert model.config.text_config.model_type == kind
     assert model.generation_config.eos_token_id == [7, 9]
 
@@ -267,12 +278,12 @@ def test_llava_checkpoint_a_configuration_of_older_transformers_keeps_its_positi
         "use_mm_proj": True,
     }
     (tmp_path / "config.json").write_text(json.dumps(old))
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+    model = load(tmp_path)
     base = base_model()
     base.model.rotary_emb.inv_freq = scaled_frequencies(base.config.head_dim, 500000.0, scaling)
     with torch.no_grad():
         expected = direct_logits(base, (embeddings(4), embeddings(5)), BEFORE, VOLUME, AFTER)
-    torch.testing.assert_close(run(model, BEFORE, VOLUME, AFTER), expected, rtol=1e-4, atol=1e-4)
+    assert_logits(model, expected)
     assert not [name for name in vars(model.config.text_config) if name.startswith(("mm_", "tune_mm", "image_"))]
 
 
@@ -298,10 +309,10 @@ def save_tokenizer(folder: Path, *special: str, **named: str) -> Any:
     return tokenizer
 
 
-def test_llava_checkpoint_no_padding_token_is_appended_where_the_base_has_one(tmp_path: Path) -> None:
-    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
+def test_llava_checkpoint_no_padding_token_is_appended_where_the_base_has_one(adapted: Any) -> None:
+    checkpoint, base_folder = adapted
     save_tokenizer(base_folder, pad_token="</s>")
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+    model = load(checkpoint, base_folder)
     assert model.config.text_config.vocab_size == model.config.image_token_id == VOCABULARY + 4
     processor = CTChatProcessor.from_base_model(base_folder, model.config, "vicuna")
     assert processor.tokenizer.convert_tokens_to_ids("<multiple_choice>") == VOCABULARY
@@ -312,7 +323,7 @@ def test_llava_checkpoint_rows_of_task_tokens(tmp_path: Path, tied: bool) -> Non
     base_folder, checkpoint = save_base(tmp_path, tied=tied), save_adapter(tmp_path)
 
     def rows(**options: str) -> tuple[Tensor, Tensor]:
-        model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder, **options)
+        model = load(checkpoint, base_folder, **options)
         return model.get_input_embeddings().weight.detach(), model.lm_head.weight.detach()
 
     base = base_model(tied=tied)
@@ -331,9 +342,8 @@ def test_llava_checkpoint_rows_of_task_tokens(tmp_path: Path, tied: bool) -> Non
         rows(task_tokens="zero")
 
 
-def test_llava_checkpoint_two_volumes_of_a_prompt_come_in_order(tmp_path: Path) -> None:
-    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+def test_llava_checkpoint_two_volumes_of_a_prompt_come_in_order(adapted: Any) -> None:
+    model = load(*adapted)
     base = base_model()
     merge_lora(base)
     embedding, head = with_mean_rows(base.model.embed_tokens.weight), with_mean_rows(base.lm_head.weight)
@@ -358,107 +368,75 @@ def test_llava_checkpoint_a_mistral_model_that_was_saved_as_a_llama(tmp_path: Pa
     tokenizer.add_tokens(list(ADDED_TOKENS), special_tokens=True)
     tokenizer.pad_token = ADDED_TOKENS[0]
     tokenizer.save_pretrained(tmp_path)
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+    model = load(tmp_path)
     processor = CTChatProcessor.from_base_model(tmp_path, model.config)
     assert "[INST] x [/INST]" in processor.apply_chat_template([{"role": "user", "content": "x"}])
     assert processor.tokenizer.model_max_length == model.config.tokenizer_model_max_length == 4096
     assert not model.config.uses_system_prompt
 
 
-def test_llava_checkpoint_a_llama_3_model_uses_a_system_prompt(tmp_path: Path) -> None:
-    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
+def test_llava_checkpoint_a_llama_3_model_uses_a_system_prompt(adapted: Any, tmp_path: Path) -> None:
+    checkpoint, base_folder = adapted
     save_tokenizer(base_folder, "<|start_header_id|>")
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+    model = load(checkpoint, base_folder)
     model.save_pretrained(tmp_path / "converted")
     assert CTChatForConditionalGeneration.from_pretrained(tmp_path / "converted").config.uses_system_prompt
 
 
-def test_llava_checkpoint_converted_folder_gives_the_same_logits(tmp_path: Path) -> None:
-    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+def test_llava_checkpoint_converted_folder_gives_the_same_logits(adapted: Any, tmp_path: Path) -> None:
+    model = load(*adapted)
     model.save_pretrained(tmp_path / "converted")
     again = CTChatForConditionalGeneration.from_pretrained(tmp_path / "converted")
     assert torch.equal(run(again, BEFORE, VOLUME, AFTER), run(model, BEFORE, VOLUME, AFTER))
 
 
-def test_llava_checkpoint_dtype_is_the_bases_or_the_one_asked_for(tmp_path: Path) -> None:
-    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
-    model = CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder, dtype="bfloat16")
+def test_llava_checkpoint_dtype_is_the_bases_or_the_one_asked_for(adapted: Any) -> None:
+    model = load(*adapted, dtype="bfloat16")
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
 
 
-def edit(file: Path, change: Any) -> None:
-    state = torch.load(file, weights_only=True)
-    change(state)
-    torch.save(state, file)
+def edit(file: Path, key: str, tensor: Tensor | None = None) -> None:
+    """Remove a tensor of a weight file, or replace it."""
+    is_pickled = file.suffix == ".bin"
+    state = torch.load(file, weights_only=True) if is_pickled else load_file(file)
+    state.pop(key, None)
+    (torch.save if is_pickled else save_file)(state | ({} if tensor is None else {key: tensor}), file)
 
 
-W = "base_model.model.model.mm_projector."
-REFUSED = {
-    "no query": (lambda s: s.pop(f"{W}attn_pool.query"), r"missing: mm_projector\.attn_pool\.query"),
-    "missing": (lambda s: s.pop(f"{W}proj.2.bias"), r"missing: mm_projector\.proj\.2\.bias"),
-    "unexpected": (
-        lambda s: s.update({f"{W}proj.4.bias": torch.zeros(2)}),
-        r"unexpected: mm_projector\.proj\.4\.bias",
-    ),
-    "misshapen": (
-        lambda s: s.update({f"{W}proj.0.weight": torch.zeros(WIDTH, POOL + 1)}),
-        r"misshapen: mm_projector\.proj\.0\.weight \(16, 33\), not \(16, 32\)",
-    ),
-    "flat query": (lambda s: s.update({f"{W}attn_pool.query": torch.zeros(POOL)}), r"misshapen: .*attn_pool\.query"),
-    "foreign": (
-        lambda s: s.update({"base_model.model.model.vision_tower.conv.weight": torch.zeros(2)}),
-        r"unexpected: model\.vision_tower\.conv\.weight",
-    ),
-    "four rows added": (
-        lambda s: s.update({"base_model.model.model.embed_tokens.weight": torch.zeros(VOCABULARY + 4, WIDTH)}),
-        r"misshapen: model\.embed_tokens\.weight \(34, 16\), not \(35, 16\)",
-    ),
-    "twice": (
-        lambda s: s.update({"model.mm_projector.ln.bias": torch.zeros(POOL)}),
-        r"mm_projector\.ln\.bias more than",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_llava_checkpoint_refuses_by_name(tmp_path: Path, case: str) -> None:
-    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
-    change, message = REFUSED[case]
-    edit(checkpoint / "non_lora_trainables.bin", change)
-    with pytest.raises(ValueError, match=message):
-        CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+W = "base_model.model.model."
 
 
 @pytest.mark.parametrize(
     ("key", "tensor", "message"),
     [
-        ("base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight", None, "missing: .*layers.1.*lora_B"),
-        ("base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight", torch.zeros(1), "unexpected: .*layers.2"),
-        ("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", torch.zeros(3, 16), "misshapen: .*lora_A"),
+        (f"{W}mm_projector.attn_pool.query", None, r"missing: mm_projector\.attn_pool\.query"),
+        (f"{W}mm_projector.proj.2.bias", None, r"missing: mm_projector\.proj\.2\.bias"),
+        (f"{W}mm_projector.proj.4.bias", torch.zeros(2), r"unexpected: mm_projector\.proj\.4\.bias"),
+        (f"{W}mm_projector.proj.0.weight", torch.zeros(WIDTH, POOL + 1), r"misshapen: .*proj\.0\.weight \(16, 33\)"),
+        (f"{W}mm_projector.attn_pool.query", torch.zeros(POOL), r"misshapen: .*attn_pool\.query"),
+        (f"{W}vision_tower.conv.weight", torch.zeros(2), r"unexpected: model\.vision_tower\.conv\.weight"),
+        (f"{W}embed_tokens.weight", torch.zeros(VOCABULARY + 4, WIDTH), r"misshapen: model\.embed_tokens.* \(34, 16\)"),
+        ("model.mm_projector.ln.bias", torch.zeros(POOL), r"mm_projector\.ln\.bias more than"),
+        (f"{W}layers.1.self_attn.q_proj.lora_B.weight", None, "missing: .*layers.1.*lora_B"),
+        (f"{W}layers.2.self_attn.q_proj.lora_B.weight", torch.zeros(1), "unexpected: .*layers.2"),
+        (f"{W}layers.0.self_attn.q_proj.lora_A.weight", torch.zeros(3, 16), "misshapen: .*lora_A"),
     ],
 )
-def test_llava_checkpoint_refuses_an_adapter_by_name(
-    tmp_path: Path, key: str, tensor: Tensor | None, message: str
-) -> None:
-    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
-    adapter = {f"base_model.model.{name}": value for name, value in lora_weights(base_model()).items()}
-    adapter.pop(key, None)
-    save_file(adapter | ({} if tensor is None else {key: tensor}), checkpoint / "adapter_model.safetensors")
+def test_llava_checkpoint_refuses_by_name(adapted: Any, key: str, tensor: Tensor | None, message: str) -> None:
+    edit(adapted[0] / ("adapter_model.safetensors" if "lora" in key else "non_lora_trainables.bin"), key, tensor)
     with pytest.raises(ValueError, match=message):
-        CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+        load(*adapted)
 
 
 @pytest.mark.parametrize("key", ["model.layers.1.mlp.up_proj.weight", "lm_head.weight", "model.norm.weight"])
 def test_llava_checkpoint_refuses_a_full_checkpoint_by_name(tmp_path: Path, key: str) -> None:
     save_full(tmp_path, 1)
-    edit(tmp_path / "pytorch_model.bin", lambda state: state.pop(key))
+    edit(tmp_path / "pytorch_model.bin", key)
     with pytest.raises(ValueError, match=f"missing: {key}"):
-        CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+        load(tmp_path)
 
 
 def test_llava_checkpoint_says_what_is_not_there(tmp_path: Path) -> None:
-    load = CTChatForConditionalGeneration.from_llava_checkpoint
     with pytest.raises(FileNotFoundError, match="no such folder"):
         load(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match="contains no weights; expected one of adapter_model"):
@@ -479,22 +457,22 @@ class _Evil:
         return print, ("executed",)
 
 
-def test_llava_checkpoint_never_executes_what_is_pickled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    base_folder, checkpoint = save_base(tmp_path), save_adapter(tmp_path)
+def test_llava_checkpoint_never_executes_what_is_pickled(adapted: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, base_folder = adapted
     torch.save({"model.mm_projector.ln.bias": _Evil()}, checkpoint / "non_lora_trainables.bin")
     with pytest.raises(ValueError, match="not a readable weight file"):
-        CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+        load(checkpoint, base_folder)
     assert "executed" not in capsys.readouterr().out
     for torn in (b"", b"PK\x03\x04 torn", b"text"):
         (checkpoint / "non_lora_trainables.bin").write_bytes(torn)
         with pytest.raises(ValueError, match=r"non_lora_trainables\.bin: not a readable weight file"):
-            CTChatForConditionalGeneration.from_llava_checkpoint(checkpoint, base_folder)
+            load(checkpoint, base_folder)
 
 
 def test_llava_checkpoint_an_index_that_lists_nothing(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text("[]")
     with pytest.raises(ValueError, match="is no index of weight files"):
-        CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+        load(tmp_path)
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
     with pytest.raises(ValueError, match=r"lists '\.\./a\.safetensors', which is no file beside it"):
-        CTChatForConditionalGeneration.from_llava_checkpoint(tmp_path)
+        load(tmp_path)
