@@ -7,7 +7,7 @@ FROM python:3.11-slim-bookworm
 # Where torch comes from; the other packages come from PyPI.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 # The extra `all` without deepspeed, whose kernels need a CUDA compiler.
-ARG EXTRAS=trl,lightning,judge,local-judge,labelers,models,train,search,plot,parquet,xlsx,serve,remote
+ARG EXTRAS=trl,lightning,judge,local-judge,labelers,models,train,plot,parquet,xlsx,serve,remote
 
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONUNBUFFERED=1
 

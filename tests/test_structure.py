@@ -14,7 +14,6 @@ MOST_LINES = 600
 # Modules whose texts are command lines of other programs: pip's, and those of Lightning's parser.
 OTHER_COMMANDS = {
     "rrg_rewards.training.metrics.cli",
-    "rrg_rewards.training.metrics.search",
     "rrg_rewards.utilities.imports",
 }
 

@@ -10,7 +10,6 @@ Examples:
   rrg-rewards recipes cp crepe/train my_run.yaml
   rrg-rewards train crepe --config my_run.yaml
   rrg-rewards train crepe --config crepe/minilm_phantom --trainer.max_epochs 1
-  rrg-rewards train crepe --config my_run.yaml --search 20
   rrg-rewards train er2score --config er2score/smollm2_phantom
   torchrun --nproc_per_node 2 -m rrg_rewards train crepe --config my_run.yaml --trainer.devices 2
 """
@@ -40,13 +39,6 @@ class _Training(Settings):
 
     config: str | None = setting(None, "YAML file, or name of a recipe (see rrg-rewards recipes ls)", metavar="FILE")
     keys: bool = setting(False, "show all keys of the YAML file and exit")
-    search: int | None = setting(
-        None,
-        "optimise learning rate, weight decay and warm-up ratio in this many trials before training (needs the extra "
-        "search)",
-        metavar="TRIALS",
-        minimum=1,
-    )
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -72,7 +64,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.quiet or not sys.stderr.isatty():
         argv = [*argv, "--trainer.enable_progress_bar", "false"]
     try:
-        return _train(training, args.task, argv, args.search, terminal)
+        return _train(training, args.task, argv, terminal)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}; see the header of this recipe for how to make it") from error
     except terminated as stop:
@@ -82,11 +74,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         return code
 
 
-def _train(training: Any, task: str, argv: Sequence[str], trials: int | None, terminal: Terminal) -> int:
+def _train(training: Any, task: str, argv: Sequence[str], terminal: Terminal) -> int:
     with _quiet_libraries():
-        if trials:
-            search = import_module("rrg_rewards.training.metrics.search")
-            argv = [*argv, *search.search(task, argv, trials, terminal.note)]
         cli = training.build(task, argv, terminal.note)
         report = training.run(cli)
     if report is not None:

@@ -39,7 +39,6 @@ def test_all_tasks_can_be_chosen(run):
             2,
             "no such file, and unknown recipe 'crepe/trian'; did you mean",
         ),
-        (("train", "crepe", "--config", "crepe/train", "--search", "0"), 2, "argument --search: must be"),
         (("train", "crepe", "--config", "crepe/train", "--trainer.max_epochz", "1"), 1, "max_epochz"),
         (("score", "pairs.csv", "--metrics", "crg", "--metric", "crg"), 2, "unrecognized arguments: --metric"),
     ],
