@@ -57,8 +57,6 @@ def versions() -> dict[str, str]:
 
 
 _STAGES = {"before": "Before", "after": "After", "change": "Change", "images_of_others": "Images of other studies"}
-# The corpus statistic of a reward is CRG if it has one, else the mean score.
-_MAIN = ("crg", "score")
 
 
 @contextmanager
@@ -155,16 +153,12 @@ def _use(config: Mapping[str, Any], adapter: bool) -> str:
 def _data(run: Mapping[str, Any]) -> str:
     rows = run["rows"]
     left_out = ", ".join(f"{count} ({reason})" for reason, count in rows["left out"].items() if count) or "none"
+    # The file of held-out rows is named if there is one.
+    names = dict.fromkeys((_source(run["config"]["dataset"]), _heldout_source(run["config"])))
     return card_table(
         ("Source", "Training rows", "Held-out rows", "Left out"),
-        [(_sources(run["config"]), str(rows["train"]), str(rows["heldout"]), left_out)],
+        [(", held out: ".join(names), str(rows["train"]), str(rows["heldout"]), left_out)],
     )
-
-
-def _sources(config: Mapping[str, Any]) -> str:
-    """Return the names of the data set and of the file of held-out rows, if there is one."""
-    names = dict.fromkeys((_source(config["dataset"]), _heldout_source(config)))
-    return ", held out: ".join(names)
 
 
 def _heldout_source(config: Mapping[str, Any]) -> str:
@@ -179,10 +173,6 @@ def _source(name: str) -> str:
 def _rewards(run: Mapping[str, Any]) -> str:
     rows = [(f"`{one['name']}`", f"{one['weight']:g}", f"`{one['signature']}`") for one in run.get("rewards", [])]
     return card_table(("Reward", "Weight", "Signature"), rows) if rows else ""
-
-
-def _main(summary: Mapping[str, Any]) -> str:
-    return next(name for name in _MAIN if name in summary)
 
 
 def _evaluation(evaluation: Mapping[str, Any], run: Mapping[str, Any]) -> str:
@@ -244,7 +234,8 @@ def _limits(run: Mapping[str, Any]) -> str:
 def _results(evaluation: Mapping[str, Any], config: Mapping[str, Any]) -> list[dict[str, Any]]:
     results = []
     for reward, summary in evaluation.get("after", {}).items():
-        main = _main(summary)
+        # The corpus statistic of a reward is CRG if it has one, else the mean score.
+        main = "crg" if "crg" in summary else "score"
         if summary[main]["estimate"] is None:
             # No report has a score. The Hub rejects a result without a value; the table of the card has a dash.
             continue

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, get_type_hints
 
@@ -92,6 +93,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
     pass
 
 
+@dataclass(frozen=True)
 class RecipeScript:
     """A training script whose runs are described by YAML files.
 
@@ -102,17 +104,10 @@ class RecipeScript:
         description: Text before the options in the script's help.
     """
 
-    def __init__(
-        self,
-        run: Callable[..., Any],
-        arguments: type,
-        trainer_arguments: Callable[[Mapping[str, Any]], type],
-        description: str | None = None,
-    ) -> None:
-        self.run = run
-        self.arguments = arguments
-        self.trainer_arguments = trainer_arguments
-        self.description = description
+    run: Callable[..., Any]
+    arguments: type
+    trainer_arguments: Callable[[Mapping[str, Any]], type]
+    description: str | None = None
 
     def main(self, argv: Sequence[str] | Mapping[str, Any] | None = None) -> None:
         """Run the recipe that a command line describes, that of the process by default, and end its processes.

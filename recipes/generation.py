@@ -257,6 +257,9 @@ class _Run:
 
     def complete(self, log: RunLog) -> None:
         """Generate the missing reports."""
+        from rrg_rewards.data.tables.appending import AppendedLines
+        from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
+
         size = self._settings.batch_size or _BATCH_SIZES[self._settings.backend]
         todo = [row for row, content in enumerate(self._rows) if content is not None]
         with log.progress("generating") as progress:
@@ -264,21 +267,11 @@ class _Run:
             if len(self.done) == len(todo):
                 return
             backend = _load_vllm(self._settings) if self._settings.backend == "vllm" else _Transformers(self._settings)
-            self._warn_of_missing_system_prompt(backend, log)
-            with self._lines() as lines:
+            if getattr(backend.config, "uses_system_prompt", False) and self._settings.system_prompt is None:
+                log.warn(MISSING_SYSTEM_PROMPT)
+            with nullcontext() if self._partial is None else AppendedLines(self._partial) as lines:
                 for start in range(0, len(todo), size):
                     progress(self._complete(backend, todo[start : start + size], lines), 0)
-
-    def _warn_of_missing_system_prompt(self, backend: "_Backend", log: RunLog) -> None:
-        from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
-
-        if getattr(backend.config, "uses_system_prompt", False) and self._settings.system_prompt is None:
-            log.warn(MISSING_SYSTEM_PROMPT)
-
-    def _lines(self) -> "AppendedLines | nullcontext[None]":
-        from rrg_rewards.data.tables.appending import AppendedLines
-
-        return nullcontext() if self._partial is None else AppendedLines(self._partial)
 
     def _complete(self, backend: "_Backend", batch: Sequence[int], lines: "AppendedLines | None") -> int:
         """Generate the reports of a batch, unless all are done; return the number of new ones."""

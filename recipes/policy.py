@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import LambdaCallback, ModelCheckpoint
 from peft import get_peft_model
 from torch.utils.data import DataLoader
 from trl import get_peft_config
@@ -82,13 +82,6 @@ class PolicyTraining:
         return dataclasses.asdict(self)
 
 
-def _checkpoints_of(training: PolicyTraining) -> ModelCheckpoint:
-    """Return the callback that keeps the last checkpoint of a run."""
-    return ModelCheckpoint(
-        Path(training.output_dir) / _CHECKPOINTS, filename="{step}", every_n_train_steps=training.save_steps
-    )
-
-
 def last_checkpoint(training: PolicyTraining) -> Path | None:
     """Return the complete checkpoint with the most steps; ``None`` if there is none or the run must not be resumed."""
     written = list((Path(training.output_dir) / _CHECKPOINTS).glob("step=*.ckpt")) if training.resume else []
@@ -98,12 +91,6 @@ def last_checkpoint(training: PolicyTraining) -> Path | None:
             return path
         logger.warning("%s is incomplete; looking for an earlier one", path)
     return None
-
-
-def _name_abandoned_files(training: PolicyTraining) -> None:
-    """Log the temporary files of checkpoints that killed runs have left."""
-    for path in abandoned_files(Path(training.output_dir) / _CHECKPOINTS):
-        logger.warning("%s was left by a run that was killed while it wrote a checkpoint; you can delete it", path)
 
 
 class _History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
@@ -140,25 +127,6 @@ class _History(Callback):  # type: ignore[misc]  # Lightning is an optional depe
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the recorded values."""
         self.rows = list(state_dict["rows"])
-
-
-class _StepProgress(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Reports the progress of the training.
-
-    Args:
-        advance: Function of the steps completed since its last call, and of the steps added to the total.
-    """
-
-    def __init__(self, advance: Callable[[int, int], None]) -> None:
-        self.advance = advance
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Report the number of steps."""
-        self.advance(0, trainer.max_steps - trainer.global_step)
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        """Report a step."""
-        self.advance(1, 0)
 
 
 class _HeldoutReports(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
@@ -260,8 +228,8 @@ def run(
     watch = make_watch(recipe, prepared.watch_metrics, training.output_dir, RewardWatchCallback)
     trainer = _make_trainer(training, [history, reports, *([] if watch is None else [watch])], progress)
     checkpoint, collate = last_checkpoint(training), module.generator.collate
-    if process_index() == 0:
-        _name_abandoned_files(training)
+    for path in abandoned_files(Path(training.output_dir) / _CHECKPOINTS) if process_index() == 0 else ():
+        logger.warning("%s was left by a run that was killed while it wrote a checkpoint; you can delete it", path)
 
     def train() -> list[dict[str, float]]:
         rows = list(prepared.data.train)
@@ -284,9 +252,17 @@ def _make_trainer(
     training: PolicyTraining, callbacks: Sequence[Any], progress: Callable[[int, int], None] | None
 ) -> Trainer:
     """Return Lightning's trainer."""
-    others = [] if progress is None else [_StepProgress(progress)]
+    others: list[Any] = []
+    if progress is not None:
+        others.append(
+            LambdaCallback(
+                on_train_start=lambda trainer, _: progress(0, trainer.max_steps - trainer.global_step),
+                on_train_batch_end=lambda *_: progress(1, 0),
+            )
+        )
     if training.save_steps:
-        others.append(_checkpoints_of(training))
+        folder = Path(training.output_dir) / _CHECKPOINTS
+        others.append(ModelCheckpoint(folder, filename="{step}", every_n_train_steps=training.save_steps))
     return Trainer(
         accelerator="cpu" if training.use_cpu else "auto",
         devices=training.devices,

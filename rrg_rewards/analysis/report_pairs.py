@@ -134,7 +134,6 @@ class PairReader:
 
     def __post_init__(self) -> None:
         self._context = _context_columns(self.columns, self.metrics)
-        self._labels = _label_columns(self.columns, self.metrics)
         _check_several_references(self.columns, self.metrics)
         named = [self.columns.prediction_column, *self.columns.reference_columns]
         if self.columns.missing_section is not None and not any("{" in name for name in named):
@@ -208,10 +207,8 @@ class PairReader:
         named = self.columns.reference_columns
         if named or "reference" in table.columns:
             return named or ["reference"]
-        given = {
-            name: {*self._context[name], *(("target_labels",) if name in self._labels else ())} for name in self.metrics
-        }
-        return ["reference"] if any(one.needs_references(given[name]) for name, one in self.metrics.items()) else []
+        needed = any(metric.needs_references(self._context[name]) for name, metric in self.metrics.items())
+        return ["reference"] if needed else []
 
     def _by_column(self, batch: PairBatch) -> dict[str, Sequence[str | None]]:
         """Return the references of a batch by their column."""
@@ -237,11 +234,12 @@ class PairReader:
         if self.columns.missing_prediction == "score":
             predictions = [prediction or "" for prediction in predictions]
         context: dict[str, dict[str, Any]] = {
-            name: {key: table.column(column) for key, column in columns.items()}
+            name: {
+                key: table.column(column) if isinstance(column, str) else table.labels(column)
+                for key, column in columns.items()
+            }
             for name, columns in self._context.items()
         }
-        for name, labels in self._labels.items():
-            context[name]["target_labels"] = table.labels(labels)
         return PairBatch(table, predictions, references, context)
 
 
@@ -253,9 +251,11 @@ def _check_named(table: Table, column: str, setting: str) -> None:
         raise TableError(f"{error}. `{setting}` names the column") from error
 
 
-def _context_columns(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> dict[str, dict[str, str]]:
-    """Return the context columns of each metric by argument."""
-    context: dict[str, dict[str, str]] = {name: {} for name in metrics}
+def _context_columns(
+    columns: PairColumns, metrics: Mapping[str, ReportMetric]
+) -> dict[str, dict[str, str | list[str]]]:
+    """Return the context columns of each metric by argument; reference labels have a column for each label."""
+    context: dict[str, dict[str, str | list[str]]] = {name: {} for name in metrics}
     for key, column in columns.context.items():
         takers = [name for name, metric in metrics.items() if metric.context is None or key in metric.context]
         if not takers:
@@ -265,18 +265,15 @@ def _context_columns(columns: PairColumns, metrics: Mapping[str, ReportMetric]) 
             )
         for name in takers:
             context[name][key] = column
-    return context
-
-
-def _label_columns(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> dict[str, list[str]]:
-    """Return the columns of the reference labels of each metric that takes them, if they are asked for."""
     if not columns.reference_labels and columns.reference_label_prefix is None:
-        return {}
-    takers = [name for name, metric in metrics.items() if "target_labels" in (metric.context or ())]
-    if not takers:
+        return context
+    labelled = [name for name, metric in metrics.items() if "target_labels" in (metric.context or ())]
+    if not labelled:
         raise SettingError("reference_labels", f"no metric among {','.join(metrics)} uses reference labels")
     prefix = columns.reference_label_prefix or ""
-    return {name: [prefix + label for label in attrgetter("labeler.labels")(metrics[name])] for name in takers}
+    for name in labelled:
+        context[name]["target_labels"] = [prefix + label for label in attrgetter("labeler.labels")(metrics[name])]
+    return context
 
 
 def _check_several_references(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from rich.table import Table as Grid
@@ -16,6 +16,7 @@ from rrg_rewards.analysis.comparison import (
     SystemValue,
 )
 from rrg_rewards.analysis.distinct import describe_texts
+from rrg_rewards.utilities.grids import printed_table
 
 _CONSTANT_NOTES = {
     "commonest_text": "commonest text: the value if every study had the commonest text of the system",
@@ -35,7 +36,7 @@ def score_grids(summary: Mapping[str, Any]) -> "list[RenderableType]":
     """
     texts = constant_names(summary["metrics"])
     headings = ("metric", "value", "95 % interval", *(name.replace("_", " ") for name in texts), "scored", "unscorable")
-    overview = _grid(f"{summary['rows']} report pairs", headings, [])
+    overview = printed_table(f"{summary['rows']} report pairs", headings, [])
     notes = [_CONSTANT_NOTES[text] for text in texts]
     tables: list[RenderableType] = [overview]
     if "texts" in summary:
@@ -88,26 +89,7 @@ def _label_grid(name: str, entry: Mapping[str, Any]) -> Grid:
 def _parts_grid(title: str, parts: Mapping[str, float | None]) -> Grid:
     """Return a table of the parts of a score, without zeros except those of the unread words."""
     shown = ((name, value) for name, value in parts.items() if value or (value == 0 and name.startswith("unread_")))
-    return _grid(title, ("part", "value"), [[(name.replace("_", " "), _short(value)) for name, value in shown]])
-
-
-def _grid(
-    title: str,
-    headings: Sequence[str],
-    sections: Iterable[Sequence[Sequence[str]]],
-    *,
-    texts: int = 1,
-    whole: Collection[int] = (),
-    caption: str | None = None,
-) -> Grid:
-    """Return a table of rich: sections of rows, and columns of texts before those of numbers."""
-    grid = Grid(title=title, title_justify="left", caption=caption)
-    for place, heading in enumerate(headings):
-        grid.add_column(heading, justify="left" if place < texts else "right", no_wrap=place in whole)
-    for rows in sections:
-        for place, row in enumerate(rows):
-            grid.add_row(*row, end_section=place == len(rows) - 1)
-    return grid
+    return printed_table(title, ("part", "value"), [[(name.replace("_", " "), _short(value)) for name, value in shown]])
 
 
 def _short(value: float | None) -> str:
@@ -122,13 +104,13 @@ def vlm3d_grids(found: "VLM3DEvaluation") -> "list[RenderableType]":
     macro = {f"{name}, mean over labels": value for name, value in metrics["classification"]["macro"].items()}
     values = {**metrics["generation"], **macro, "CRG": metrics["crg"]["CRG"]}
     title = f"{counts.scored_texts} of {counts.references} reports"
-    overview = _grid(title, ("metric", "value"), [[(name, _short(value)) for name, value in values.items()]])
+    overview = printed_table(title, ("metric", "value"), [[(name, _short(value)) for name, value in values.items()]])
     entries = metrics["classification"]["per_pathology"]
     names = [name for name in entries[0] if name != "name"]
     rows = [(entry["name"], *(_short(entry[name]) for name in names)) for entry in entries]
     numbers = (f"{name} {_short(metrics['crg'][name])}" for name in ("TP", "FN", "FP", "X", "A"))
     caption = f"all labels: {', '.join(numbers)}"
-    labels = _grid(f"{counts.labelled_studies} labelled studies", ("label", *names), [rows], caption=caption)
+    labels = printed_table(f"{counts.labelled_studies} labelled studies", ("label", *names), [rows], caption=caption)
     return [overview, labels, f"labels of predictions: {found.labeler}"]
 
 
@@ -143,7 +125,7 @@ def comparison_grids(result: SystemComparison) -> "list[RenderableType]":
     grids: list[RenderableType] = []
     for group in result.groups:
         sections = [list(_rows(one)) for one in group.metrics]
-        grid = _grid(_title(group), _NARROW, sections, texts=2, whole=(4, 5, 6), caption=_left_out(group))
+        grid = printed_table(_title(group), _NARROW, sections, texts=2, whole=(4, 5, 6), caption=_left_out(group))
         grid.caption_justify = "left"
         grids.append(grid)
     return [*grids, *_signatures(result)]
@@ -200,7 +182,7 @@ def text_grids(entries: Mapping[str, Any]) -> "list[RenderableType]":
         )
         for text, values in constants.items()
     ]
-    return [*lines, _grid("the same text for every study", ("text", *metrics), [rows])]
+    return [*lines, printed_table("the same text for every study", ("text", *metrics), [rows])]
 
 
 def _title(group: GroupComparison) -> str:
@@ -346,7 +328,7 @@ def _agreement_grid(title: str, found: Mapping[str, Any]) -> Grid:
         ]
         for statistic, scores in found["agreement"].items()
     ]
-    return _grid(title, ("statistic", "score", "value", "p"), sections, texts=2, whole=(2, 3))
+    return printed_table(title, ("statistic", "score", "value", "p"), sections, texts=2, whole=(2, 3))
 
 
 def _difference_grid(title: str, differences: Sequence[Mapping[str, Any]]) -> Grid:
@@ -356,13 +338,13 @@ def _difference_grid(title: str, differences: Sequence[Mapping[str, Any]]) -> Gr
         cells = [f"{entry['first']} - {entry['second']}", entry["statistic"], _with_interval(entry)]
         rows.append([*cells, *(p_text(entry[name]) for name in ("p_value", "williams_p_value")[: 1 + williams])])
     headings = ("difference", "statistic", "value", "p", "p, Williams")[: 4 + williams]
-    return _grid(title, headings, [rows], texts=2, whole=(2, 3, 4))
+    return printed_table(title, headings, [rows], texts=2, whole=(2, 3, 4))
 
 
 def _correlation_grid(found: Mapping[str, Any]) -> Grid:
     title = f"{found['statistic']} between columns: {found['rows']} rows"
     rows = [[name, *map(number_text, own)] for name, own in zip(found["names"], found["values"], strict=True)]
-    return _grid(title, ("", *found["names"]), [rows])
+    return printed_table(title, ("", *found["names"]), [rows])
 
 
 def _with_interval(entry: Mapping[str, Any]) -> str:

@@ -2,10 +2,10 @@
 
 import hashlib
 import inspect
-import json
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rrg_rewards.analysis.outcomes import PairCounts
 from rrg_rewards.attack.families import HONEST, Policy
+from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided
@@ -54,41 +56,35 @@ class RewardJournal:
 
     def __init__(self, path: str | Path, run: Sequence[Any]) -> None:
         self.path = Path(path)
-        content = self.path.read_bytes() if self.path.exists() else b""
         # A process that is killed may leave half a line, which is written again.
-        whole = content[: content.rfind(b"\n") + 1]
-        records = [json.loads(line) for line in whole.splitlines()]
-        first = {"attack": _digest(*run)}
-        if records and records[0] != first:
+        held = read_whole_lines(path)
+        digest = _digest(*run)
+        if held is not None and held.optional("attack")[0] != digest:
             raise ValueError(f"{self.path} is of an attack with another reward, other data or other settings")
-        self._known = deque(records[1:])
-        self._file = self.path.open("r+b" if content else "wb")
-        self._file.truncate(self._file.seek(len(whole)))
-        if not records:
-            self._write(first)
-
-    def _write(self, record: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(record).encode() + b"\n")
-        self._file.flush()
+        columns = [] if held is None else [held.optional(name)[1:] for name in ("texts", "rewards", "failure")]
+        self._known = deque(zip(*columns, strict=True))
+        self._lines = AppendedLines(path)
+        if held is None:
+            self._lines.append({"attack": digest})
 
     def take(self, completions: Sequence[str], rows: Sequence[int]) -> tuple[list[float], str] | None:
         """Return the known rewards of the first completions and a judge's failure; ``None`` if none is known."""
         if not self._known:
             return None
-        record = self._known.popleft()
-        count = len(record["rewards"])
-        if record["texts"] != _digest(list(completions[:count]), list(rows[:count])):
+        texts, rewards, failure = self._known.popleft()
+        count = len(rewards)
+        if texts != _digest(list(completions[:count]), list(rows[:count])):
             raise ValueError(f"{self.path} is of an attack with other texts, perhaps by another version")
-        return [math.nan if reward is None else reward for reward in record["rewards"]], record["failure"]
+        return [math.nan if reward is None else reward for reward in rewards], failure
 
     def add(self, completions: Sequence[str], rows: Sequence[int], rewards: Sequence[float], failure: str) -> None:
         """Write the rewards of completions, and a judge's failure."""
         finite = [None if math.isnan(reward) else reward for reward in rewards]
-        self._write({"texts": _digest(list(completions), list(rows)), "rewards": finite, "failure": failure})
+        self._lines.append({"texts": _digest(list(completions), list(rows)), "rewards": finite, "failure": failure})
 
     def close(self, delete: bool) -> None:
         """Close the file, and delete it if the attack is complete."""
-        self._file.close()
+        self._lines.close()
         if delete:
             self.path.unlink(missing_ok=True)
 
@@ -253,6 +249,7 @@ class _Share(NamedTuple):
     places: Sequence[int]
 
 
+@dataclass(frozen=True)
 class RewardFunction:
     """Calls a reward for completions and columns; see :class:`RewardCalls`.
 
@@ -260,18 +257,16 @@ class RewardFunction:
         reward: The reward.
     """
 
-    def __init__(self, reward: Callable[..., Any]) -> None:
-        self.reward = reward
+    reward: Callable[..., Any]
 
     def __call__(self, batch: Batch) -> RewardedBatch:
         """Return the rewards of completions, and the first failure of the judge."""
         completions, columns = batch
-        failure = ""
+        counts = PairCounts()
         if isinstance(self.reward, Reward):
             scores = self.reward.score(completions, **columns)
             given = self.reward.rewards(scores)
-            if any(bool(failed.any()) for failed in scores.failures.values()):
-                failure = next(filter(None, scores.explanations.get("failure", ())), "")
+            counts.add(scores)
         else:
             given = self.reward(prompts=[""] * len(completions), completions=completions, **columns)
             if inspect.isawaitable(given):
@@ -282,13 +277,14 @@ class RewardFunction:
         values = [math.nan if value is None else float(value) for value in given]
         if any(map(math.isinf, values)):
             raise ValueError(f"reward {name!r} returned an infinite reward; use None if a completion has none")
-        return values, failure
+        return values, counts.first_failure
 
 
 async def _result(awaitable: Any) -> Any:
     return await awaitable
 
 
+@dataclass
 class PolicyTable:
     """The rewards of policies on some rows; each pair of policy and row is scored once.
 
@@ -299,12 +295,11 @@ class PolicyTable:
         baseline: Policy to which constant texts are compared. Edits are compared to the honest reports.
     """
 
-    def __init__(self, calls: RewardCalls, rows: Sequence[int], honest: Sequence[str] | None, baseline: Policy) -> None:
-        self.calls = calls
-        self.rows = list(rows)
-        self.honest = honest
-        self._baseline = baseline
-        self._known: dict[tuple[str, str], Tensor] = {}
+    calls: RewardCalls
+    rows: Sequence[int]
+    honest: Sequence[str] | None
+    baseline: Policy
+    _known: dict[tuple[str, str], Tensor] = field(default_factory=dict, init=False)
 
     @property
     def sizes(self) -> list[int]:
@@ -364,7 +359,7 @@ class PolicyTable:
     def gains(self, policy: Policy, count: int | None = None) -> Tensor:
         """Return the differences of the rewards of an evaluated policy and of its baseline, on the rows of both."""
         rewards = self.rewards(policy, count)
-        return rewards - self.rewards(HONEST if policy.edit else self._baseline, len(rewards))
+        return rewards - self.rewards(HONEST if policy.edit else self.baseline, len(rewards))
 
     def gain(self, policy: Policy, count: int | None = None) -> float:
         """Return the mean gain over the rows on which both are scored; negative infinity if there are none."""

@@ -350,15 +350,15 @@ class _Attack:
         """
         table = self.search
         rows = table.rows[:_CHECKED]
-        own = table.calls([references[row] for row in rows], rows)
+        texts = [references[row] for row in rows]
+        own = table.calls(texts, rows)
         table.evaluate([_EMPTY, _NORMAL], len(rows))
-        others: dict[str, list[Tensor]] = {"another reference": []}
-        for shift in range(1, 1 + _OTHERS):
-            texts = [references[table.rows[(place + shift) % len(rows)]] for place in range(len(rows))]
-            others["another reference"].append(table.calls(texts, rows))
-        longer = [f"{references[row]} {references[rows[place - 1]]}" for place, row in enumerate(rows)]
-        others["the reference and another one"] = [table.calls(longer, rows)]
-        others["the reference twice"] = [table.calls([f"{references[row]} {references[row]}" for row in rows], rows)]
+        longer = [f"{text} {texts[place - 1]}" for place, text in enumerate(texts)]
+        others = {
+            "another reference": [table.calls(texts[n:] + texts[:n], rows) for n in range(1, 1 + _OTHERS)],
+            "the reference and another one": [table.calls(longer, rows)],
+            "the reference twice": [table.calls([f"{text} {text}" for text in texts], rows)],
+        }
         if table.honest is not None:
             others["an honest report"] = [table.rewards(HONEST, len(rows))]
         empty, normal = (table.rewards(policy, len(rows)) for policy in (_EMPTY, _NORMAL))

@@ -60,13 +60,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _grid(run: "CountingRun") -> "Grid":
     """Return a table of the errors that were written, by category."""
-    from rich.table import Table as Grid
+    from rrg_rewards.utilities.grids import printed_table
 
     title = f"{run.output}: {run.written} pairs written, {run.num_held} before"
-    grid = Grid(title=title, title_justify="left")
-    grid.add_column("category")
-    grid.add_column("errors", justify="right")
-    grid.add_column("significant", justify="right")
-    for category, row in run.categories.items():
-        grid.add_row(category, f"{row['errors']}", f"{row['significant']}")
-    return grid
+    rows = [(category, f"{row['errors']}", f"{row['significant']}") for category, row in run.categories.items()]
+    return printed_table(title, ("category", "errors", "significant"), [rows])

@@ -160,16 +160,14 @@ def _train(settings: _Demo, folder: Path, terminal: Terminal, start: float) -> N
 
 
 def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":
-    from rich.table import Table as Grid
+    from rrg_rewards.utilities.grids import printed_table
 
-    grid = Grid(title=f"{rows} held-out studies, greedy decoding, bootstrap 95 % intervals", title_justify="left")
-    stages = ("before", "after", "change", "images_of_others")
-    for heading in ("", *stages):
-        grid.add_column(heading.replace("_", " "), justify="left" if not heading else "right")
+    stages, parts = ("before", "after", "change", "images_of_others"), []
     for name in ("crg", "precision", "recall", "predicted_positives", "words"):
         cells = (_cell(evaluation[stage]["crg"][name]) for stage in stages)
-        grid.add_row(name.replace("_", " "), *(cell.replace(" (", "\n(", 1) for cell in cells))
-    return grid
+        parts.append((name.replace("_", " "), *(cell.replace(" (", "\n(", 1) for cell in cells)))
+    title = f"{rows} held-out studies, greedy decoding, bootstrap 95 % intervals"
+    return printed_table(title, ("", *(stage.replace("_", " ") for stage in stages)), [parts])
 
 
 def _cell(interval: Mapping[str, float | None]) -> str:

@@ -63,14 +63,12 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _grid(run: "GradingRun") -> "Grid":
     """Return a table of the reports by tier."""
-    from rich.table import Table as Grid
+    from rrg_rewards.utilities.grids import printed_table
 
-    grid = Grid(title=str(Path(run.output)), title_justify="left")
-    for heading in ("tier", "requested", "in the output", "written now", "in tier"):
-        grid.add_column(heading, justify="left" if heading == "tier" else "right")
-    held_by_tier, in_tier = run.held_by_tier, run.in_tier
+    held_by_tier, in_tier, rows = run.held_by_tier, run.in_tier, []
     for name, wanted in run.wanted_by_tier.items():
         held, written = held_by_tier[name], run.written_by_tier[name]
         share = f"{in_tier[name] / (held + written):.0%}" if held + written else "-"
-        grid.add_row(name, f"{wanted}", f"{held}", f"{written}", share)
-    return grid
+        rows.append((name, f"{wanted}", f"{held}", f"{written}", share))
+    headings = ("tier", "requested", "in the output", "written now", "in tier")
+    return printed_table(str(Path(run.output)), headings, [rows])

@@ -169,14 +169,13 @@ def run_compare(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _grid(compared: "JudgeComparison") -> "Grid":
     """Return a table of the agreement by quantity."""
-    from rich.table import Table as Grid
+    from rrg_rewards.utilities.grids import printed_table
 
-    grid = Grid()
-    for heading in ("", "Kendall's tau (95 %)", "mean absolute difference", "equal"):
-        grid.add_column(heading, justify="left" if not heading else "right")
-    for name, row in compared.agreement.items():
-        grid.add_row(name.replace("_", " "), _interval(row), _number(row["mae"], ".3f"), _number(row["equal"], ".0%"))
-    return grid
+    rows = [
+        (name.replace("_", " "), _interval(row), _number(row["mae"], ".3f"), _number(row["equal"], ".0%"))
+        for name, row in compared.agreement.items()
+    ]
+    return printed_table(None, ("", "Kendall's tau (95 %)", "mean absolute difference", "equal"), [rows])
 
 
 def _interval(row: dict[str, float | None]) -> str:

@@ -74,13 +74,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _grid(summary: Mapping[str, Any]) -> "Grid":
-    from rich.table import Table as Grid
+    from rrg_rewards.utilities.grids import printed_table
 
-    grid = Grid(
-        title=f"{summary['rows']} completions of {summary['prompts']} prompts", title_justify="left", show_header=False
-    )
-    grid.add_column("")
-    grid.add_column("", justify="right")
     without = summary["prompts_without_pair"]
     words = (summary["mean_words_chosen"], summary["mean_words_rejected"])
     shown = {
@@ -92,8 +87,9 @@ def _grid(summary: Mapping[str, Any]) -> "Grid":
         "difference of rewards, mean": _short(summary["mean_difference"]),
         "words chosen, rejected, mean": ", ".join(map(_short, words)),
     }
-    for name, value in shown.items():
-        grid.add_row(name, str(value))
+    title = f"{summary['rows']} completions of {summary['prompts']} prompts"
+    grid = printed_table(title, ("", ""), [[(name, str(value)) for name, value in shown.items()]])
+    grid.show_header = False
     return grid
 
 

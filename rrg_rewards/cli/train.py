@@ -107,15 +107,10 @@ def _quiet_libraries() -> Iterator[None]:
 
 
 def _show(sections: Sequence[Any], folder: Path, terminal: Terminal) -> None:
-    from rich.table import Table as Grid
+    from rrg_rewards.utilities.grids import printed_table
 
     for section in sections:
         if section.text:
             terminal.show(section.text.replace("**", ""))
-        grid = Grid()
-        for index, heading in enumerate(section.headings):
-            grid.add_column(heading, justify="right" if index else "left")
-        for row in section.rows:
-            grid.add_row(*row)
-        terminal.show(grid)
+        terminal.show(printed_table(None, section.headings, [section.rows]))
     terminal.note(f"model in {folder / 'model'}, report in {folder / 'report.md'}")

@@ -58,6 +58,10 @@ class AppendedLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def append(self, record: Mapping[str, Any]) -> None:
