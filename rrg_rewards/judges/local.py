@@ -59,8 +59,6 @@ class LocalJudge(Judge):
             and ``run``, not on the other items of its batch.
         seed: Seed of sampling.
         run: Number of the run, if the same items are evaluated several times.
-        attention: Attention implementation of transformers, such as ``"sdpa"`` or ``"flash_attention_2"``; default:
-            chosen by transformers.
 
     Raises:
         SettingError: For an unknown dtype, or a number that is out of its range.
@@ -84,7 +82,6 @@ class LocalJudge(Judge):
     batch_size: int = setting(8, minimum=1)
     max_new_tokens: int = setting(2048, minimum=1)
     constrained: bool | Literal["auto"] = "auto"
-    attention: str | None = None
     temperature: float = setting(0.0, minimum=0)
     seed: int = 0
     run: int = 0
@@ -230,14 +227,13 @@ class LocalJudge(Judge):
 
     @cached_property
     def _model(self) -> Any:
-        return load_frozen(_build, self.model, self.revision, self.dtype, self.attention, device=self.device)
+        return load_frozen(_build, self.model, self.revision, self.dtype, device=self.device)
 
 
-def _build(model: str, revision: str | None, dtype: str, attention: str | None) -> nn.Module:
+def _build(model: str, revision: str | None, dtype: str) -> nn.Module:
     transformers = require("transformers", extra=_EXTRA)
-    settings: Mapping[str, Any] = {} if attention is None else {"attn_implementation": attention}
     loaded = transformers.AutoModelForCausalLM.from_pretrained(
-        model, revision=revision, dtype=dtype, **settings, trust_remote_code=False
+        model, revision=revision, dtype=dtype, trust_remote_code=False
     )
     # Decode greedily. Of the repository's generation configuration, use only the special tokens.
     suggested = loaded.generation_config

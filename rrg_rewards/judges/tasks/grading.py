@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,6 @@ from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_sy
 
 Tier = tuple[float, float]
 """Lowest and highest total of a tier of quality."""
-
-# Greatest number of points of a criterion for which the possible totals are enumerated.
-_MOST_POINTS = 200
 
 
 @dataclass(frozen=True)
@@ -68,20 +64,13 @@ def quality_tiers(system: ScoringSystem) -> tuple[Tier, ...]:
     """Return the tiers that a scoring system defines, or thirds of its range of totals, best first.
 
     Raises:
-        ValueError: If the system has no tiers and its totals have no finite range, or if no number of errors gives a
-            total in one of its tiers.
+        ValueError: If the system has no tiers and its totals have no finite range.
 
     Example:
         >>> quality_tiers(get_scoring_system("radcliq"))
         ((-2.0, 0.0), (-4.0, -3.0), (-6.0, -5.0))
     """
     if system.tiers is not None:
-        for tier in system.tiers:
-            if not _is_attainable(system, tier):
-                raise ValueError(
-                    f"no errors give a total in the tier [{tier[0]:g}, {tier[1]:g}] of scoring system {system.name!r}: "
-                    "its sub-scores are whole numbers"
-                )
         return system.tiers
     low, high = system.bounds
     if not math.isfinite(high - low):
@@ -91,23 +80,6 @@ def quality_tiers(system: ScoringSystem) -> tuple[Tier, ...]:
         )
     upper, lower = high - (high - low) / 3, low + (high - low) / 3
     return (upper, high), (lower, upper), (low, lower)
-
-
-def _is_attainable(system: ScoringSystem, tier: Tier) -> bool:
-    """Whether whole sub-scores give a total in a tier. Grades and large ranges are assumed to."""
-    low, high = tier
-    reach = max(abs(low - system.base), abs(high - system.base))
-    criteria = system.criteria
-    if any(criterion.kind == "grade" or reach > _MOST_POINTS * criterion.weight for criterion in criteria):
-        return True
-    changes = {Fraction(0)}
-    for criterion in criteria:
-        weight = Fraction(str(criterion.weight))
-        most = int(min(criterion.bounds[1], reach / criterion.weight + 1))
-        changes = {change + weight * points for change in changes for points in range(most + 1)}
-        changes = {change for change in changes if change <= reach}
-    sign = -1 if system.direction == "deduct" else 1
-    return any(low <= system.base + sign * float(change) <= high for change in changes)
 
 
 def tier_name(tier: Tier) -> str:
