@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 class RewardStateCallback(StateCallback, Callback):  # type: ignore[misc]  # Lightning is an optional dependency
     """Synchronises the statistics of rewards after each batch and saves them in Lightning's checkpoints.
 
-    Rewards that normalise (:class:`rrg_rewards.rewards.ComposedReward`) or have a running prior collect statistics.
+    Rewards that normalise (:class:`rrg_rewards.rewards.ComposedReward`) collect statistics.
     Without this callback, processes scale rewards differently, and a resumed run starts with empty statistics.
 
     Args:
@@ -27,8 +27,9 @@ class RewardStateCallback(StateCallback, Callback):  # type: ignore[misc]  # Lig
     Example:
         >>> from rrg_rewards.callbacks import RewardStateCallback
         >>> from rrg_rewards.rewards import make_reward
-        >>> RewardStateCallback([make_reward("crg", prior="running")]).state_dict()
-        {'crg': {'positives': 0, 'labels': 0}}
+        >>> reward = make_reward("composed", parts=[{"name": "rouge", "normalize": True}])
+        >>> RewardStateCallback([reward]).state_dict()
+        {'composed': {'rouge': {'reward': {}, 'moments': {'count': 0.0, 'mean': 0.0, 'squares': 0.0}}}}
     """
 
     def on_train_batch_end(self, *_: Any) -> None:

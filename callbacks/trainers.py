@@ -41,7 +41,8 @@ class TrainerRewardStateCallback(StateCallback, TrainerCallback):  # type: ignor
     Example:
         >>> from rrg_rewards.callbacks import TrainerRewardStateCallback
         >>> from rrg_rewards.rewards import make_reward
-        >>> callback = TrainerRewardStateCallback([make_reward("crg", prior="running")])
+        >>> reward = make_reward("composed", parts=[{"name": "rouge", "normalize": True}])
+        >>> callback = TrainerRewardStateCallback([reward])
         >>> # GRPOTrainer(..., reward_funcs=callback.rewards, callbacks=[callback])
     """
 

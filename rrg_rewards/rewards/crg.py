@@ -1,10 +1,8 @@
 """The CRG score as a reward."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal
 
-import torch
-from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.functional.label_counts import label_statistics
@@ -13,8 +11,6 @@ from rrg_rewards.metrics.crg import CRGPrior, LabelScores, ReportCRG, prior_text
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Completion, MetricReward
 from rrg_rewards.utilities.signature import format_signature
-
-PriorMode = Literal["dataset", "running"]
 
 
 class CRGReward(MetricReward):
@@ -40,18 +36,10 @@ class CRGReward(MetricReward):
     :math:`w_l` of rarer labels, changes the corpus value accordingly, and leaves constant texts at -1. Labels that all
     or no references have are left out.
 
-    The prior :math:`p` sets the cost of a false negative relative to a false positive:
-
-    - ``prior="dataset"`` or a number: :math:`p` is constant. :meth:`fit` computes it from the training references
-      unless it is given. The objective is the same in all steps and processes. If :math:`p` is the prevalence of the
-      corpus, :math:`CRG = 1/(2 - \overline{\rho})` with the mean reward :math:`\overline{\rho}`.
-    - ``prior="running"``: :math:`p` is the prevalence in all references that this process has rewarded so far,
-      including the current batch and evaluations. No pass over the data is needed, but :math:`p` is at first estimated
-      from few reports, the reward of a given completion changes from step to step, and :math:`p` differs between
-      processes, also within a group of completions. A resumed run continues the count only if the state of the reward
-      was saved.
-
-    Until a running prior has seen a positive label, the reward is the limit :math:`-2 FP_i / L`.
+    The prior :math:`p` sets the cost of a false negative relative to a false positive. :meth:`fit` computes it from the
+    training references unless it is given, so that the objective is the same in all steps and processes. If :math:`p`
+    is the prevalence of the corpus, :math:`CRG = 1/(2 - \overline{\rho})` with the mean reward
+    :math:`\overline{\rho}`.
 
     For each batch, the reward logs the means of ``tp``, ``fn``, ``fp`` and ``predicted_positives`` over the scored
     reports; ``precision`` and ``recall`` of the batch (not without a predicted or a reference positive, respectively);
@@ -62,8 +50,7 @@ class CRGReward(MetricReward):
 
     Args:
         labeler: A labeler, or its name; see :func:`rrg_rewards.labelers.get_labeler`.
-        prior: ``"dataset"``, ``"running"``, or the prevalence in (0, 1); with ``average="macro"`` the prevalences of
-            the labels.
+        prior: ``"dataset"``, or the prevalence in (0, 1); with ``average="macro"`` the prevalences of the labels.
         label_column: Column of known reference labels: lists of ``L`` values 0 or 1 in the order of the labeler. If
             given, the labeler is not applied to references, and the signature says so. A metric would warn of two
             labelers; the reward does not, because the column is named on purpose.
@@ -100,15 +87,15 @@ class CRGReward(MetricReward):
         self,
         labeler: LabelerSetting = "rules:ct_rate",
         *,
-        prior: float | Sequence[float] | PriorMode = "dataset",
+        prior: float | Sequence[float] | Literal["dataset"] = "dataset",
         label_column: str | None = None,
         reference_column: str | None = "reference",
         name: str | None = None,
         log_explanations: bool = False,
         **options: Any,
     ) -> None:
-        if isinstance(prior, str) and prior not in get_args(PriorMode):
-            raise ValueError(f"prior must be 'dataset', 'running' or a number in (0, 1), got {prior!r}")
+        if isinstance(prior, str) and prior != "dataset":
+            raise ValueError(f"prior must be 'dataset' or a number in (0, 1), got {prior!r}")
         if reference_column is None and label_column is None:
             raise ValueError("crg needs a reference_column or a label_column")
         if reference_column is None and options.get("levels") is not None:
@@ -122,58 +109,33 @@ class CRGReward(MetricReward):
         )
         if label_column is not None:
             self.metric.expect_given_labels()
-        self.prior_mode = prior if isinstance(prior, str) else "fixed"
-        # Positive references of all labels, of each level or, with average="macro", of each label; and the number of
-        # labels, or with levels or "macro" of references, that were counted.
-        self._sizes = self._prior_sizes()
-        self._positives = [0] * len(self._sizes)
-        self._labels = 0
-
-    def _prior_sizes(self) -> tuple[int, ...]:
-        """Return the number of labels of a reference that each prevalence of the prior is over."""
-        if self.metric.average == "macro":
-            return (1,) * len(self.metric.labels)
-        return self.metric.widths if self.metric.levels else (1,)
-
-    @property
-    def _has_one_prevalence(self) -> bool:
-        return self.metric.average == "micro" and not self.metric.levels
+        self._is_fitted = isinstance(prior, str)
 
     @property
     def prior(self) -> CRGPrior | None:
-        """The current prevalence; ``None`` if it is not fitted, or before the first reference."""
-        if self.prior_mode != "running":
-            return self.metric.prior
-        if not self._labels:
-            return None
-        shares = tuple(
-            positives / (self._labels * size) for positives, size in zip(self._positives, self._sizes, strict=True)
-        )
-        return shares[0] if self._has_one_prevalence else shares
+        """The prevalence; ``None`` if it is not fitted."""
+        return self.metric.prior
 
     @property
     def signature(self) -> str:
         """Labeler, prior and sign of the reward."""
-        prior = self.prior
-        prior_setting = "running" if self.prior_mode == "running" else None if prior is None else prior_text(prior)
-        own = format_signature("crg", **self.metric.settings, prior=prior_setting, sign=f"{self.sign:+d}")
+        prior = None if self.prior is None else prior_text(self.prior)
+        own = format_signature("crg", **self.metric.settings, prior=prior, sign=f"{self.sign:+d}")
         return own + self.output.suffix
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """``("prior",)`` for a running prior, and before a prior of the data set is fitted."""
-        return ("prior",) if self.prior_mode == "running" or self.prior is None else ()
+        """``("prior",)`` before the prior is fitted."""
+        return ("prior",) if self.prior is None else ()
 
     @property
     def has_independent_rows(self) -> bool:
-        """Whether the prior is constant and the labels of a report are the same in any batch."""
-        plain = type(self).score is CRGReward.score
-        # A prior of the data set is known before the first call, if not yet now.
-        return plain and self.prior_mode != "running" and self.metric.has_independent_rows
+        """Whether the labels of a report are the same in any batch, and no subclass scores differently."""
+        return type(self).score is CRGReward.score and self.metric.has_independent_rows
 
     def fitted_options(self) -> dict[str, Any]:
         """Return the prior that :meth:`fit` has computed."""
-        if self.prior_mode != "dataset" or self.prior is None:
+        if not self._is_fitted or self.prior is None:
             return {}
         return {"prior": list(self.prior) if isinstance(self.prior, tuple) else self.prior}
 
@@ -187,7 +149,7 @@ class CRGReward(MetricReward):
             ValueError: If a column is missing, or the references contain no positive or no negative label; with
                 ``average="macro"``, if no label has both.
         """
-        if self.prior_mode == "dataset":
+        if self._is_fitted:
             name = self.columns[0]
             references, context = self._inputs(columns, len(self._column(columns, name)))
             prior = self.metric.prevalence(references, **context)
@@ -203,82 +165,26 @@ class CRGReward(MetricReward):
             self.metric.prior = prior
         return self
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the label counts of a running prior; empty for other priors."""
-        if self.prior_mode != "running":
-            return {}
-        positives = self._positives[0] if self._has_one_prevalence else list(self._positives)
-        return {"positives": positives, "labels": self._labels}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state that :meth:`state_dict` returned; see :meth:`Reward.load_state_dict`."""
-        if state.keys() != self.state_dict().keys():
-            raise ValueError(
-                f"the state of reward {self.__name__!r} has {sorted(self.state_dict())}, got {sorted(state)}"
-            )
-        if state:
-            given = state["positives"]
-            positives = [int(count) for count in given] if isinstance(given, Sequence) else [int(given)]
-            if len(positives) != len(self._positives):
-                raise ValueError(
-                    f"the state of reward {self.__name__!r} has {len(self._positives)} counts of positives, got "
-                    f"{len(positives)}; it was saved with another average, labeler or levels"
-                )
-            self._positives, self._labels = positives, int(state["labels"])
-
-    def score(self, completions: Sequence[Completion], **columns: Any) -> LabelScores:
-        """Return the contributions of completions to the corpus CRG with the current prior.
-
-        A running prior is not updated. If it has no reference yet, the prevalence of the given references is used.
+    def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
+        """Return the contributions of completions to the corpus CRG.
 
         Raises:
             ValueError: If the prior is not fitted, a column is missing, or columns differ in length.
         """
-        if self.prior_mode == "dataset" and self.prior is None:
+        if self.prior is None:
             arguments = ", ".join(f"{column}=dataset[{column!r}]" for column in self.columns)
             raise ValueError(
                 f"reward {self.__name__!r} has prior='dataset', which is computed from the training set: call "
                 f"reward.fit({arguments}) before training, or give the prevalence as a number"
             )
-        scores = super().score(completions, **columns)
-        assert isinstance(scores, LabelScores)
-        return self._with_running_prior(scores) if self.prior_mode == "running" else scores
-
-    def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> LabelScores:
-        scores = self.score(completions, **columns)
-        if self.prior_mode != "running":
-            return scores
-        self._count(scores.target[scores.scored])
-        return self._with_running_prior(scores)
-
-    def _count(self, seen: Tensor) -> None:
-        """Add reference labels ``(N, L)`` to the counts of the running prior."""
-        by_label = seen.sum(0)
-        if self._has_one_prevalence:
-            added = by_label.sum(0, keepdim=True)
-        else:
-            added = torch.stack([part.sum() for part in torch.split(by_label, list(self._sizes))])
-        self._positives = [before + more for before, more in zip(self._positives, added.tolist(), strict=True)]
-        self._labels += seen.numel() if self._has_one_prevalence else len(seen)
-
-    def _with_running_prior(self, scores: LabelScores) -> LabelScores:
-        # For a prior of 0 or 1, the weights of CRG are undefined; `None` selects the limit of the contributions.
-        prior = self.prior
-        shares = prior if isinstance(prior, tuple) else (prior,)
-        is_defined = any(share is not None and 0 < share < 1 for share in shares)
-        return scores.with_prior(prior if is_defined else None)
+        return super().score(completions, **columns)
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         assert isinstance(scores, LabelScores)
+        assert self.prior is not None
         pooled = label_statistics(scores.counts())
         return {
             **super()._sub_scores(scores),
             **{name: float(pooled[name]) for name in ("precision", "recall")},
-            "prior": _mean_prior(self.prior),
+            "prior": sum(self.prior) / len(self.prior) if isinstance(self.prior, tuple) else self.prior,
         }
-
-
-def _mean_prior(prior: CRGPrior | None) -> float:
-    if prior is None:
-        return float("nan")
-    return sum(prior) / len(prior) if isinstance(prior, tuple) else prior

@@ -58,11 +58,6 @@ def fit_reward(
         own = entry.get("reference_column", reference_column)
         return {**entry, "parts": fit_reward(entry["parts"], columns, completions, own)}
     reward = _reward(entry, reference_column).fit(**columns)
-    if reward.estimated:
-        raise ValueError(
-            f"{', '.join(reward.estimated)} of reward {reward.__name__!r} cannot be fitted, because its setting is not "
-            "that it is measured on the data set: use 'dataset'"
-        )
     fitted = {**entry, **reward.fitted_options()}
     if entry.get("normalize") is True:
         if completions is None:

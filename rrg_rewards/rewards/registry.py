@@ -127,7 +127,7 @@ def check_reward_options(name: str, /, **options: Any) -> None:
         ValueError: If the reward or an option is unknown; the message names the nearest known one.
 
     Example:
-        >>> check_reward_options("crg", priorr="running")
+        >>> check_reward_options("crg", priorr=0.2)
         Traceback (most recent call last):
         ...
         ValueError: unknown option of reward 'crg' 'priorr'; did you mean 'prior'? Known: ...
@@ -221,8 +221,8 @@ def parse_reward(setting: str | Mapping[str, Any], reference_column: str) -> Rew
         ValueError: If the setting is malformed; the message names the key.
 
     Example:
-        >>> parse_reward({"name": "crg", "weight": 2, "prior": "running"}, "impression")
-        RewardSetting(name='crg', weight=2.0, options={'reference_column': 'impression', 'prior': 'running'})
+        >>> parse_reward({"name": "crg", "weight": 2, "prior": 0.2}, "impression")
+        RewardSetting(name='crg', weight=2.0, options={'reference_column': 'impression', 'prior': 0.2})
     """
     name, options = name_and_options(setting, reference_column)
     weight = options.pop("weight", 1.0)

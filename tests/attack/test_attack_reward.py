@@ -293,7 +293,7 @@ def test_attack_reward_takes_asynchronous_and_missing_rewards():
 
 
 def test_attack_reward_changes_no_state_of_a_composed_reward():
-    reward = make_reward("composed", parts=[{"name": "crg", "prior": "running"}, {"name": "repetition"}])
+    reward = make_reward("composed", parts=[{"name": "crg", "prior": 0.2, "normalize": True}, {"name": "repetition"}])
     before = reward.state_dict()
     result = attack(reward, budget=3000, families=["labels", "normal"])
     assert reward.state_dict() == before

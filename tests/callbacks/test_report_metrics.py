@@ -264,7 +264,7 @@ def test_report_metrics_callback_the_documentation_lists_every_logged_name(
 
 def test_report_metrics_callback_trainers_of_pytorch_lightning_call_it(tmp_path: Path) -> None:
     other = pytest.importorskip("pytorch_lightning")
-    rewards = RewardStateCallback([make_reward("crg", prior="running")])
+    rewards = RewardStateCallback([make_reward("composed", parts=[{"name": "rouge", "normalize": True}])])
     rewards.rewards[0](["Edema."], reference=["Edema."])
 
     class Module(other.LightningModule):  # type: ignore[misc, name-defined]
@@ -287,7 +287,7 @@ def test_report_metrics_callback_trainers_of_pytorch_lightning_call_it(tmp_path:
     trainer.fit(Module(), loader(), loader())
     assert trainer.callback_metrics["val/crg"] == crg()
     saved = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)["callbacks"]
-    assert {"crg": rewards.rewards[0].state_dict()} in saved.values()
+    assert {"composed": rewards.rewards[0].state_dict()} in saved.values()
 
 
 def test_report_metrics_callback_pytorch_lightning_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ BATCH = {"completions": ["Cardiomegaly.", "Normal."], "reference": ["Cardiomegal
 
 def rewards() -> list[Reward]:
     return [
-        make_reward("composed", parts=[{"name": "crg", "prior": "running", "normalize": True}]),
+        make_reward("composed", parts=[{"name": "crg", "prior": 0.2, "normalize": True}]),
         make_reward("repetition"),
     ]
 

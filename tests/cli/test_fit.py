@@ -87,7 +87,7 @@ def test_rows_without_a_prediction_are_left_out(run, write_csv, tmp_path):
     ("options", "code", "message"),
     [
         (["--reward", "crgg"], 1, "did you mean 'crg'"),
-        (["--reward", "crg", "--set", "prior=running"], 1, "use 'dataset'"),
+        (["--reward", "crg", "--set", "prior=running"], 1, "prior must be 'dataset'"),
         (["--reward", "crg", "--reference-column", "text"], 1, "unknown column 'text'"),
         (["--reward", "crg", "--config", "x.yaml"], 2, "not allowed with"),
         ([], 2, "required"),

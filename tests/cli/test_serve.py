@@ -120,7 +120,6 @@ def test_other_addresses_need_a_token(served, monkeypatch, capsys):
         (["--config", "x.yaml", "--set", "prior=1"], "argument --set: has no effect with --config"),
         (["--config", "x.yaml", "--reference-column", "a"], "argument --reference-column: has no effect with --config"),
         (["--reward", "crg"], "estimates prior from data"),
-        (["--reward", "crg", "--set", "prior=running"], "estimates prior from data"),
         (["--reward", "crgg"], "did you mean 'crg'"),
         (["--reward", "crg", "--set", "prior=0.2", "--device", "cuda"], "unknown option of reward 'crg' 'device'"),
         (["--reward", "rouge", "--port", "99999"], "argument --port: must be an integer, at least 0, at most 65,535"),

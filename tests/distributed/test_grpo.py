@@ -17,7 +17,7 @@ pytestmark = pytest.mark.distributed
 def config(tmp_path: Path) -> Path:
     rewards = [
         {"name": "crg", "labeler": LABELER},
-        {"name": "crg", "as": "crg_running", "labeler": LABELER, "prior": "running"},
+        {"name": "crg", "as": "crg_fixed", "labeler": LABELER, "prior": 0.2},
     ]
     settings = {
         **TINY_RUN,
@@ -51,7 +51,7 @@ def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:
 
     steps = [entry for entry in first["history"] if "reward" in entry]
     for entry in steps:
-        assert entry["reward"] == pytest.approx(entry["rewards/crg/mean"] + entry["rewards/crg_running/mean"], rel=1e-4)
+        assert entry["reward"] == pytest.approx(entry["rewards/crg/mean"] + entry["rewards/crg_fixed/mean"], rel=1e-4)
         assert entry["crg/unscorable"] == 0
         assert entry["crg/predicted_positives"] == pytest.approx(entry["crg/tp"] + entry["crg/fp"])
     evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text())

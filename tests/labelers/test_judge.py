@@ -191,16 +191,13 @@ def test_known_labels_replace_those_of_judge_labeler() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:crg. the judge failed")
-@pytest.mark.parametrize("prior", ["dataset", "running"])
-def test_crg_reward_is_none_without_labels(prior: str) -> None:
+def test_crg_reward_is_none_without_labels() -> None:
     logged: dict[str, float] = {}
     references = ["Cardiomegaly.", "Normal.", "Hiatal hernia. Emphysema."]
-    reward = make_reward("crg", labeler=JudgeLabeler("ct_rate", FAILING), prior=prior).fit(reference=references)
+    reward = make_reward("crg", labeler=JudgeLabeler("ct_rate", FAILING)).fit(reference=references)
     values = reward(
         ["Cardiomegaly.", "Emphysema.", "Hiatal hernia."], reference=references, log_metric=logged.__setitem__
     )
     assert [value is None for value in values] == [False, True, True]
     assert logged["crg/failed"] == logged["crg/unscorable"] == pytest.approx(2 / 3)
-    rules = make_reward("crg", prior=prior).fit(reference=references[:2])
-    assert reward.prior == pytest.approx(1 / 36 if prior == "dataset" else 1 / 18)
-    assert prior == "running" or reward.prior == rules.prior
+    assert reward.prior == make_reward("crg").fit(reference=references[:2]).prior == pytest.approx(1 / 36)

@@ -341,22 +341,16 @@ def test_report_crg_weighted_corpus_values_are_those_of_repeated_rows(average: s
 
 
 @pytest.mark.parametrize("average", ["micro", "macro"])
-@pytest.mark.parametrize("prior", ["dataset", "running"])
-def test_crg_reward_of_levels_is_the_score_with_the_fitted_prior(average: str, prior: str) -> None:
+def test_crg_reward_of_levels_is_the_score_with_the_fitted_prior(average: str) -> None:
     preds, target = pairs(24, 5)
-    reward = make_reward("crg", levels=list(LEVELS), average=average, prior=prior).fit(reference=target)
+    reward = make_reward("crg", levels=list(LEVELS), average=average).fit(reference=target)
     values = reward(preds, reference=target)
     metric = ReportCRG(levels=LEVELS, average=average)
     assert values == pytest.approx(metric.score(preds, target).value.tolist())
     assert reward.prior == pytest.approx(metric.prevalence(target))
     assert len(reward.prior) == (4 if average == "micro" else len(metric.labels))
-    if prior == "running":
-        other = make_reward("crg", levels=list(LEVELS), average=average, prior=prior)
-        other.load_state_dict(reward.state_dict())
-        assert other.prior == reward.prior
-    else:
-        fixed = make_reward("crg", levels=list(LEVELS), average=average, **reward.fitted_options())
-        assert fixed(preds[:3], reference=target[:3]) == pytest.approx(values[:3])
+    fixed = make_reward("crg", levels=list(LEVELS), average=average, **reward.fitted_options())
+    assert fixed(preds[:3], reference=target[:3]) == pytest.approx(values[:3])
 
 
 def test_report_crg_unscorable_pairs() -> None:

@@ -30,7 +30,7 @@ def test_grpo_two_rewards_train_and_log_under_two_names(
     labeler = "keywords:edema effusion nodule"
     rewards = [
         {"name": "crg", "labeler": labeler, "label_column": "labels", "weight": 1.0},
-        {"name": "crg", "as": "crg_running", "labeler": labeler, "prior": "running", "weight": 0.5},
+        {"name": "crg", "as": "crg_fixed", "labeler": labeler, "prior": 0.2, "weight": 0.5},
     ]
     config = recipe(
         algorithm=algorithm, conversational=conversational, system_prompt="report", rewards=rewards, max_steps=3
@@ -40,14 +40,14 @@ def test_grpo_two_rewards_train_and_log_under_two_names(
     steps = [entry for entry in read(folder, "history.json") if "reward" in entry]
     assert [entry["step"] for entry in steps] == [1, 2, 3]
     for entry in steps:
-        crg, running = entry["rewards/crg/mean"], entry["rewards/crg_running/mean"]
-        assert entry["reward"] == pytest.approx(crg + 0.5 * running, rel=1e-4)
-        assert entry["crg/unscorable"] == entry["crg_running/unscorable"] == 0
+        crg, fixed = entry["rewards/crg/mean"], entry["rewards/crg_fixed/mean"]
+        assert entry["reward"] == pytest.approx(crg + 0.5 * fixed, rel=1e-4)
+        assert entry["crg/unscorable"] == entry["crg_fixed/unscorable"] == 0
         assert 0 < entry["crg/prior"] < 1
         assert entry["crg/predicted_positives"] == pytest.approx(entry["crg/tp"] + entry["crg/fp"])
 
     described = read(folder, "run.json")
-    assert [(reward["name"], reward["weight"]) for reward in described["rewards"]] == [("crg", 1), ("crg_running", 0.5)]
+    assert [(reward["name"], reward["weight"]) for reward in described["rewards"]] == [("crg", 1), ("crg_fixed", 0.5)]
     assert described["rewards"][0]["signature"].startswith(
         "crg|reference:given|prediction:{words:edema,effusion,nodule}|prior:0."
     )
@@ -62,7 +62,7 @@ def test_grpo_two_rewards_train_and_log_under_two_names(
     difference = after["recall"]["estimate"] - evaluation["before"]["crg"]["recall"]["estimate"]
     assert evaluation["change"]["crg"]["recall"]["estimate"] == pytest.approx(difference)
     assert len((folder / "heldout_after.jsonl").read_text().splitlines()) == described["rows"]["heldout"]
-    for name in ("crg", "crg_running"):
+    for name in ("crg", "crg_fixed"):
         assert (folder / f"curve_{name}.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -183,7 +183,7 @@ def test_composed_by_name_as_in_yaml():
 
 def test_composed_reward_state_goes_with_the_parts():
     def made() -> Reward:
-        return make_reward("composed", parts=[{"name": "crg", "prior": "running", "normalize": True}])
+        return make_reward("composed", parts=[{"name": "crg", "prior": 0.2, "normalize": True}])
 
     first, second, untouched = made(), made(), made()
     batches = [(["Cardiomegaly."], ["Cardiomegaly."]), (["Normal.", "Emphysema."], ["Hiatal hernia.", "Emphysema."])]

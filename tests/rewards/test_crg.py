@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordLabeler
 
-from rrg_rewards.functional import crg_contributions, crg_score
+from rrg_rewards.functional import crg_score
 from rrg_rewards.metrics import ReportCRG
 from rrg_rewards.rewards import CRGReward, make_reward
 
@@ -52,36 +52,8 @@ def test_crg_reward_fit_without_the_column_raises() -> None:
         CRGReward(LABELER).fit(report=["edema"])
 
 
-def test_crg_reward_running_prior_counts_the_batch_before_scoring_it() -> None:
-    labeler = LABELER
-    reward = CRGReward(labeler, prior="running")
-    assert reward.prior is None
-    seen: list[str] = []
-    for batch in (["normal", "normal"], ["edema", "normal"], ["nodule edema", "effusion"]):
-        seen += batch
-        preds = ["edema nodule", "effusion"]
-        prior = float(labeler(seen).double().mean())
-        expected = ReportCRG(labeler, prior=prior or None).score(preds, batch).value.tolist()
-        assert reward(preds, reference=batch) == expected
-        assert reward.prior == prior
-
-
-def test_crg_reward_running_prior_takes_the_limit_until_a_positive_is_seen() -> None:
-    reward = CRGReward(LABELER, prior="running")
-    assert reward(["edema nodule", ""], reference=["normal", "normal"]) == pytest.approx([-4 / 3, 0])
-
-
-def test_crg_reward_running_prior_ignores_unscorable_rows_and_survives_a_batch_of_them() -> None:
-    reward = CRGReward(LABELER, prior="running")
-    assert reward(["edema"], reference=[None]) == [None]
-    assert reward.prior is None
-    assert reward(["edema", "edema"], reference=[None, "edema"])[0] is None
-    assert reward.prior == 1 / 3
-
-
-def test_crg_reward_running_counts_pickle() -> None:
-    reward = CRGReward(LABELER, prior="running")
-    reward(["edema"], reference=["edema"])
+def test_crg_reward_fitted_prior_pickles() -> None:
+    reward = CRGReward(LABELER).fit(reference=["edema"])
     data = pickle.dumps(reward)
     assert len(data) < 10_000
     assert pickle.loads(data).prior == reward.prior == 1 / 3
@@ -130,31 +102,21 @@ def test_crg_reward_sub_scores_are_pooled_over_the_batch() -> None:
         ("", "normal", {"precision", "recall"}),
         ("edema", "normal", {"recall"}),
         ("", "edema", {"precision"}),
-        ("edema", None, {"tp", "fn", "fp", "predicted_positives", "precision", "recall", "prior"}),
+        ("edema", None, {"tp", "fn", "fp", "predicted_positives", "precision", "recall"}),
     ],
 )
 def test_crg_reward_all_that_is_defined_is_logged(pred: str, target: str | None, undefined: set[str]) -> None:
     logged: dict[str, float] = {}
-    CRGReward(LABELER, prior="running")([pred], reference=[target], log_metric=logged.__setitem__)
+    CRGReward(LABELER, prior=0.2)([pred], reference=[target], log_metric=logged.__setitem__)
     names = {"tp", "fn", "fp", "predicted_positives", "precision", "recall", "prior", "unscorable"}
     assert logged.keys() == {f"crg/{name}" for name in names - undefined}
     assert not any(map(math.isnan, logged.values()))
 
 
 def test_crg_reward_signature_tells_the_kind_of_prior() -> None:
-    assert "|prior:running|sign:+1" in CRGReward(LABELER, prior="running").signature
+    assert "|prior:0.2|sign:+1" in CRGReward(LABELER, prior=0.2).signature
     assert "|prior:None|" in CRGReward(LABELER).signature
     assert f"|prior:{4 / 15}|" in CRGReward(LABELER).fit(reference=TRAIN).signature
-
-
-def test_crg_reward_score_leaves_the_running_counts_alone() -> None:
-    reward = CRGReward(LABELER, prior="running")
-    before = reward.score(PREDS, reference=TRAIN).value.tolist()
-    assert reward.prior is None
-    assert before == ReportCRG(LABELER).score(PREDS, TRAIN).value.tolist()
-    reward(["edema"], reference=["edema"])
-    expected = ReportCRG(LABELER, prior=1 / 3).score(PREDS, TRAIN).value.tolist()
-    assert reward.score(PREDS, reference=TRAIN).value.tolist() == expected
 
 
 MACRO_LABELER = WordLabeler("edema effusion nodule")
@@ -174,27 +136,6 @@ def test_crg_reward_mean_reward_is_the_corpus_value_and_constants_earn_a_third(
     torch.testing.assert_close(1 / (2 - mean), metric.compute(), rtol=1e-12, atol=1e-12)
     earned = torch.tensor(reward([constant] * 5, reference=MACRO_TRAIN), dtype=torch.float64).mean()
     assert abs(1 / (2 - earned.item()) - 1 / 3) < 1e-12
-
-
-def test_crg_reward_running_prior_counts_each_label() -> None:
-    reward = CRGReward(MACRO_LABELER, prior="running", average="macro")
-    assert reward.prior is None
-    seen: list[str] = []
-    for batch in (["normal", "normal"], ["edema", "normal"], ["nodule edema", "effusion"]):
-        seen += batch
-        preds = ["edema nodule", "effusion"]
-        prior = MACRO_LABELER(seen).double().mean(0)
-        known = bool(((prior > 0) & (prior < 1)).any())
-        expected = crg_contributions(
-            MACRO_LABELER(preds), MACRO_LABELER(batch), prior=prior if known else None, average="macro"
-        ).tolist()
-        assert reward(preds, reference=batch) == expected
-        assert reward.prior == tuple(prior.tolist())
-    copy = CRGReward(MACRO_LABELER, prior="running", average="macro")
-    copy.load_state_dict(reward.state_dict())
-    assert copy.prior == reward.prior == pickle.loads(pickle.dumps(reward)).prior
-    with pytest.raises(ValueError, match="1 counts of positives, got 3; it was saved with another average"):
-        CRGReward(MACRO_LABELER, prior="running").load_state_dict(reward.state_dict())
 
 
 def test_crg_reward_logged_prior_is_the_mean() -> None:

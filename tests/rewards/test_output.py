@@ -109,7 +109,6 @@ def test_reward_output_scoring_asynchronously_is_scoring() -> None:
 def test_reward_output_settings_that_processes_estimate_are_named() -> None:
     assert make_reward("rouge").estimated == ()
     assert make_reward("crg", labeler=LABELER, prior=0.2).estimated == ()
-    assert make_reward("crg", labeler=LABELER, prior="running").estimated == ("prior",)
     unfitted = make_reward("crg", labeler=LABELER)
     assert unfitted.estimated == ("prior",)
     assert unfitted.fitted_options() == {}

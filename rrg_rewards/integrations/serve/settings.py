@@ -37,7 +37,7 @@ class ServerOptions(Settings):
 
     Example:
         >>> from rrg_rewards.rewards import make_reward
-        >>> ServerOptions(make_reward("crg", prior="running"))
+        >>> ServerOptions(make_reward("crg"))
         Traceback (most recent call last):
         ...
         ValueError: reward 'crg' estimates prior from data, but a server has no training set, and its workers ...

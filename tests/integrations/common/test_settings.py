@@ -85,7 +85,6 @@ def test_read_settings_refuses_wrong_settings(arguments: dict[str, Any], message
     ("reward", "setting"),
     [
         ("crg", "prior"),
-        ({"name": "crg", "prior": "running"}, "prior"),
         ([{"name": "rouge", "normalize": True}], "rouge.normalize"),
         ([{"name": "crg", "as": "labels"}], "labels.prior"),
     ],

@@ -11,7 +11,6 @@ from rrg_rewards.rewards import make_reward
 @pytest.mark.parametrize(
     ("reward", "estimated"),
     [
-        (("crg", {"prior": "running"}), "prior"),
         (("crg", {}), "prior"),
         (("composed", {"parts": [{"name": "rouge", "normalize": True}]}), "rouge.normalize"),
     ],

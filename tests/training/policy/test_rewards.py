@@ -120,14 +120,18 @@ def test_reward_set_columns_that_would_hide_the_trainer_s():
         _call(lambda **_: [0.0, 0.0], completions=["a", "b"])
 
 
+def normalized():
+    return make_reward("composed", parts=[{"name": "crg", "prior": 0.2, "normalize": True}])
+
+
 def test_reward_set_states_go_back_to_their_rewards():
-    functions = [make_reward("crg", prior="running"), lambda completions, **_: [0.0, 0.0]]
+    functions = [normalized(), lambda completions, **_: [0.0, 0.0]]
     rewards = RewardSet(functions)
     rewards({"reference": ["Cardiomegaly.", "Normal."]}, COMPLETIONS, TEXTS, STATE)
     state = rewards.state_dict()
-    other = RewardSet([make_reward("crg", prior="running"), functions[1]])
+    other = RewardSet([normalized(), functions[1]])
     other.load_state_dict(state)
     assert other.state_dict() == state
-    assert state["crg"]["positives"] == 1
-    with pytest.raises(ValueError, match=r"\['crg'\]"):
+    assert state["composed"]["crg"]["moments"]["count"] == 2
+    with pytest.raises(ValueError, match=r"\['composed'\]"):
         RewardSet(functions[1]).load_state_dict(state)
