@@ -269,29 +269,17 @@ class ScoringSystem:
         # Adding 0 turns -0.0 into 0.0.
         return tuple(factor * score + 0.0 for factor, score in zip(self.factors, scores, strict=True))
 
-    def total(self, scores: Sequence[float]) -> float:
-        """Return the total of sub-scores in the order of the criteria.
+    def total(self, scores: Sequence[float | None]) -> float:
+        """Return the total of sub-scores in the order of the criteria; NaN if one is ``None``, which is unknown.
 
         Raises:
-            ValueError: If there is not one sub-score per criterion, or one is out of range.
+            ValueError: If there is not one sub-score per criterion, or one is out of range. The message names the
+                criterion.
 
         Example:
             >>> get_scoring_system("radcliq").total([1, 2, 0, 0, 0, 0])
             -3.0
-        """
-        self._check_number(scores)
-        for criterion, score in zip(self.criteria, scores, strict=True):
-            criterion.check(score)
-        return self.base + sum(self.contributions(scores))
-
-    def check(self, scores: Sequence[float | None]) -> None:
-        """Check that there is one sub-score per criterion and that all known ones are in range; ``None`` is unknown.
-
-        Raises:
-            ValueError: If a sub-score is missing or out of range. The message names the criterion.
-
-        Example:
-            >>> get_scoring_system("mrscore").check([1, 2, None, 0, 0, 0, 0])
+            >>> get_scoring_system("mrscore").total([1, 2, None, 0, 0, 0, 0])
             Traceback (most recent call last):
             ...
             ValueError: impression_organs must lie in [0, 1], got 2
@@ -300,6 +288,7 @@ class ScoringSystem:
         for criterion, score in zip(self.criteria, scores, strict=True):
             if score is not None:
                 criterion.check(score)
+        return self.base + sum(self.contributions([math.nan if score is None else score for score in scores]))
 
     def _check_number(self, scores: Sequence[float | None]) -> None:
         if len(scores) != len(self.criteria):

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from rrg_rewards.data.phantom.studies import PhantomStudy
 from rrg_rewards.data.phantom.writer import PhantomFinding
 from rrg_rewards.utilities.features import write_features
-from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import package_yaml
 
 Grid = tuple[int, int, int]
@@ -86,12 +85,6 @@ def _regions(entry: Any, side: str | None = None, lobe: str | None = None) -> tu
     return (Region(side, lobe, (z0, z1, y0, y1, x0, x1)),)
 
 
-def _one_of(kind: str, name: str, known: tuple[str, ...]) -> str:
-    if name not in known:
-        raise ValueError(unknown_name_message(kind, name, known))
-    return name
-
-
 class Anatomy:
     """Boxes of organs, and marks of concepts in these boxes.
 
@@ -120,35 +113,16 @@ class Anatomy:
             size_mm=entry.get("size_mm"),
         )
 
-    def appearance(self, finding: PhantomFinding) -> Appearance:
-        """Return the appearance of the concept of a finding.
-
-        Raises:
-            ValueError: If the concept is unknown. The message names the nearest known one.
-        """
-        if finding.concept not in self.concepts:
-            raise ValueError(unknown_name_message("visible concept", finding.concept, self.concepts))
-        return self.concepts[finding.concept]
-
     def regions(self, finding: PhantomFinding) -> tuple[Region, ...]:
-        """Return the possible regions of a finding with its concept, kind, side and lobe.
-
-        Raises:
-            ValueError: If the concept or the kind is unknown, or the organ does not have the side or the lobe.
-        """
-        appearance = self.appearance(finding)
-        organ = appearance.organ
-        if appearance.kinds and finding.kind is not None:
-            organ = appearance.kinds[_one_of(f"kind of {finding.concept}", finding.kind, tuple(appearance.kinds))]
-        regions = self.organs[organ]
+        """Return the possible regions of a finding with its concept, kind, side and lobe."""
+        appearance = self.concepts[finding.concept]
+        regions = self.organs[appearance.kinds.get(finding.kind or "", appearance.organ)]
         sides = {"bilateral": ("right", "left"), None: None}.get(finding.side, (finding.side,))
         # An unpaired organ has no sides.
         if sides is not None and any(region.side for region in regions):
             regions = tuple(region for region in regions if region.side in sides)
         if finding.lobe is not None:
             regions = tuple(region for region in regions if region.lobe == finding.lobe)
-        if not regions:
-            raise ValueError(f"{organ} has no region {finding.side!r}, {finding.lobe!r}, as {finding} requires")
         return regions
 
     def extent(self, finding: PhantomFinding) -> tuple[float, float]:
@@ -157,16 +131,12 @@ class Anatomy:
         Both depend on the severity and the size. A size of :math:`s` mm multiplies the strength by
         :math:`\sqrt{s / s_0}`, limited to [0.7, 1.6], and the share by :math:`s / s_0`, where :math:`s_0` is
         ``size_mm`` of the appearance.
-
-        Raises:
-            ValueError: If the concept or the severity is unknown.
         """
-        appearance = self.appearance(finding)
+        appearance = self.concepts[finding.concept]
         strength, share = appearance.strength, appearance.share
         if finding.severity is not None:
-            severity = _one_of("severity", finding.severity, tuple(self.severities))
-            strength *= self.severities[severity][0]
-            share *= self.severities[severity][1]
+            strength *= self.severities[finding.severity][0]
+            share *= self.severities[finding.severity][1]
         if finding.size_mm is not None and appearance.size_mm is not None:
             ratio = finding.size_mm / appearance.size_mm
             strength *= min(1.6, max(0.7, ratio**0.5))
@@ -305,7 +275,7 @@ def _sites(finding: PhantomFinding, anatomy: Anatomy, random: np.random.Generato
     for region in regions:
         by_side.setdefault(region.side, []).append(region)
     sites = list(by_side.values())
-    if len(sites) == 1 or finding.side == "bilateral" or anatomy.appearance(finding).bilateral:
+    if len(sites) == 1 or finding.side == "bilateral" or anatomy.concepts[finding.concept].bilateral:
         return sites
     return [sites[random.integers(len(sites))]]
 
@@ -359,7 +329,7 @@ def phantom_volume(
         Tokens ``(z, y, x, channels)``. They depend only on the study and the arguments.
 
     Raises:
-        ValueError: If the grid, the width or the noise is invalid, or a finding has no region in the anatomy.
+        ValueError: If the grid, the width or the noise is invalid.
 
     Example:
         >>> from rrg_rewards.data import phantom_studies
@@ -383,7 +353,7 @@ def phantom_volume(
         for site in _sites(finding, anatomy, places):
             inside = np.concatenate([box_cells(region.box, cells) for region in site])
             # Adjacent boxes may share a cell of a coarse grid. Such a cell is marked once per site.
-            focal = anatomy.appearance(finding).focal
+            focal = anatomy.concepts[finding.concept].focal
             tokens[_marked_cells(np.unique(inside), share, focal, cells, places)] += mark
     return tokens.reshape(*cells, channels).astype(np.float16)
 

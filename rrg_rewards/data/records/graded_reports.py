@@ -65,8 +65,7 @@ class GradedReport:
         Raises:
             ValueError: If the number of sub-scores is not the number of criteria, or one is out of range.
         """
-        system.check(self.scores)
-        return system.base + sum(self.contributions(system))
+        return system.total(self.scores)
 
     def to_record(self, system: ScoringSystem) -> dict[str, Any]:
         """Return plain data with the keys of :func:`read_graded_reports`, a row of its file.

@@ -3,7 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -186,25 +186,16 @@ class PhantomErrors(RecordSource):
         return [record for record in records if not _is_long(record.reference, self.max_words)]
 
 
-class _ReportsFile(FileSource, RecordSource):
+@dataclass(eq=False)
+class _ReportsFile(RecordSource):
     """Base class of sources that make records from the reports of a file."""
 
-    def __init__(
-        self,
-        path: str,
-        column: str,
-        name: str | None,
-        per_report: int,
-        limit: int | None,
-        max_words: int | None,
-        seed: int,
-    ) -> None:
-        super().__init__(path, name)
-        self.column = column
-        self.per_report = per_report
-        self.limit = limit
-        self.max_words = max_words
-        self.seed = seed
+    path: str
+    column: str = "report"
+    _: KW_ONLY
+    per_report: int = 1
+    limit: int | None = None
+    max_words: int | None = None
 
     def reports(self) -> Iterator[str]:
         """Yield the reports that are not missing, blank or too long."""
@@ -213,6 +204,7 @@ class _ReportsFile(FileSource, RecordSource):
                 yield report
 
 
+@dataclass(eq=False, kw_only=True)
 class ReportErrors(_ReportsFile):
     """Real reports with injected errors of which the finding engine is certain.
 
@@ -239,22 +231,13 @@ class ReportErrors(_ReportsFile):
         'train_reports'
     """
 
-    def __init__(
-        self,
-        path: str,
-        column: str = "report",
-        *,
-        per_report: int = 1,
-        limit: int | None = None,
-        max_words: int | None = None,
-        sentences: int | None = None,
-        rare: bool = True,
-        seed: int = 0,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(path, column, name, per_report, limit, max_words, seed)
-        self.sentences = sentences
-        self.rare = rare
+    sentences: int | None = None
+    rare: bool = True
+    seed: int = 0
+    name: str | None = None  # type: ignore[assignment]  # replaced below
+
+    def __post_init__(self) -> None:
+        self.name: str = self.name or Path(self.path).stem
 
     def read(self) -> list[ErrorRecord]:
         """Inject the errors."""
@@ -275,6 +258,7 @@ class ReportErrors(_ReportsFile):
         return tuple(count + more for count, more in zip(drawn, _RARE, strict=True))
 
 
+@dataclass(eq=False, kw_only=True)
 class ComparedReports(_ReportsFile):
     """Pairs of reports of different patients, whose errors are counted by the finding engine.
 
@@ -302,22 +286,13 @@ class ComparedReports(_ReportsFile):
         'compared'
     """
 
-    def __init__(
-        self,
-        path: str,
-        column: str = "report",
-        *,
-        per_report: int = 1,
-        drawn: int = 20,
-        limit: int | None = None,
-        max_words: int | None = None,
-        seed: int = 0,
-        name: str = "compared",
-    ) -> None:
-        super().__init__(path, column, name, per_report, limit, max_words, seed)
-        if drawn < 1:
-            raise ValueError(f"drawn must be positive, got {drawn}")
-        self.drawn = drawn
+    drawn: int = 20
+    seed: int = 0
+    name: str = "compared"
+
+    def __post_init__(self) -> None:
+        if self.drawn < 1:
+            raise ValueError(f"drawn must be positive, got {self.drawn}")
 
     def read(self) -> list[ErrorRecord]:
         """Draw the pairs and count their errors."""

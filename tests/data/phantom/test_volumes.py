@@ -254,22 +254,6 @@ def test_anatomy_mirrors_places_with_sides_and_every_box_covers_a_cell():
         assert np.unique(np.concatenate(cells)).size == sum(map(len, cells))
 
 
-@pytest.mark.parametrize(
-    ("finding", "match"),
-    [
-        (PhantomFinding("Lung nodules"), "unknown visible concept 'Lung nodules'; did you mean 'Lung nodule'"),
-        (PhantomFinding("Lung nodule", side="left", lobe="middle"), "lung has no region 'left', 'middle'"),
-        (PhantomFinding("Lung nodule", side="central"), "lung has no region 'central'"),
-        (PhantomFinding("Cardiomegaly", lobe="upper"), "heart has no region"),
-        (PhantomFinding("Medical material", kind="stend"), "unknown kind of Medical material 'stend'"),
-        (PhantomFinding("Emphysema", severity="sever"), "unknown severity 'sever'; did you mean 'severe'"),
-    ],
-)
-def test_phantom_volume_finding_without_a_place_is_refused(finding, match):
-    with pytest.raises(ValueError, match=match):
-        phantom_volume(replace(phantom_studies(1)[0], findings=(finding,)))
-
-
 def test_anatomy_names_what_it_has():
     config = package_yaml("rrg_rewards.data.phantom", "anatomy")
     for concept in config["concepts"].values():
