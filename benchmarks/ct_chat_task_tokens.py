@@ -3,11 +3,11 @@
     python -m rrg_rewards.recipes.smollm2.prepare --output smollm2
     python benchmarks/ct_chat_task_tokens.py --model smollm2
 
-`rrg-rewards convert ct-chat --task-tokens` offers the mean of the base model's embeddings and random ones. The script
-appends the four task tokens to a language model that was not trained with them, in both ways, and ends the prompt with
-<report_generation>. It measures the negative log-likelihood of real reports (nats per token) beside the same prompt
-without a task token. Random embeddings are drawn with several seeds. The model is no CT-CHAT: the figures say how much
-a new token disturbs a language model, and not how well the published weights describe volumes.
+`rrg-rewards convert ct-chat` gives them the mean of the base model's embeddings; in the published training they are
+random. The script appends the four task tokens to a language model that was not trained with them, in both ways, and
+ends the prompt with <report_generation>. It measures the negative log-likelihood of real reports (nats per token)
+beside the same prompt without a task token. Random embeddings are drawn with several seeds. The model is no CT-CHAT:
+the figures say how much a new token disturbs a language model, and not how well the published weights describe volumes.
 """
 
 import argparse

@@ -125,13 +125,10 @@ def _annotated(
 ) -> tuple[list[Table], AgreementColumns, AgreementSettings]:
     """Return an annotated data set as a table, with its judgement, its units and the judgements that are turned."""
     assert columns.dataset is not None
-    known = ANNOTATED_SETS[columns.dataset]
     if columns.candidates is not None:
         raise SettingError("candidates", "a row of a data set has one candidate; leave this setting out")
-    if columns.counts is not None and not known.takes_counts:
-        raise SettingError("counts", f"{columns.dataset} has no second file with counts")
-    table = judgement_table(read_annotated_set(columns.dataset, path, columns.counts), path)
-    human = tuple(columns.human) or (known.judgement,)
+    table = judgement_table(read_annotated_set(columns.dataset, path), path)
+    human = tuple(columns.human) or (ANNOTATED_SETS[columns.dataset]["judgement"],)
     turned = [name for name in human if lower_is_better(name) and name not in settings.lower_is_better]
     studies = len(set(table.column("study")))
     log.note(f"{columns.dataset}: {len(table)} report pairs of {studies} studies; judgement: {', '.join(human)}")

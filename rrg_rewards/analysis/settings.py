@@ -374,7 +374,6 @@ class AgreementColumns(Settings):
     dataset: Literal["rexval", "radevalx", "radevalexpert", "chest2error", "refisco", "radpref", "rate_eval"] | None = (
         setting(None, "the table is the file or folder of an annotated data set")
     )
-    counts: str | None = setting(None, "second file of `dataset=radevalx`, with the counts", metavar="FILE")
     human: Sequence[str] = _columns("columns of human judgements; required without `dataset`")
     scores: Sequence[str] = _columns("columns of scores")
     candidates: Sequence[str] | None = setting(
@@ -388,8 +387,6 @@ class AgreementColumns(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.counts is not None and self.dataset is None:
-            raise SettingError("counts", "needs `dataset=radevalx`")
         texts = self.candidates
         if texts is not None and (len(texts) != 2 or not all(texts) or texts[0] == texts[1]):
             raise SettingError("candidates", f"must be two different texts, as in _1,_2, got {','.join(texts)!r}")

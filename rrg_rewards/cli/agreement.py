@@ -9,8 +9,7 @@ With --dataset NAME, the table is a file or folder of a public data set that rad
 turned by itself, and the bootstrap draws studies:
   name           file or folder                              judgement without --human
   rexval         folder of the release                       significant (errors)
-  radevalx       folder of the release, or a table of        significant
-                 reports and --counts FILE
+  radevalx       folder of the release                       significant
   radevalexpert  reader_study_final_with_annotationsv3.csv   significant
   chest2error    gold_pairs.parquet                          significant (critical errors)
   refisco        refisco-v0.csv or refisco-v1.csv            errors
@@ -84,7 +83,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``agreement`` to the command line."""
     parser = add_command_parser(commands, "agreement", _run, summary, __doc__)
     add_table_argument(parser, "TABLE", "scores and judgements")
-    add_settings(parser, AgreementColumns, "dataset", "counts", "human", "scores")
+    add_settings(parser, AgreementColumns, "dataset", "human", "scores")
     listed = {"help": "metrics to compute; rrg-rewards score --list shows them"}
     add_settings(parser, MetricChoice, "metrics", metrics=listed)
     add_settings(parser, AgreementSettings, "lower_is_better", "statistics")
@@ -114,7 +113,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.tables import agreement_grids, agreement_rows, text_grids
     from rrg_rewards.data.tables.table import Table
-    from rrg_rewards.pages.agreement_page import table_agreement_page
+    from rrg_rewards.pages.agreement_page import agreement_page
     from rrg_rewards.version import __version__
 
     found = agreement_of_table(
@@ -135,7 +134,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.show(*agreement_grids(result), *text_grids(texts), stderr=outputs.hides_results)
     _write_files(result, args.latex, args.png, outputs.overwrite)
     if page.html is not None:
-        page.write(table_agreement_page(result, found.rows), outputs.overwrite)
+        page.write(agreement_page(result, found.rows), outputs.overwrite)
     outputs.write(Table.from_records(agreement_rows(result)), result)
     return terminal.exit_code(found.errors)
 

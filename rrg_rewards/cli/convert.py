@@ -49,11 +49,6 @@ class _CTChat(Settings):
         "auto",
         "format of the conversation (default: auto: by the tokenizer, configuration or name of the base model)",
     )
-    task_tokens: Literal["mean", "random"] = setting(
-        "mean",
-        "embeddings of <report_generation> and the other task tokens, which a LoRA checkpoint does not contain: "
-        "the mean of the base model's, or random as in the published training",
-    )
     pooler_heads: int = setting(
         8, "attention heads of the projector (default: 8, as published)", metavar="N", minimum=1
     )
@@ -163,7 +158,6 @@ def run_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
         pooler_heads=args.pooler_heads,
         dtype=args.dtype,
         revision=args.revision,
-        task_tokens=args.task_tokens,
     )
     source = args.checkpoint if args.base_model is None else args.base_model
     processor = CTChatProcessor.from_base_model(source, model.config, args.chat_format, args.revision)

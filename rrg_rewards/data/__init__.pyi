@@ -14,10 +14,9 @@ from rrg_rewards.data.phantom.volumes import phantom_volume as phantom_volume
 from rrg_rewards.data.phantom.volumes import phantom_volume_rows as phantom_volume_rows
 from rrg_rewards.data.phantom.volumes import write_phantom_volumes as write_phantom_volumes
 from rrg_rewards.data.phantom.writer import PhantomFinding as PhantomFinding
-from rrg_rewards.data.records.annotated_sets import ANNOTATED_SETS as ANNOTATED_SETS
-from rrg_rewards.data.records.annotated_sets import AnnotatedSet as AnnotatedSet
 from rrg_rewards.data.records.annotated_sets import judgement_table as judgement_table
 from rrg_rewards.data.records.annotated_sets import read_annotated_set as read_annotated_set
+from rrg_rewards.data.records.annotation_layouts import ANNOTATED_SETS as ANNOTATED_SETS
 from rrg_rewards.data.records.annotation_layouts import AnnotationWarning as AnnotationWarning
 from rrg_rewards.data.records.error_records import ErrorRecord as ErrorRecord
 from rrg_rewards.data.records.error_records import read_error_records as read_error_records

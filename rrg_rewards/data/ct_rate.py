@@ -76,7 +76,6 @@ class CtRateCounts:
         features_without_reports: Volumes of the feature folder without a report.
         blank_findings: Rows of the result without findings.
         blank_impressions: Rows of the result without an impression.
-        repeated_rows: Rows of the report and label tables that repeat an earlier row.
 
     Example:
         >>> print(CtRateCounts(reports=3, labels=2, joined=2, reports_without_labels=1, blank_findings=1))
@@ -98,7 +97,6 @@ class CtRateCounts:
     features_without_reports: int = 0
     blank_findings: int = 0
     blank_impressions: int = 0
-    repeated_rows: int = 0
 
     def __str__(self) -> str:
         parts: dict[str, dict[str, int | None]] = {
@@ -110,7 +108,6 @@ class CtRateCounts:
                 "other reconstructions": self.other_reconstructions,
                 "labelled volumes without reports": self.labels_without_reports,
                 "volumes with features without reports": self.features_without_reports,
-                "repeated rows": self.repeated_rows,
             },
             "missing texts": {"findings": self.blank_findings, "impressions": self.blank_impressions},
         }
@@ -169,8 +166,8 @@ def read_ct_rate(
         >>> table.column("study_id"), table.column("findings"), counts.blank_impressions
         (['valid_1_a_1'], ['Large heart.'], 1)
     """
-    report_rows, repeated = _read_reports(reports)
-    label_rows, repeated_labels = _read_labels(labels) if labels is not None else (None, 0)
+    report_rows = _read_reports(reports)
+    label_rows = _read_labels(labels) if labels is not None else None
     files = _find_features(features) if features is not None else None
     excluded = read_no_chest(no_chest)
     chest = [name for name in report_rows if name.volume not in excluded]
@@ -192,7 +189,6 @@ def read_ct_rate(
         features_without_reports=0 if files is None else sum(volume not in volumes for volume in files),
         blank_findings=sum(text is None for text in table.column("findings")),
         blank_impressions=sum(text is None for text in table.column("impression")),
-        repeated_rows=repeated + repeated_labels,
     )
     return table, counts
 
@@ -304,10 +300,9 @@ def _names(table: Table, column: str | None = None) -> list[CtRateName]:
     return names
 
 
-def _by_name(table: Table, rows: Iterable[Any]) -> tuple[dict[CtRateName, Any], int]:
-    """Return the rows of each volume, and the number of repeated rows."""
+def _by_name(table: Table, rows: Iterable[Any]) -> dict[CtRateName, Any]:
+    """Return the row of each volume; a row that repeats an earlier one is read once."""
     found: dict[CtRateName, tuple[int, Any]] = {}
-    repeated = 0
     for row, (name, content) in enumerate(zip(_names(table), rows, strict=True)):
         before, known = found.setdefault(name, (row, content))
         if known != content:
@@ -315,20 +310,19 @@ def _by_name(table: Table, rows: Iterable[Any]) -> tuple[dict[CtRateName, Any], 
                 f"{table.where(row)}: {name.volume} is also in data row {before + 1}, with other content; "
                 "remove one of them"
             )
-        repeated += before != row
-    return {name: content for name, (_, content) in found.items()}, repeated
+    return {name: content for name, (_, content) in found.items()}
 
 
-def _read_reports(path: str | Path) -> tuple[dict[CtRateName, tuple[str | None, ...]], int]:
+def _read_reports(path: str | Path) -> dict[CtRateName, tuple[str | None, ...]]:
     table = read_table(path)
     columns = [*map(table.texts, _SECTIONS.values()), *map(table.optional_texts, _CONTEXT.values())]
     return _by_name(table, ([(cell or "").strip() or None for cell in row] for row in zip(*columns, strict=True)))
 
 
-def _read_labels(path: str | Path) -> tuple[dict[CtRateName, tuple[int, ...]], int]:
+def _read_labels(path: str | Path) -> dict[CtRateName, tuple[int, ...]]:
     table = read_table(path)
-    rows, repeated = _by_name(table, table.labels(CT_RATE.labels))
-    return {name: labels for name, labels in rows.items() if labels is not None}, repeated
+    rows = _by_name(table, table.labels(CT_RATE.labels))
+    return {name: labels for name, labels in rows.items() if labels is not None}
 
 
 def _find_features(folder: str | Path) -> dict[str, Path]:

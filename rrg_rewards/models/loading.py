@@ -22,6 +22,9 @@ from rrg_rewards.utilities.settings import SettingError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
+# Of a saved tokenizer, at least one exists.
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+
 
 @dataclass(frozen=True)
 class _Loaded:
@@ -146,6 +149,14 @@ class PretrainedModel(Backend):
         return require("transformers", extra="models").AutoTokenizer.from_pretrained(
             self.name, revision=self.revision, trust_remote_code=False
         )
+
+
+def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
+    """Load the tokenizer from a folder or the Hub; return ``None`` if the folder has none."""
+    if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZER_FILES):
+        return None
+    transformers = require("transformers", extra="models")
+    return transformers.AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
 
 
 def _build_pretrained(name: str, revision: str | None, dtype: str | torch.dtype) -> Any:

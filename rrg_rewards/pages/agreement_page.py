@@ -13,20 +13,20 @@ from rrg_rewards.utilities.markup import Markup, element, shown_interval, shown_
 _MOST_POINTS = 1000
 
 
-def agreement_page(
-    result: Mapping[str, Any],
-    columns: Mapping[str, Sequence[float]],
-    human: Sequence[str],
-    rows: Rows,
-) -> Page:
-    """Return the page of the agreement of scores with human judgements.
+def agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
+    """Return the page of the agreement of scores with human judgements in a table.
 
     Args:
         result: The summary of the command.
-        columns: Scores and judgements by name, ``N`` numbers each, NaN if missing; higher is better.
-        human: Names of the judgements among ``columns``.
-        rows: The rows of the table.
+        rows: The scores and judgements, with the names and reports that the page shows.
     """
+    columns = {name: column.tolist() for name, column in rows.columns.items()}
+    human = list(rows.human)
+    cells = [Column(name, column, "human" if name in human else "scores") for name, column in columns.items()]
+    if rows.groups is not None:
+        cells.append(Column(result["group"], rows.groups, "table"))
+    names = rows.names or [str(row + 1) for row in range(len(rows))]
+    panes = [Pane(name, texts) for name, texts in rows.texts.items()]
     groups = dict(result["groups"])
     sections: dict[str, Sequence[Markup]] = {}
     for group, entry in groups.items():
@@ -36,7 +36,7 @@ def agreement_page(
     if result.get("texts"):
         sections[HEADING] = list(distinct_tables(result["texts"]))
     sections["Correlation of all columns"] = [_correlations(result).svg()]
-    sections["Distribution by report"] = _points(columns, human)
+    sections["Distribution by report"] = _points(columns, rows)
     facts = {
         "Table": str(result["table"]),
         "Columns": "higher is better in all; the others have the opposite sign",
@@ -44,29 +44,10 @@ def agreement_page(
         "P-values": f"{result['permutations']} permutations, not corrected for the number of comparisons",
         **{f"Signature of {name}": text for name, text in result["signatures"].items()},
     }
-    lead = f"{result['rows']} rows: agreement of {', '.join(_scores(columns, human))} with {', '.join(human)}."
-    lead += sample_note(len(rows.names), "rows")
-    return Page("Agreement with human judgements", lead, sections, rows.sampled(), facts)
-
-
-def table_agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
-    """Return the page of the agreement in a table.
-
-    Args:
-        result: The summary of the command.
-        rows: The scores and judgements, with the names and reports that the page shows.
-    """
-    values = {name: column.tolist() for name, column in rows.columns.items()}
-    cells = [Column(name, column, "human" if name in rows.human else "scores") for name, column in values.items()]
-    if rows.groups is not None:
-        cells.append(Column(result["group"], rows.groups, "table"))
-    names = rows.names or [str(row + 1) for row in range(len(rows))]
-    panes = [Pane(name, texts) for name, texts in rows.texts.items()]
-    return agreement_page(result, values, list(rows.human), Rows("row", names, cells, panes))
-
-
-def _scores(columns: Mapping[str, Sequence[float]], human: Sequence[str]) -> list[str]:
-    return [name for name in columns if name not in human]
+    lead = f"{result['rows']} rows: agreement of {', '.join(rows.scores)} with {', '.join(human)}."
+    lead += sample_note(len(names), "rows")
+    shown = Rows("row", names, cells, panes).sampled()
+    return Page("Agreement with human judgements", lead, sections, shown, facts)
 
 
 def draw_agreement(result: Mapping[str, Any]) -> bytes:
@@ -138,10 +119,10 @@ def _agreement(found: Mapping[str, Any]) -> Iterator[Markup]:
         yield table(["Difference", "Statistic", "Value", "95 % interval", "p"], cells, "Differences of two scores")
 
 
-def _points(columns: Mapping[str, Sequence[float]], human: Sequence[str]) -> list[Markup]:
+def _points(columns: Mapping[str, Sequence[float]], rows: RatedRows) -> list[Markup]:
     plots = []
-    for name in _scores(columns, human):
-        for judgement in human:
+    for name in rows.scores:
+        for judgement in rows.human:
             pairs = zip(columns[name], columns[judgement], strict=True)
             known = [pair for pair in pairs if pair[0] == pair[0] and pair[1] == pair[1]]
             step = -(-len(known) // _MOST_POINTS)

@@ -21,8 +21,7 @@ class LabelSchema:
     Args:
         name: Name of the label set.
         labels: Label names in the published column order.
-        modality: Imaging modality and body region, for messages and documentation.
-        source: Publication of the label set.
+        modality: Imaging modality and body region.
         definitions: Of each label, when it is positive; ``""`` if its name says it. Empty for no definitions.
 
     Raises:
@@ -38,7 +37,6 @@ class LabelSchema:
     name: str
     labels: tuple[str, ...]
     modality: str
-    source: str
     definitions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -59,7 +57,7 @@ class LabelSchema:
 def _shipped(name: str, entry: Mapping[str, Any]) -> LabelSchema:
     given: Mapping[str, str] = entry.get("definitions", {})
     definitions = tuple(given.get(label, "") for label in entry["labels"]) if given else ()
-    return LabelSchema(name, tuple(entry["labels"]), entry["modality"], entry["source"], definitions)
+    return LabelSchema(name, tuple(entry["labels"]), entry["modality"], definitions)
 
 
 LABEL_SCHEMAS: dict[str, LabelSchema] = {
@@ -76,7 +74,7 @@ def get_label_schema(name: str | Path | LabelSchema) -> LabelSchema:
     Args:
         name: ``ct_rate``, ``chexbert``, ``merlin``, or the path of a ``.yaml`` file. The file has the key ``labels``, a
             list of names, or a mapping from each name to its definition; and optionally ``name`` (default: the name of
-            the file), ``modality`` and ``source``. A lexicon file of ``docs/labelers.md`` that has ``labels`` is also a
+            the file) and ``modality``. A lexicon file of ``docs/labelers.md`` that has ``labels`` is also a
             label set; its lists of concepts are not definitions.
 
     Raises:
@@ -112,10 +110,10 @@ def _read_file(path: str | Path) -> LabelSchema:
         if not isinstance(entry, str | list | None):
             raise ValueError(f"{path}, label {label!r}: the definition must be a text, got {entry!r}")
     definitions = tuple(entry if isinstance(entry, str) else "" for entry in entries.values())
-    modality, source = (str(content.get(key, "")) for key in ("modality", "source"))
     name = str(content.get("name", Path(path).stem))
     try:
-        return LabelSchema(name, tuple(entries), modality, source, definitions if any(definitions) else ())
+        modality = str(content.get("modality", ""))
+        return LabelSchema(name, tuple(entries), modality, definitions if any(definitions) else ())
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

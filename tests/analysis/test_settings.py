@@ -58,7 +58,6 @@ def test_limits_are_the_arguments_of_a_judge_that_are_set():
         (PairColumns, {"missing_prediction": "drop"}, "missing_prediction"),
         (MetricChoice, {"metrics": "crg"}, "metrics"),
         (AgreementColumns, {"human": "rating"}, "human"),
-        (AgreementColumns, {"counts": "counts.csv"}, "counts"),
         (AgreementColumns, {"candidates": ["_1", "_1"]}, "candidates"),
     ],
 )

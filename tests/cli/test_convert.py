@@ -65,7 +65,6 @@ def test_ct_chat(checkpoint: tuple[Path, Path], tmp_path: Path, capsys: pytest.C
         (["checkpoint"], 1, "pass base_model, which it was trained from"),
         (["checkpoint", "--base-model", "base", "--pooler-heads", "5"], 1, "pooler_heads (5) must divide"),
         (["checkpoint", "--base-model", "base", "--chat-format", "chatml"], 2, "invalid choice: 'chatml'"),
-        (["checkpoint", "--base-model", "base", "--task-tokens", "zero"], 2, "invalid choice: 'zero'"),
         (["checkpoint", "--base-model", "base", "--pooler-heads", "4"], 1, "choose --chat-format: llama3"),
     ],
 )

@@ -76,20 +76,6 @@ def write_radevalx(folder: Path) -> Path:
     return folder
 
 
-def write_radevalx_tables(folder: Path) -> tuple[Path, Path]:
-    words = ("one", "two", "three", "four", "five", "six", "seven", "eight")
-    reports = [(number, *pair) for number, pair in enumerate(zip(REFERENCES, CANDIDATES, strict=True))]
-    errors = [
-        (number, kind, 0, count if kind == "significant" else 0, *[0] * 6)
-        for number, count in enumerate(ERRORS)
-        for kind in ("significant", "insignificant")
-    ]
-    return (
-        write_csv(folder / "radevalx_report.csv", ["study_id", "ground_truth", "candidate_report"], *reports),
-        write_csv(folder / "radevalx_errors.csv", ["report_id", "error_type", *words], *errors),
-    )
-
-
 def expert_annotation(significant: Sequence[Any], insignificant: Sequence[Any]) -> str:
     parts = []
     for name, counts in (("**Significant:**", significant), ("Insignificant:", insignificant)):

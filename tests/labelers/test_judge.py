@@ -88,7 +88,7 @@ def test_judge_labeler_pickles() -> None:
 def test_judge_labeler_signature() -> None:
     labeler = JudgeLabeler("ct_rate", LabelJudge())
     assert f"|judge:{{label-rules}}|prompt:{labeler.task.prompt_hash}|" in labeler.signature
-    changed = LabelSchema("ct_rate", labeler.labels, "chest CT", "", ("any",) * 18)
+    changed = LabelSchema("ct_rate", labeler.labels, "chest CT", ("any",) * 18)
     assert JudgeLabeler(changed, LabelJudge()).signature != labeler.signature
 
 
@@ -102,7 +102,7 @@ def test_judge_labeler_with_a_schema_file(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(labeler)).signature == labeler.signature
     assert labeler(REPORTS[3:]).tolist() == [[1, 1]]
     path.write_text("labels: [Lung nodule, Emphysema]\nname: two\n")
-    assert JudgeLabeler(path, LabelJudge()).schema == LabelSchema("two", labeler.labels, "", "")
+    assert JudgeLabeler(path, LabelJudge()).schema == LabelSchema("two", labeler.labels, "")
     # A lexicon file is a label set, too.
     path.write_text("concepts: {lobe: [azygos]}\nlabels:\n  Azygos lobe: [lobe]\n")
     assert JudgeLabeler(path, LabelJudge()).task.definitions == ("",)

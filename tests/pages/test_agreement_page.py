@@ -1,7 +1,9 @@
 """The page and the plot of agreement with human judgements."""
 
+import torch
+
+from rrg_rewards.analysis.agreement import RatedRows
 from rrg_rewards.pages import agreement_page, draw_agreement
-from rrg_rewards.pages.page import Rows
 
 
 def test_agreement_page_draws_no_line_of_no_agreement_for_binary():
@@ -13,8 +15,8 @@ def test_agreement_page_draws_no_line_of_no_agreement_for_binary():
     }
     result = {"groups": {"all": group}, "table": "t", "rows": 4, "signatures": {}, "seed": 0, "permutations": 9}
     result["bootstrap"] = {"num_resamples": 9}
-    columns = {"rouge": [0.1, 0.2, 0.3, 0.4], "rating": [1, 2, 3, 4]}
-    page = agreement_page(result, columns, ["rating"], Rows("report", list("1234"), []))
+    rows = RatedRows({"rouge": torch.tensor([0.1, 0.2, 0.3, 0.4])}, {"rating": torch.tensor([1.0, 2.0, 3.0, 4.0])})
+    page = agreement_page(result, rows)
     drawn = "".join(page.sections["Agreement with rating"]).split("<figure>")
     assert ['class="zero"' in part for part in drawn[1:]] == [False, True]
     assert ["line: no agreement" in part for part in drawn[1:]] == [False, True]

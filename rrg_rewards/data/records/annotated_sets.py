@@ -1,12 +1,11 @@
 """Public data sets of annotated report pairs by name, and their tables of judgements."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.records.annotation_layouts import LAYOUTS, READERS
+from rrg_rewards.data.records.annotation_layouts import ANNOTATED_SETS, READERS
 from rrg_rewards.data.records.error_records import ErrorRecord
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.utilities.names import unknown_name_message
@@ -16,31 +15,7 @@ _TOTALS = ("errors", "significant", "insignificant")
 _HIGHER_IS_BETTER = ("rating",)
 
 
-@dataclass(frozen=True)
-class AnnotatedSet:
-    """A public data set of report pairs that people annotated.
-
-    Args:
-        files: What its reader takes.
-        judgement: The judgement that metrics are compared with by default.
-        takes_counts: Whether the reader may take a second file with the counts.
-    """
-
-    files: str
-    judgement: str
-    takes_counts: bool = False
-
-
-ANNOTATED_SETS: Mapping[str, AnnotatedSet] = {
-    name: AnnotatedSet(layout["files"], layout["judgement"], layout.get("takes_counts", False))
-    for name, layout in LAYOUTS.items()
-}
-"""The data sets by name."""
-
-
-def read_annotated_set(
-    name: str, path: str | Path, counts: str | Path | None = None, **options: Any
-) -> list[ErrorRecord]:
+def read_annotated_set(name: str, path: str | Path, **options: Any) -> list[ErrorRecord]:
     """Read a public data set of annotated report pairs by its name.
 
     The layouts are in ``annotation_layouts.yaml``. But for RadPref, the readers were tested on files in these layouts,
@@ -49,10 +24,10 @@ def read_annotated_set(
     - ``rexval`` (PhysioNet, credentialed): 50 chest X-ray references with four candidates each. The counts are the
       means over six raters, or those of ``rater``; a category without a row is ``None``. ``study`` is
       ``study_number``, and the attribute ``candidate_type`` the type.
-    - ``radevalx`` (PhysioNet, open): 100 references of IU X-Ray with a candidate each, as the folder of the release, or
-      as a table of reports and one of ``counts`` in a form that public scripts read. Categories 1 to 6 are those of
-      ReXVal; errors of uncertainty, 7 and 8, are in ``ErrorRecord.other``, so that ``total`` is the sum over all, as in
-      the paper of CREPE (Appendix A.3.3). Empty cells are no error, as public scripts read them, with a warning.
+    - ``radevalx`` (PhysioNet, open): 100 references of IU X-Ray with a candidate each, as the folder of the release.
+      Categories 1 to 6 are those of ReXVal; errors of uncertainty, 7 and 8, are in ``ErrorRecord.other``, so that
+      ``total`` is the sum over all, as in the paper of CREPE (Appendix A.3.3). Empty cells are no error, as public
+      scripts read them, with a warning.
     - ``radevalexpert`` (Hugging Face, MIT): 208 chest X-ray references with three candidates each. An annotation is a
       text with the parts "Significant" and "Insignificant" of seven numbered lines each. The seventh, inarticulate
       reports, is in ``ErrorRecord.other``. A count that cannot be read, or that a cell has twice, is ``None``, and the
@@ -80,14 +55,13 @@ def read_annotated_set(
     Args:
         name: A name in :data:`ANNOTATED_SETS`.
         path: Its file or folder.
-        counts: Its second file, with the counts (RadEvalX only).
         options: ``rater`` for ReXVal and RadPref (from 0), ``normalise`` for RaTE-Eval.
 
     Returns:
         One record for each pair, in the order of the data set.
 
     Raises:
-        ValueError: If the name or the rater is unknown, or the data set has no second file.
+        ValueError: If the name or the rater is unknown.
         TableError: If a file or column is missing, naming all missing columns, or a cell is malformed.
 
     Warns:
@@ -108,9 +82,7 @@ def read_annotated_set(
     """
     if name not in ANNOTATED_SETS:
         raise ValueError(unknown_name_message("data set", name, ANNOTATED_SETS))
-    if counts is not None and not ANNOTATED_SETS[name].takes_counts:
-        raise ValueError(f"{name} has no second file with counts; it is read from: {ANNOTATED_SETS[name].files}")
-    return READERS[name](LAYOUTS[name], path, *([] if counts is None else [counts]), **options)
+    return READERS[name](ANNOTATED_SETS[name], path, **options)
 
 
 def judgement_table(records: Sequence[ErrorRecord], source: str = "table") -> Table:

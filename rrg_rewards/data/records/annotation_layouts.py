@@ -19,8 +19,8 @@ from rrg_rewards.utilities.yaml_files import package_yaml
 Layout = Mapping[str, Any]
 """An entry of ``annotation_layouts.yaml``, or one of its files."""
 
-LAYOUTS: Mapping[str, Layout] = package_yaml("rrg_rewards.data.records", "annotation_layouts")
-"""The layouts by the name of the data set."""
+ANNOTATED_SETS: Mapping[str, Layout] = package_yaml("rrg_rewards.data.records", "annotation_layouts")
+"""The data sets by name: what the reader takes (``files``), the default ``judgement``, and the columns."""
 
 _SIX = len(LETTERS)
 _SIGNIFICANCES = {"true": True, "1": True, "1.0": True, "significant": True}
@@ -182,28 +182,19 @@ def _mean(counts: Sequence[Mapping[bool, float]], kinds: Sequence[bool]) -> floa
     return total / len(counts) if counts else None
 
 
-def _read_radevalx(layout: Layout, path: str | Path, counts: str | Path | None = None) -> list[ErrorRecord]:
-    if counts is not None:
-        reports = _rows(path, layout["reports"])
-        rows = [(row.significance("significance"), row) for row in _rows(counts, layout["errors"])]
-    elif Path(path).is_file():
-        raise TableError(f"{path}: must be the folder of the release, or a table of reports together with counts")
-    else:
-        files = zip((True, False), layout["release"]["files"], strict=True)
-        rows = [(kind, row) for kind, name in files for row in _rows(Path(path) / name, layout["release"])]
-        reports = [row for _, row in rows]
+def _read_radevalx(layout: Layout, path: str | Path) -> list[ErrorRecord]:
     texts: dict[str, tuple[str, str]] = {}
-    for row in reports:
-        pair = row.report("reference"), row.report("candidate")
-        if [text.split() for text in texts.setdefault(row.name("study"), pair)] != [text.split() for text in pair]:
-            raise TableError(f"{row.where}: the reports of {row.name('study')!r} differ from those in an earlier row")
-    found: dict[str, dict[bool, list[float | None]]] = {study: {} for study in texts}
-    for kind, row in rows:
-        if kind in found.setdefault(row.name("study"), {}):
-            raise TableError(f"{row.where}: repeats the errors of report {row.name('study')!r}")
-        found[row.name("study")][kind] = row.numbers(row.layout["counts"])
-    if incomplete := [study for study, given in found.items() if study not in texts or len(given) < 2]:
-        raise TableError(f"{path}: the report {incomplete[0]!r} needs texts, and significant and insignificant errors")
+    found: dict[str, dict[bool, list[float | None]]] = {}
+    files = zip((True, False), layout["counts_files"], strict=True)
+    for kind, row in ((kind, row) for kind, name in files for row in _rows(Path(path) / name, layout)):
+        study, pair = row.name("study"), (row.report("reference"), row.report("candidate"))
+        if [text.split() for text in texts.setdefault(study, pair)] != [text.split() for text in pair]:
+            raise TableError(f"{row.where}: the reports of {study!r} differ from those in an earlier row")
+        if kind in found.setdefault(study, {}):
+            raise TableError(f"{row.where}: repeats the errors of report {study!r}")
+        found[study][kind] = row.numbers(layout["counts"])
+    if incomplete := [study for study, given in found.items() if len(given) < 2]:
+        raise TableError(f"{path}: the report {incomplete[0]!r} needs significant and insignificant errors")
     cells = [count for given in found.values() for numbers in given.values() for count in numbers]
     if blanks := cells.count(None):
         _warn(f"RadEvalX: {blanks} of {len(cells)} counts are empty; they are read as no error")
@@ -246,7 +237,7 @@ def parse_expert_annotation(text: str) -> dict[bool, list[float | None]]:
     Returns:
         Lists of seven numbers; ``None`` for a count that is missing, malformed or given twice.
     """
-    categories = LAYOUTS["radevalexpert"]["categories"]
+    categories = ANNOTATED_SETS["radevalexpert"]["categories"]
     counts: dict[bool, list[float | None]] = {kind: [None] * len(categories) for kind in (True, False)}
     seen: set[tuple[bool, int]] = set()
     part: bool | None = None

@@ -61,12 +61,7 @@ def parse_json(file: BinaryIO, source: str, rows: int | None = None) -> Iterator
     table = Table.from_records(_records(_document(file, source), source), source=source)
     if not len(table):
         raise TableError(f"{source}: has no rows")
-    if rows is None:
-        yield table
-        return
-    for first in range(0, len(table), rows):
-        part = {name: cells[first : first + rows] for name, cells in table.columns.items()}
-        yield Table(part, source, first=first)
+    yield from [table] if rows is None else table.batches(rows)
 
 
 def read_json_document(path: str | Path) -> Any:

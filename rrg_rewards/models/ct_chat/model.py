@@ -32,7 +32,6 @@ from transformers import (  # noqa: E402
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoProcessor,
-    AutoTokenizer,
     GenerationConfig,
     GenerationMixin,
     LogitsProcessorList,
@@ -44,9 +43,9 @@ from transformers.modeling_outputs import CausalLMOutputWithPast  # noqa: E402
 from rrg_rewards.models.ct_chat.config import CTChatConfig  # noqa: E402
 from rrg_rewards.models.ct_chat.processor import ADDED_TOKENS, CTChatProcessor, appended_tokens  # noqa: E402
 from rrg_rewards.models.ct_chat.projector import CTChatProjector  # noqa: E402
+from rrg_rewards.models.loading import load_tokenizer  # noqa: E402
 from rrg_rewards.models.state_dicts import check_state_dict, read_state_dict, read_state_dicts  # noqa: E402
 from rrg_rewards.utilities.checks import check_model_source  # noqa: E402
-from rrg_rewards.utilities.names import unknown_name_message  # noqa: E402
 
 __all__ = [
     "CTChatConfig",
@@ -69,13 +68,7 @@ _NOT_OF_THE_LANGUAGE_MODEL = re.compile(
     r"(model_type|architectures|auto_map|transformers_version|(un)?freeze_mm_.*|(tune_|use_)?mm_.*|image_.*|tokenizer_.*)$"
 )
 _EMBEDDINGS, _HEAD = "embed_tokens.weight", "lm_head.weight"
-# Of a saved tokenizer, at least one exists.
-_TOKENIZER = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 _LLAMA3_HEADER = "<|start_header_id|>"
-# Seed of random rows, so that a conversion can be repeated.
-_SEED = 0
-
-_TASK_TOKEN_ROWS = ("mean", "random")
 
 _IGNORED_LABEL = -100
 
@@ -304,7 +297,6 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
         pooler_heads: int = 8,
         dtype: str | torch.dtype = "auto",
         revision: str | None = None,
-        task_tokens: str = "mean",
     ) -> "CTChatForConditionalGeneration":
         """Load a checkpoint of CT-CHAT's published code.
 
@@ -318,9 +310,9 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
         The tokens of :data:`rrg_rewards.models.ct_chat.processor.ADDED_TOKENS` are appended to the vocabulary of the
         base model, in this order. ``<pad>`` is left out if the tokenizer of the base model has a padding token.
 
-        If the checkpoint stores no embedding of ``<pad>``, the token gets the mean of the base model's embeddings. The
-        embeddings of the four task tokens are random numbers in the published training, and an adapter does not
-        contain them. They cannot be recovered; ``task_tokens`` selects what replaces them.
+        The tokens get the mean of the base model's embeddings if the checkpoint stores no others, so that they add no
+        noise to a prompt. The embeddings of the four task tokens are random numbers in the published training, and an
+        adapter does not contain them. They cannot be recovered.
 
         Weights load without executing pickled code. :meth:`CTChatProcessor.from_base_model` makes the processor of the
         model.
@@ -331,67 +323,52 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
             pooler_heads: Number of heads of the attentional pooling; the weights do not determine it. Published: 8.
             dtype: Floating type of the weights, or ``"auto"`` for that of the base model.
             revision: Revision of a base model on the Hub.
-            task_tokens: Embeddings of the task tokens that the checkpoint does not store: ``mean`` of the base model's
-                embeddings, which adds no noise to a prompt; or ``random``, normal with the standard deviation
-                ``initializer_range`` of the base model, as they were in the training, but other numbers.
 
         Raises:
             FileNotFoundError: If the folder, or a file that the layout requires, does not exist.
             ValueError: If a key is missing, unexpected or misshapen, naming the keys; if a required base model is not
                 given.
         """
-        return _load_llava_checkpoint(  # type: ignore[no-any-return]
-            cls, checkpoint, base_model, pooler_heads, dtype, revision, task_tokens
-        )
-
-
-def _load_llava_checkpoint(
-    model_class: Any,
-    checkpoint: str | Path,
-    base_model: str | Path | None,
-    pooler_heads: int,
-    dtype: str | torch.dtype,
-    revision: str | None,
-    task_tokens: str,
-) -> Any:
-    """Load a published checkpoint; see ``CTChatForConditionalGeneration.from_llava_checkpoint``."""
-    if task_tokens not in _TASK_TOKEN_ROWS:
-        raise ValueError(unknown_name_message("value of task_tokens", task_tokens, _TASK_TOKEN_ROWS))
-    folder = Path(checkpoint)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{checkpoint}: no such folder")
-    if _kind_of(folder) == "ct_chat":
-        raise ValueError(f"{folder} is converted already")
-    if base_model is not None:
-        check_model_source(base_model)
-        if _kind_of(Path(base_model)) == "ct_chat":
-            raise ValueError(f"{base_model} is a CT-CHAT model; pass the language model that it was trained from")
-    adapter, projector, full = (_only_file(folder, names) for names in (_ADAPTER, _PROJECTOR, _FULL))
-    if adapter is None and projector is None and full is None:
-        known = ", ".join(_ADAPTER + _PROJECTOR + _FULL)
-        raise FileNotFoundError(f"{folder} contains no weights; expected one of {known}")
-    partial = adapter or projector
-    if full is not None and partial is not None:
-        raise ValueError(f"{folder} contains {full.name} and {partial.name}; move the unneeded file elsewhere")
-    if isinstance(dtype, str) and dtype != "auto":
-        dtype = getattr(torch, dtype)
-    tokenizer = _tokenizer(folder if full is not None and base_model is None else base_model, revision)
-    if full is not None:
-        weights = _unwrapped(read_state_dicts(full), full)
-        base = _empty_base(folder, base_model, weights, dtype, revision)
-        _fill(base, weights, full)
-    else:
-        if base_model is None:
-            raise ValueError(f"{folder} contains no whole language model; pass base_model, which it was trained from")
-        base = AutoModelForCausalLM.from_pretrained(base_model, dtype=dtype, revision=revision, trust_remote_code=False)
-        _append_tokens(base, ADDED_TOKENS if tokenizer is None else appended_tokens(tokenizer), task_tokens)
-        weights = _trained_weights(base, folder, adapter, projector)
-        _overwrite(base, weights, projector or folder)
-    projected = {key: tensor for key, tensor in weights.items() if key.startswith("mm_projector.")}
-    config = _config_of(base, projected, pooler_heads, projector or full or folder)
-    config.tokenizer_model_max_length = _saved_config(folder).get("tokenizer_model_max_length")
-    config.uses_system_prompt = tokenizer is not None and _LLAMA3_HEADER in tokenizer.get_vocab()
-    return _assemble(model_class, config, base, projected, projector or full or folder)
+        folder = Path(checkpoint)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{checkpoint}: no such folder")
+        if _kind_of(folder) == "ct_chat":
+            raise ValueError(f"{folder} is converted already")
+        if base_model is not None:
+            check_model_source(base_model)
+            if _kind_of(Path(base_model)) == "ct_chat":
+                raise ValueError(f"{base_model} is a CT-CHAT model; pass the language model that it was trained from")
+        adapter, projector, full = (_only_file(folder, names) for names in (_ADAPTER, _PROJECTOR, _FULL))
+        if adapter is None and projector is None and full is None:
+            known = ", ".join(_ADAPTER + _PROJECTOR + _FULL)
+            raise FileNotFoundError(f"{folder} contains no weights; expected one of {known}")
+        partial = adapter or projector
+        if full is not None and partial is not None:
+            raise ValueError(f"{folder} contains {full.name} and {partial.name}; move the unneeded file elsewhere")
+        if isinstance(dtype, str) and dtype != "auto":
+            dtype = getattr(torch, dtype)
+        source = folder if full is not None and base_model is None else base_model
+        tokenizer = None if source is None else load_tokenizer(source, revision)
+        if full is not None:
+            weights = _unwrapped(read_state_dicts(full), full)
+            base = _empty_base(folder, base_model, weights, dtype, revision)
+            _fill(base, weights, full)
+        else:
+            if base_model is None:
+                raise ValueError(
+                    f"{folder} contains no whole language model; pass base_model, which it was trained from"
+                )
+            base = AutoModelForCausalLM.from_pretrained(
+                base_model, dtype=dtype, revision=revision, trust_remote_code=False
+            )
+            _append_tokens(base, ADDED_TOKENS if tokenizer is None else appended_tokens(tokenizer))
+            weights = _trained_weights(base, folder, adapter, projector)
+            _overwrite(base, weights, projector or folder)
+        projected = {key: tensor for key, tensor in weights.items() if key.startswith("mm_projector.")}
+        config = _config_of(base, projected, pooler_heads, projector or full or folder)
+        config.tokenizer_model_max_length = _saved_config(folder).get("tokenizer_model_max_length")
+        config.uses_system_prompt = tokenizer is not None and _LLAMA3_HEADER in tokenizer.get_vocab()
+        return _assemble(cls, config, base, projected, projector or full or folder)
 
 
 def _trained_weights(base: Any, folder: Path, adapter: Path | None, projector: Path | None) -> dict[str, Tensor]:
@@ -413,13 +390,6 @@ def _saved_config(folder: Path) -> dict[str, Any]:
 
 def _kind_of(folder: Path) -> Any:
     return _saved_config(folder).get("model_type")
-
-
-def _tokenizer(source: str | Path | None, revision: str | None) -> Any:
-    """Return the tokenizer of a base model, or ``None`` if its folder contains none."""
-    if source is None or (Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZER)):
-        return None
-    return AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
 
 
 def _only_file(folder: Path, names: tuple[str, ...]) -> Path | None:
@@ -449,21 +419,16 @@ def _language_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def _append_tokens(base: Any, tokens: Sequence[str], task_tokens: str) -> None:
-    """Append a row for each token: the mean of the existing rows, or random numbers for the task tokens."""
+def _append_tokens(base: Any, tokens: Sequence[str]) -> None:
+    """Append a row for each token: the mean of the existing rows."""
     rows = base.config.vocab_size
     base.resize_token_embeddings(rows + len(tokens), mean_resizing=False)
-    is_random = task_tokens == "random"
-    draw = torch.Generator().manual_seed(_SEED)
     tables = [base.get_input_embeddings().weight]
     if base.get_output_embeddings().weight is not tables[0]:
         tables.append(base.get_output_embeddings().weight)
     with torch.no_grad():
         for table in tables:
             table[rows:] = table[:rows].float().mean(0).to(table.dtype)
-            if is_random:
-                new = table[rows + len(tokens) - len(ADDED_TOKENS[1:]) :]
-                new.copy_(torch.randn(new.shape, generator=draw) * base.config.initializer_range)
 
 
 def _overwrite(base: Any, weights: Mapping[str, Tensor], source: Path) -> None:

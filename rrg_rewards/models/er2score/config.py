@@ -16,22 +16,6 @@ from transformers import AutoConfig, PretrainedConfig  # noqa: E402
 _QUANTIZATIONS = (None, "4bit")
 
 
-def read_scoring_system(given: str | Path | Mapping[str, Any] | ScoringSystem) -> ScoringSystem:
-    """Return the scoring system that a name, a YAML file, plain data or an object specifies.
-
-    Raises:
-        ValueError: If there is no such system, or it is invalid.
-        FileNotFoundError: If there is no such file.
-
-    Example:
-        >>> read_scoring_system("radcliq").names[0]
-        'false_finding'
-    """
-    if isinstance(given, ScoringSystem):
-        return given
-    return ScoringSystem.from_dict(given) if isinstance(given, Mapping) else get_scoring_system(given)
-
-
 class ER2ScoreConfig(PretrainedConfig):  # type: ignore[misc]
     """Configuration of :class:`ER2ScoreModel`: everything that a saved model contains except its weights.
 
@@ -79,7 +63,9 @@ class ER2ScoreConfig(PretrainedConfig):  # type: ignore[misc]
         if backbone_config is None or isinstance(backbone_config, Mapping):
             backbone_config = AutoConfig.for_model(**{"model_type": "llama", **(backbone_config or {})})
         self.backbone_config: Any = backbone_config
-        self.scoring_system = read_scoring_system(scoring_system).to_dict()
+        if isinstance(scoring_system, Mapping):
+            scoring_system = ScoringSystem.from_dict(scoring_system)
+        self.scoring_system = get_scoring_system(scoring_system).to_dict()
         self.prompt = PromptTemplate(default_prompt() if prompt is None else prompt).text
         self.backbone = backbone
         self.backbone_revision = backbone_revision

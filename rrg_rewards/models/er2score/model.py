@@ -8,7 +8,7 @@ Reward-Control Loss", Section 3.2.
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,10 @@ from rrg_rewards.models.er2score.weights import (
     load_adapter,
     load_backbone,
     load_head,
-    load_tokenizer,
     locate_model,
     read_backbone_config,
 )
+from rrg_rewards.models.loading import load_tokenizer
 from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.imports import require
 
@@ -69,62 +69,6 @@ class _CachedPrefixes:
         return cache
 
 
-class _PrefixSharing:
-    """Methods of a decoder model for prompts with common prefixes.
-
-    The model's ``forward`` accepts ``past_key_values``, and its decoder is the attribute ``backbone``.
-    """
-
-    backbone: Any
-    config: Any
-    __call__: Callable[..., Any]
-    _takes_positions: bool
-
-    def forward_shared(
-        self, prefix_ids: Tensor, prefix_mask: Tensor, suffix_ids: Tensor, suffix_mask: Tensor, owner: Tensor
-    ) -> Any:
-        """Compute the rewards of prompts with common prefixes, running each prefix once.
-
-        Equal to :meth:`forward` for whole prompts up to rounding; gradients flow through the prefixes. With gradient
-        checkpointing, prompts run whole, because recomputed layers cannot fill a cache.
-
-        Args:
-            prefix_ids: ``(B, P)`` token ids, padded on the left.
-            prefix_mask: ``(B, P)``, 0 at padding.
-            suffix_ids: ``(N, T)`` token ids, padded on the right, at least one per row.
-            suffix_mask: ``(N, T)``, 0 at padding.
-            owner: ``(N,)``, int64, index of the prefix of each suffix.
-
-        Returns:
-            Rewards of the ``N`` prompts.
-
-        Raises:
-            ValueError: If prefixes are padded on the right.
-        """
-        if _uses_checkpointing(self.backbone):
-            _check_left_padding(prefix_mask)
-            ids = torch.cat([prefix_ids[owner], suffix_ids], dim=1)
-            return self(ids, torch.cat([prefix_mask[owner], suffix_mask], dim=1))
-        return self.continue_prefixes(self.read_prefixes(prefix_ids, prefix_mask), suffix_ids, suffix_mask, owner)
-
-    def read_prefixes(self, prefix_ids: Tensor, prefix_mask: Tensor) -> _CachedPrefixes:
-        """Run prefixes ``(B, P)``, padded on the left: the first half of :meth:`forward_shared`."""
-        _check_left_padding(prefix_mask)
-        cache = require("transformers", extra="models").DynamicCache(config=self.config.backbone_config)
-        positions = {"position_ids": _mask_positions(prefix_mask)} if self._takes_positions else {}
-        self.backbone(
-            input_ids=prefix_ids, attention_mask=prefix_mask, past_key_values=cache, use_cache=True, **positions
-        )
-        return _CachedPrefixes(cache, prefix_mask)
-
-    def continue_prefixes(
-        self, prefixes: _CachedPrefixes, suffix_ids: Tensor, suffix_mask: Tensor, owner: Tensor
-    ) -> Any:
-        """Run suffixes after their prefixes: the second half of :meth:`forward_shared`, which may be repeated."""
-        mask = torch.cat([prefixes.mask[owner], suffix_mask], dim=1)
-        return self(suffix_ids, mask, past_key_values=prefixes.select(owner))
-
-
 @dataclass
 class ER2ScoreOutput(ModelOutput):  # type: ignore[misc]
     """Output of :class:`ER2ScoreModel`.
@@ -137,7 +81,7 @@ class ER2ScoreOutput(ModelOutput):  # type: ignore[misc]
     rewards: Tensor | None = None
 
 
-class ER2ScoreModel(_PrefixSharing, PreTrainedModel):  # type: ignore[misc]
+class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
     r"""ER²Score: one reward per criterion of a scoring system, read at the last token of a prompt with both reports.
 
     The backbone is any decoder of ``AutoModel`` that accepts ``past_key_values``. A linear layer maps its last hidden
@@ -242,6 +186,50 @@ class ER2ScoreModel(_PrefixSharing, PreTrainedModel):  # type: ignore[misc]
         ).last_hidden_state
         last = length - 1 - attention_mask[:, -length:].flip(1).long().argmax(1)
         return ER2ScoreOutput(rewards=self._rewards(hidden[torch.arange(len(hidden), device=hidden.device), last]))
+
+    def forward_shared(
+        self, prefix_ids: Tensor, prefix_mask: Tensor, suffix_ids: Tensor, suffix_mask: Tensor, owner: Tensor
+    ) -> ER2ScoreOutput:
+        """Compute the rewards of prompts with common prefixes, running each prefix once.
+
+        Equal to :meth:`forward` for whole prompts up to rounding; gradients flow through the prefixes. With gradient
+        checkpointing, prompts run whole, because recomputed layers cannot fill a cache.
+
+        Args:
+            prefix_ids: ``(B, P)`` token ids, padded on the left.
+            prefix_mask: ``(B, P)``, 0 at padding.
+            suffix_ids: ``(N, T)`` token ids, padded on the right, at least one per row.
+            suffix_mask: ``(N, T)``, 0 at padding.
+            owner: ``(N,)``, int64, index of the prefix of each suffix.
+
+        Returns:
+            Rewards of the ``N`` prompts.
+
+        Raises:
+            ValueError: If prefixes are padded on the right.
+        """
+        if _uses_checkpointing(self.backbone):
+            _check_left_padding(prefix_mask)
+            ids = torch.cat([prefix_ids[owner], suffix_ids], dim=1)
+            return self(ids, torch.cat([prefix_mask[owner], suffix_mask], dim=1))
+        return self.continue_prefixes(self.read_prefixes(prefix_ids, prefix_mask), suffix_ids, suffix_mask, owner)
+
+    def read_prefixes(self, prefix_ids: Tensor, prefix_mask: Tensor) -> _CachedPrefixes:
+        """Run prefixes ``(B, P)``, padded on the left: the first half of :meth:`forward_shared`."""
+        _check_left_padding(prefix_mask)
+        cache = require("transformers", extra="models").DynamicCache(config=self.config.backbone_config)
+        positions = {"position_ids": _mask_positions(prefix_mask)} if self._takes_positions else {}
+        self.backbone(
+            input_ids=prefix_ids, attention_mask=prefix_mask, past_key_values=cache, use_cache=True, **positions
+        )
+        return _CachedPrefixes(cache, prefix_mask)
+
+    def continue_prefixes(
+        self, prefixes: _CachedPrefixes, suffix_ids: Tensor, suffix_mask: Tensor, owner: Tensor
+    ) -> ER2ScoreOutput:
+        """Run suffixes after their prefixes: the second half of :meth:`forward_shared`, which may be repeated."""
+        mask = torch.cat([prefixes.mask[owner], suffix_mask], dim=1)
+        return self(suffix_ids, mask, past_key_values=prefixes.select(owner))
 
     def _rewards(self, feature: Tensor) -> Tensor:
         """Return the head's outputs times the criteria's weights, computed in the head's type, without autocast."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rrg_rewards.models.er2score.prompt import PromptEncoder, PromptTemplate, TokenizedPrompt
-from rrg_rewards.models.loading import load_frozen
+from rrg_rewards.models.loading import load_frozen, load_tokenizer
 from rrg_rewards.models.pair_predictor import PairPredictor, PairPredictorOptions, packed_batches
 from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.imports import require
@@ -157,7 +157,7 @@ class ER2ScorePredictor(PairPredictor):
 
     def _load_tokenizer(self) -> Any:
         if self.tokenizer is not None:
-            return self._weights.load_tokenizer(self.tokenizer)
+            return load_tokenizer(self.tokenizer)
         found = self._model.tokenizer
         if found is None:
             raise ValueError(f"{self.model} has no tokenizer; pass one as tokenizer=")

@@ -17,7 +17,7 @@ from rrg_rewards.utilities.imports import require
 # First, so that the error for a missing package names the extra that installs it.
 require("transformers", extra="models")
 
-from transformers import AutoConfig, AutoModel, AutoTokenizer, BitsAndBytesConfig  # noqa: E402
+from transformers import AutoConfig, AutoModel, BitsAndBytesConfig  # noqa: E402
 from transformers.models.auto.modeling_auto import (  # noqa: E402
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     MODEL_FOR_MASKED_LM_MAPPING_NAMES,
@@ -29,7 +29,6 @@ BACKBONE = "backbone"
 _ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # Patterns of the files of a saved model, including its subfolders. None of the files is pickled.
 _FILES = ["*.json", "*.txt", "*.jinja", "*.model", "*.safetensors"]
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 # Fields that must be equal in the backbones with which an adapter was trained and is used.
 _SHAPE = ("model_type", "hidden_size", "vocab_size", "num_attention_heads", "intermediate_size")
 
@@ -231,10 +230,3 @@ def load_head(head: nn.Module, folder: Path, system: ScoringSystem) -> None:
         )
     check_state_dict(state, head.state_dict(), file)
     head.load_state_dict(state)
-
-
-def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
-    """Load the tokenizer from a folder or the Hub; return ``None`` if the folder has none."""
-    if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZER_FILES):
-        return None
-    return AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)

@@ -28,6 +28,9 @@ from rrg_rewards.training.metrics.tokenized import (
 )
 from rrg_rewards.utilities.processes import num_processes, process_index
 
+# Number of batches whose rows are sorted by length together.
+_GROUP_BATCHES = 16
+
 
 class _Batches(DistributedSampler[Any]):
     """Base class of samplers of lists of rows.
@@ -49,7 +52,7 @@ class _Batches(DistributedSampler[Any]):
 class LengthGroupedBatches(_Batches):
     """Shuffled training batches, each with rows of similar length to reduce padding.
 
-    In each epoch, rows are shuffled and cut into groups of ``group_batches`` batches. The rows of a group are sorted by
+    In each epoch, rows are shuffled and cut into groups of 16 batches. The rows of a group are sorted by
     length and cut into batches, and all batches are shuffled. The order depends only on the seed and the epoch. Each
     batch is distributed evenly over processes, so steps do not depend on their number. Remaining rows that do not fill
     a batch are omitted; they differ between epochs. If there are fewer rows than ``batch_size``, they form one batch.
@@ -63,7 +66,6 @@ class LengthGroupedBatches(_Batches):
         lengths: Length of each row. With ``together``, rows of a reference must have equal lengths.
         batch_size: Number of rows in a step over all processes, a multiple of the number of processes.
         seed: Seed of the order.
-        group_batches: Number of batches in a group.
         together: Index of each row's reference, from 0. Default: rows are shuffled individually.
 
     Raises:
@@ -81,14 +83,12 @@ class LengthGroupedBatches(_Batches):
         lengths: Sequence[int],
         batch_size: int,
         seed: int = 0,
-        group_batches: int = 16,
         together: torch.Tensor | None = None,
     ) -> None:
         super().__init__(lengths, batch_size)
         self.together = together
         self.start = 0
         self.seed = seed
-        self.group_batches = group_batches
 
     def __iter__(self) -> Iterator[list[int]]:
         rank, world_size = process_index(), num_processes()
@@ -100,7 +100,7 @@ class LengthGroupedBatches(_Batches):
             )
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
         rows = self._shuffled(generator)[: len(self) * size]
-        groups = torch.split(rows, size * self.group_batches)
+        groups = torch.split(rows, size * _GROUP_BATCHES)
         batches = [
             batch for group in groups for batch in torch.split(group[self.lengths[group].argsort(stable=True)], size)
         ]

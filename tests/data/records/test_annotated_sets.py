@@ -30,7 +30,6 @@ from tests.helpers.annotated_files import (
     write_csv,
     write_radeval_expert,
     write_radevalx,
-    write_radevalx_tables,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::rrg_rewards.data.AnnotationWarning")
@@ -54,7 +53,7 @@ def test_read_annotated_set_reads_each_set_by_name(name, tmp_path):
     write, file = WRITERS[name]
     records = read_annotated_set(name, write(tmp_path / file))
     table = judgement_table(records, file)
-    judgement = ANNOTATED_SETS[name].judgement
+    judgement = ANNOTATED_SETS[name]["judgement"]
     values = table.column(judgement)
     assert len(values) == len(records) >= 4
     assert len(set(values)) > 1, f"the default judgement {judgement} of {name} does not vary"
@@ -64,13 +63,9 @@ def test_read_annotated_set_reads_each_set_by_name(name, tmp_path):
         assert values == ERRORS
 
 
-def test_read_annotated_set_passes_a_second_file_and_options(tmp_path):
-    reports, counts = write_radevalx_tables(tmp_path)
-    assert len(read_annotated_set("radevalx", reports, counts)) == 4
+def test_read_annotated_set_passes_options(tmp_path):
     write, file = WRITERS["rexval"]
     assert read_annotated_set("rexval", write(tmp_path / file), rater=1)[2].total == 3.0
-    with pytest.raises(ValueError, match="chest2error has no second file"):
-        read_annotated_set("chest2error", "gold_pairs.parquet", counts)
     with pytest.raises(ValueError, match="did you mean 'radevalx'"):
         read_annotated_set("radeval", "folder")
 
@@ -193,27 +188,6 @@ class TestRadEvalX:
         (folder / self.SIGNIFICANT).unlink()
         with pytest.raises(TableError, match=f"{self.SIGNIFICANT}: no such file"):
             read_annotated_set("radevalx", folder)
-        with pytest.raises(TableError, match="counts"):
-            read_annotated_set("radevalx", write_radevalx_tables(tmp_path)[0])
-
-    def test_two_tables_are_read(self, tmp_path):
-        records = read_annotated_set("radevalx", *write_radevalx_tables(tmp_path))
-        assert [record.judgement("significant") for record in records] == [1.0, 2.0, 3.0, 0.0]
-        assert records[2].counts == (0.0, 3.0, 0.0, 0.0, 0.0, 0.0)
-
-    @pytest.mark.parametrize(
-        ("name", "cell", "message"),
-        [
-            ("error_type", "both", r"data row 2 \(line 3\), column 'error_type'"),
-            ("error_type", "significant", "repeats the errors of report '0'"),
-            ("report_id", "7", "report '0' needs|report '7' needs"),
-            ("report_id", "1", "repeats the errors of report '1'"),
-        ],
-    )
-    def test_a_bad_row_of_the_counts_is_named(self, tmp_path, name, cell, message):
-        reports, errors = write_radevalx_tables(tmp_path)
-        with pytest.raises(TableError, match=message):
-            read_annotated_set("radevalx", reports, edited(errors, 1, name, cell))
 
 
 class TestRadEvalExpert:
