@@ -13,20 +13,13 @@ from tests.distributed.helpers import run_distributed
 LABELER = WordLabeler()
 OWN = f"{{{LABELER.signature}}}"
 LABELS = {"target_labels": [[1, 0, 1]]}
-# Context of the batches of each process.
-SHARES: dict[str, list[list[dict[str, Any]]]] = {
-    "given, first empty": [[], [LABELS]],
-    "given, last empty": [[LABELS, LABELS], []],
-    "labelled, first empty": [[], [{}]],
-    "both": [[LABELS], [{}]],
-    "none": [[], []],
-}
-EXPECTED = {
-    "given, first empty": f"|reference:given|prediction:{OWN}|",
-    "given, last empty": f"|reference:given|prediction:{OWN}|",
-    "labelled, first empty": f"|labeler:{OWN}|",
-    "both": f"|reference:given,{OWN}|prediction:{OWN}|",
-    "none": f"|labeler:{OWN}|",
+# Context of the batches of each process, and the part of the signature that says where labels come from.
+SHARES: dict[str, tuple[list[list[dict[str, Any]]], str]] = {
+    "given, first empty": ([[], [LABELS]], f"|reference:given|prediction:{OWN}|"),
+    "given, last empty": ([[LABELS, LABELS], []], f"|reference:given|prediction:{OWN}|"),
+    "labelled, first empty": ([[], [{}]], f"|labeler:{OWN}|"),
+    "both": ([[LABELS], [{}]], f"|reference:given,{OWN}|prediction:{OWN}|"),
+    "none": ([[], []], f"|labeler:{OWN}|"),
 }
 
 
@@ -43,7 +36,7 @@ def exercise(rank: int, world_size: int) -> dict[str, dict[str, list[str]]]:
     warnings.simplefilter("ignore", UserWarning)
     found: dict[str, dict[str, list[str]]] = {}
     for metric in (ReportCRG(LABELER), LabelF1(LABELER)):
-        for share, batches in SHARES.items():
+        for share, (batches, _) in SHARES.items():
             fresh = metric.clone()
             signatures = [signature_after(fresh, batches[rank])]
             fresh.reset()
@@ -66,6 +59,6 @@ def by_rank() -> list[dict[str, dict[str, list[str]]]]:
 def test_labelled_metric_has_the_signature_of_all_processes(by_rank: Any, share: str, name: str) -> None:
     for rank, found in enumerate(by_rank):
         *epochs, labelled = found[share][name]
-        assert all(EXPECTED[share] in signature for signature in epochs), (rank, epochs)
+        assert all(SHARES[share][1] in signature for signature in epochs), (rank, epochs)
         assert f"|labeler:{OWN}|" in labelled, rank
     assert by_rank[0][share][name] == by_rank[1][share][name]

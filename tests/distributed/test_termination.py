@@ -1,18 +1,16 @@
 """SIGTERM to a run of two real processes: one checkpoint, exit code 143; the tests fail if they cannot start."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
-from tiny_policy import save_tiny_policy
 from tiny_records import save_tiny_encoder, tiny_records, write_records
 
 from tests.distributed.helpers import launch_and_wait
-from tests.distributed.runs import TINY_RUN, environment
+from tests.distributed.runs import LABELER, TINY_RUN, TORCHRUN, environment, tiny_recipe
 
 pytestmark = pytest.mark.distributed
 
@@ -21,26 +19,14 @@ WORKER = Path(__file__).with_name("termination_worker.py")
 
 def exit_codes(kind: str, folder: Path, recipe: dict[str, Any]) -> list[str]:
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    launch_and_wait(
-        [*torchrun, str(WORKER), kind, str(folder), str(folder / "recipe.yaml")], environment(), timeout=240
-    )
+    command = [*TORCHRUN, "2", str(WORKER), kind, str(folder), str(folder / "recipe.yaml")]
+    launch_and_wait(command, environment(), timeout=240)
     return [(folder / f"code{rank}").read_text() for rank in (0, 1)]
 
 
 def test_a_recipe_that_the_system_ends_saves_one_checkpoint(tmp_path: Path) -> None:
-    rows = [{"findings": f"lungs {report}", "impression": report} for report in ("edema", "nodule", "effusion") * 4]
-    (tmp_path / "reports.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    recipe = {
-        **TINY_RUN,
-        "model_name_or_path": str(save_tiny_policy(tmp_path / "policy")),
-        "dataset": str(tmp_path / "reports.jsonl"),
-        "reference_column": "impression",
-        "heldout_rows": 0,
-        "rewards": [{"name": "crg", "labeler": "keywords:edema effusion nodule"}],
-        "output_dir": str(tmp_path / "run"),
-        "max_steps": 5,
-    }
+    settings = {**TINY_RUN, "heldout_rows": 0, "output_dir": str(tmp_path / "run"), "max_steps": 5}
+    recipe = tiny_recipe(tmp_path, **settings, rewards=[{"name": "crg", "labeler": LABELER}])
     assert exit_codes("recipe", tmp_path, recipe) == ["143", "143"]
     (checkpoint,) = (tmp_path / "run").glob("checkpoint-*")
     assert json.loads((checkpoint / "trainer_state.json").read_text())["global_step"] == 2

@@ -23,20 +23,8 @@ INVISIBLE = ["\u200b", "\u200d", "\u202e", "\u202d", "\u2066", "\u2069", "\u0301
 RIGHT_TO_LEFT = ["\u05d0\u05d9\u05df", "\u0644\u0627", "\u202e", "nodule", "5 mm", "\u0661\u0662", "\u200f", "."]
 # Letters that change length or their relation to others when their case changes, digits that are not decimal.
 LETTERS = [
-    *(
-        "\u00df",
-        "\u0130",
-        "\u0131",
-        "\u017f",
-        "\u0149",
-        "\u01f0",
-        "\u0390",
-        "\ufb00",
-        "\ufb03",
-        "\u1e9e",
-        "\u212a",
-        "\u212b",
-    ),
+    *("\u00df", "\u0130", "\u0131", "\u017f", "\u0149", "\u01f0"),
+    *("\u0390", "\ufb00", "\ufb03", "\u1e9e", "\u212a", "\u212b"),
     *("\u00b2", "\u2460", "\u0663", "\u0be7", "\u4e00", "\u3007", "\u2163", "\u00bd", "\U0001d7d8", "\U0001f3fd"),
 ]
 REPEATED = (

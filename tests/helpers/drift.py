@@ -9,13 +9,8 @@ from rrg_rewards.data import phantom_studies
 from rrg_rewards.watch import RewardWatch
 
 STOP = [
-    "divergence",
-    "longer",
-    "same_report",
-    "repeated_sentences",
-    "repeating_reports",
-    "sentence_frames",
-    "unread_words",
+    *("divergence", "longer", "same_report", "repeated_sentences", "repeating_reports"),
+    *("sentence_frames", "unread_words"),
 ]
 """The checks of the example in docs/reward_watch.md."""
 
@@ -66,14 +61,8 @@ Edit = Callable[[str, random.Random], str]
 """Changes an honest report."""
 
 _FINDINGS = (
-    "nodules",
-    "masses",
-    "opacities",
-    "cysts",
-    "lesions",
-    "granulomas",
-    "consolidations",
-    "calcifications",
+    *("nodules", "masses", "opacities", "cysts"),
+    *("lesions", "granulomas", "consolidations", "calcifications"),
 )
 _PLACES = ("right lung", "left lung", "left lower lobe", "right upper lobe", "liver", "mediastinum", "lung bases")
 _FRAMES = (

@@ -58,21 +58,9 @@ ODD = (
     10**400,
 )
 KEYS = (
-    "id",
-    "finding",
-    "clinical_significance",
-    "ref_id",
-    "pred_id",
-    "severity",
-    "error_types",
-    "explanation",
-    "reference_findings",
-    "predicted_findings",
-    "matched_findings",
-    "errors",
-    "false_findings",
-    "missing_findings",
-    "attribute_errors",
+    *("id", "finding", "clinical_significance", "ref_id", "pred_id", "severity", "error_types"),
+    *("explanation", "reference_findings", "predicted_findings", "matched_findings", "errors"),
+    *("false_findings", "missing_findings", "attribute_errors"),
 )
 
 

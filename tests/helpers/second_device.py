@@ -187,17 +187,8 @@ def _place() -> str:
 _WAITS = {
     f"aten::{name}": 1
     for name in [
-        "_local_scalar_dense",
-        "equal",
-        "nonzero",
-        "masked_select",
-        "_unique",
-        "_unique2",
-        "unique_dim",
-        "unique_consecutive",
-        "bincount",
-        "unique_dim_consecutive",
-        "repeat_interleave",
+        *("_local_scalar_dense", "equal", "nonzero", "masked_select", "bincount", "repeat_interleave"),
+        *("_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive"),
     ]
 }
 # It checks that no probability is negative or infinite, and that no sum of them is 0.

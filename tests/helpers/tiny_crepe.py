@@ -14,29 +14,9 @@ from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
 WORDS = [
-    "the",
-    "a",
-    "no",
-    "small",
-    "large",
-    "left",
-    "right",
-    "lung",
-    "heart",
-    "effusion",
-    "nodule",
-    "mass",
-    "opacity",
-    "is",
-    "are",
-    "of",
-    "in",
-    "with",
-    "and",
-    "normal",
-    "new",
-    "edema",
-    "lungs",
+    *("the", "a", "no", "small", "large", "left", "right", "lung", "heart", "effusion"),
+    *("nodule", "mass", "opacity", "is", "are", "of", "in", "with", "and", "normal", "new"),
+    *("edema", "lungs"),
 ]
 # Pieces, so that words have more tokens than one.
 _PIECES = ["##s", "##al", "##ly", "##i", "##o", "##r", "p", "##l", "##e", "##u", "basi", "apic"]

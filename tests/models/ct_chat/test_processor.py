@@ -16,6 +16,14 @@ from rrg_rewards.models import CTChatConfig, CTChatProcessor
 from rrg_rewards.models.ct_chat.processor import ADDED_TOKENS, chat_template
 from rrg_rewards.utilities.features import FeatureError, write_features
 
+
+def word_tokenizer(*words: str, kind: Any = PreTrainedTokenizerFast, **named: str) -> Any:
+    """Return a tokenizer that knows the words."""
+    vocabulary = {word: place for place, word in enumerate(["<unk>", *words])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    return kind(tokenizer_object=backend, unk_token="<unk>", **named)
+
+
 MESSAGES = [
     {"role": "system", "content": "Be brief."},
     {
@@ -67,11 +75,7 @@ def test_ct_chat_processor_unknown_role_and_format() -> None:
 
 
 def test_ct_chat_processor_tokens_are_appended_in_the_published_order() -> None:
-    tokenizer = tiny_tokenizer()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel({"<unk>": 0, "edema": 1, "heart": 2}, unk_token="<unk>")),
-        unk_token="<unk>",
-    )
+    tokenizer = word_tokenizer("edema", "heart")
     processor = CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
     assert [tokenizer.convert_ids_to_tokens(3 + place) for place in range(6)] == [
         "<pad>", "<multiple_choice>", "<long_answer>", "<short_answe>", "<report_generation>", "<image>",
@@ -92,11 +96,9 @@ def test_ct_chat_processor_text_is_tokenised_apart_on_both_sides_of_the_volume()
 
 def _word_processor(tokenizer_class: Any = PreTrainedTokenizerFast) -> CTChatProcessor:
     """Return a processor whose tokenizer knows two words and starts a text with ``<s>``."""
-    vocabulary = {token: place for place, token in enumerate(["<unk>", "<s>", "edema", "heart"])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    tokenizer = tokenizer_class(tokenizer_object=backend, bos_token="<s>", unk_token="<unk>")
+    tokenizer = word_tokenizer("<s>", "edema", "heart", kind=tokenizer_class, bos_token="<s>")
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return CTChatProcessor.from_tokenizer(tokenizer, "llama3", QUERIES, CHANNELS)
 
 
@@ -248,9 +250,7 @@ def test_ct_chat_processor_saving_keeps_everything(processor: Any, tmp_path: Pat
 
 def test_ct_chat_processor_a_padding_token_of_the_base_model_stays() -> None:
     """As published: ``<pad>`` is appended only to a vocabulary without a padding token."""
-    vocabulary = {"<unk>": 0, "</s>": 1, "edema": 2}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>", pad_token="</s>")
+    tokenizer = word_tokenizer("</s>", "edema", pad_token="</s>")
     processor = CTChatProcessor.from_tokenizer(tokenizer, "vicuna", QUERIES, CHANNELS)
     assert tokenizer.convert_ids_to_tokens([3, 4, 5, 6, 7]) == [*ADDED_TOKENS[1:], "<image>"]
     assert (processor.image_token_id, tokenizer.pad_token_id) == (7, 1)
@@ -328,7 +328,7 @@ def test_ct_chat_processor_chat_format_of_a_base_model(
     if "_name_or_path" in settings:
         config.text_config._name_or_path = settings["_name_or_path"]
     if expected is None:
-        with pytest.raises(ValueError, match=r"choose chat_format \(--chat-format\) llama3, mistral, vicuna"):
+        with pytest.raises(ValueError, match="chat_format"):
             CTChatProcessor.from_base_model(tmp_path / folder, config)
     else:
         processor = CTChatProcessor.from_base_model(tmp_path / folder, config)
