@@ -25,12 +25,8 @@ from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.report_pairs import PairReader
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, PairColumns
-from rrg_rewards.data.records.annotated_sets import (
-    ANNOTATED_SETS,
-    judgement_table,
-    lower_is_better,
-    read_annotated_set,
-)
+from rrg_rewards.data.records.annotated_sets import judgement_table, lower_is_better, read_annotated_set
+from rrg_rewards.data.records.annotation_layouts import ANNOTATED_SETS
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.metrics.base import ReportMetric

@@ -368,7 +368,8 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
         config = _config_of(base, projected, pooler_heads, projector or full or folder)
         config.tokenizer_model_max_length = _saved_config(folder).get("tokenizer_model_max_length")
         config.uses_system_prompt = tokenizer is not None and _LLAMA3_HEADER in tokenizer.get_vocab()
-        return _assemble(cls, config, base, projected, projector or full or folder)
+        source = projector or full or folder
+        return _assemble(cls, config, base, projected, source)  # type: ignore[no-any-return]
 
 
 def _trained_weights(base: Any, folder: Path, adapter: Path | None, projector: Path | None) -> dict[str, Tensor]:

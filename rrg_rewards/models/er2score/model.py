@@ -211,7 +211,8 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         if _uses_checkpointing(self.backbone):
             _check_left_padding(prefix_mask)
             ids = torch.cat([prefix_ids[owner], suffix_ids], dim=1)
-            return self(ids, torch.cat([prefix_mask[owner], suffix_mask], dim=1))
+            mask = torch.cat([prefix_mask[owner], suffix_mask], dim=1)
+            return self(ids, mask)  # type: ignore[no-any-return]
         return self.continue_prefixes(self.read_prefixes(prefix_ids, prefix_mask), suffix_ids, suffix_mask, owner)
 
     def read_prefixes(self, prefix_ids: Tensor, prefix_mask: Tensor) -> _CachedPrefixes:
@@ -229,7 +230,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
     ) -> ER2ScoreOutput:
         """Run suffixes after their prefixes: the second half of :meth:`forward_shared`, which may be repeated."""
         mask = torch.cat([prefixes.mask[owner], suffix_mask], dim=1)
-        return self(suffix_ids, mask, past_key_values=prefixes.select(owner))
+        return self(suffix_ids, mask, past_key_values=prefixes.select(owner))  # type: ignore[no-any-return]
 
     def _rewards(self, feature: Tensor) -> Tensor:
         """Return the head's outputs times the criteria's weights, computed in the head's type, without autocast."""
