@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from rrg_rewards.watch.checks import Estimate, estimate, spread, upper_tail
 from rrg_rewards.watch.counts import Block
-from rrg_rewards.watch.statistics import Estimate, estimate, spread, upper_tail
 
 
 def test_upper_tail_is_that_of_welchs_test_for_blocks_of_one_size():
