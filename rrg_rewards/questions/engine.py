@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from rrg_rewards.questions.locations import Place, places_text
 from rrg_rewards.questions.schema import (
     AttributeSpec,
     FindingLabels,
-    FindingSpec,
     QAItem,
     QuestionSchema,
     get_question_schema,
@@ -196,33 +196,39 @@ def build_items(
         Lung nodule margin spiculated
     """
     schema = get_question_schema(schema)
-    stated = stated_answers(report, schema, informative_only)
-    items = [
-        _item(finding.name, spec, found.answer)
-        for finding in schema.findings
-        for spec in finding.attributes
-        if (found := stated.get((finding.name, spec.name)))
-        and (found.of_candidate if include_uncertain else found.of_reference)
+    asked = [
+        (schema.places[finding, spec.name][0], _item(finding, spec, answer))
+        for finding, spec, presence, answer in _answers(report, schema)
+        if _is_asked(spec, presence, answer, include_uncertain, informative_only)
     ]
+    items = [item for _, item in sorted(asked, key=itemgetter(0))]
     return items_on(items, None if labels is None else positive_findings(labels, schema))
 
 
-def _answers(finding: FindingSpec, account: _FindingAccount) -> list[str | None]:
-    """Return the answers of a report to the questions on a finding, ``None`` where it has none."""
-    stated = account.stated()
-    return [
-        _EXISTENCE[account.presence]
-        if spec.answer_type == "existence"
-        else _answer(finding.name, spec, stated[i])
-        if stated.get(i)
-        else None
-        for i, spec in enumerate(finding.attributes)
-    ]
+# A report is asked for its questions and for its answers, after the other reports of its batch.
+@lru_cache(maxsize=1 << 10)
+def _answers(report: str, schema: QuestionSchema) -> list[tuple[str, AttributeSpec, str, str]]:
+    """Return finding, attribute, presence and answer for each question that a report answers."""
+    found = []
+    for index, account in _accounts(report, schema).items():
+        finding, stated = schema.findings[index], account.stated()
+        # Most findings are only denied.
+        for i, spec in enumerate(finding.attributes if stated else finding.attributes[:1]):
+            if spec.answer_type == "existence":
+                found.append((finding.name, spec, account.presence, _EXISTENCE[account.presence]))
+            elif (values := stated.get(i)) and (answer := _answer(finding.name, spec, values)):
+                found.append((finding.name, spec, account.presence, answer))
+    return found
 
 
-def _says_little(spec: AttributeSpec, answer: str, is_candidate: bool) -> bool:
-    """Whether an answer is a bound that says little: of a candidate any, because any value within confirms it."""
-    return spec.answer_type == "numeric" and (is_open_bound if is_candidate else is_vacuous_bound)(answer)
+def _is_asked(spec: AttributeSpec, presence: str, answer: str, of_candidate: bool, informative_only: bool) -> bool:
+    """Whether a question is made from an answer: the finding is meant, and the answer says something."""
+    if presence != "present" and not (of_candidate and presence == "uncertain"):
+        return False
+    # A bound says little; of a candidate any, because any value within confirms it.
+    is_bound = is_open_bound if of_candidate else is_vacuous_bound
+    says_little = informative_only and spec.answer_type == "numeric" and is_bound(answer)
+    return not says_little and not _gives_away(spec.question, answer)
 
 
 class StatedAnswer(NamedTuple):
@@ -245,21 +251,14 @@ def stated_answers(
         >>> stated_answers("Possible nodule. No effusion.", get_question_schema("ct_rate"))["Lung nodule", "existence"]
         StatedAnswer(answer='possible', of_reference=False, of_candidate=True)
     """
-    found = {}
-    for index, account in _accounts(report, schema).items():
-        finding = schema.findings[index]
-        for spec, answer in zip(finding.attributes, _answers(finding, account), strict=True):
-            if answer is None:
-                continue
-            is_asked = account.presence != "absent" and not _gives_away(spec.question, answer)
-            found[finding.name, spec.name] = StatedAnswer(
-                answer,
-                is_asked
-                and account.presence == "present"
-                and not (informative_only and _says_little(spec, answer, is_candidate=False)),
-                is_asked and not (informative_only and _says_little(spec, answer, is_candidate=True)),
-            )
-    return found
+    return {
+        (finding, spec.name): StatedAnswer(
+            answer,
+            _is_asked(spec, presence, answer, of_candidate=False, informative_only=informative_only),
+            _is_asked(spec, presence, answer, of_candidate=True, informative_only=informative_only),
+        )
+        for finding, spec, presence, answer in _answers(report, schema)
+    }
 
 
 @lru_cache(maxsize=1 << 14)
@@ -293,9 +292,8 @@ def answer_items(
         ['yes', None, '9 mm', None]
     """
     schema = _schema_of(items) if schema is None else get_question_schema(schema)
-    stated = stated_answers(report, schema)
-    names = [schema.names(item.finding, item.attribute) for item in items]
-    return [stated[name].answer if name in stated else None for name in names]
+    answers = {(finding, spec.name): answer for finding, spec, _, answer in _answers(report, schema)}
+    return [answers.get(schema.names(item.finding, item.attribute)) for item in items]
 
 
 def _schema_of(items: Sequence[QAItem]) -> QuestionSchema:

@@ -210,7 +210,7 @@ class QuestionSchema:
         Raises:
             ValueError: If a name is unknown. The message names the nearest known one.
         """
-        if (finding, attribute) in self._names:
+        if (finding, attribute) in self.places:
             return finding, attribute
         spec = self.finding(finding)
         return spec.name, spec.attribute(attribute).name
@@ -233,8 +233,10 @@ class QuestionSchema:
         return hash((self.name, self.digest))
 
     @cached_property
-    def _names(self) -> frozenset[tuple[str, str]]:
-        return frozenset((finding.name, spec.name) for finding in self.findings for spec in finding.attributes)
+    def places(self) -> dict[tuple[str, str], tuple[int, AttributeSpec]]:
+        """The place of each question in the order of the schema, by finding and attribute, with its attribute."""
+        pairs = [(finding.name, spec) for finding in self.findings for spec in finding.attributes]
+        return {(name, spec.name): (place, spec) for place, (name, spec) in enumerate(pairs)}
 
     @cached_property
     def digest(self) -> str:
