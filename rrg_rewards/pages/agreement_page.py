@@ -129,5 +129,5 @@ def _points(columns: Mapping[str, Sequence[float]], rows: RatedRows) -> list[Mar
             shown = known[:: step or 1]
             part = f"every {step}th of {len(known)} rows" if step > 1 else f"{len(known)} rows"
             if shown:
-                plots.append(Scatter(f"{judgement} and {name}, {part}", name, judgement, shown))
+                plots.append(Scatter(f"{judgement} and {name}, {part}", name, judgement, {name: shown}))
     return cards(plots)

@@ -171,29 +171,42 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Points (across, up); at least one.
+    """Points (across, up) by the name of their series. There is at least one point for a drawing as SVG.
 
     Args:
         title: Caption.
         across: Name of the horizontal axis.
         up: Name of the vertical axis.
-        points: The points.
+        points: Points of each series.
+        diagonal: Whether the PNG has a line of equal values.
     """
 
     title: str
     across: str
     up: str
-    points: Sequence[tuple[float, float]]
+    points: Mapping[str, Sequence[tuple[float, float]]]
+    diagonal: bool = False
 
     def svg(self) -> Markup:
         """Return the chart as a figure."""
         size = 320.0
-        x_scale = _scale([x for x, _ in self.points], 46, size - 10)
-        y_scale = _scale([y for _, y in self.points], size - 44, 10)
+        points = [point for series in self.points.values() for point in series]
+        x_scale = _scale([x for x, _ in points], 46, size - 10)
+        y_scale = _scale([y for _, y in points], size - 44, 10)
         parts: list[str] = [*_x_axis(x_scale, 10, size - 44), *_y_axis(y_scale, 46, size - 10)]
-        parts += [element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_="point") for x, y in self.points]
+        parts += [element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_="point") for x, y in points]
         parts += [_text(self.across, (46 + size) / 2, size - 8, "middle"), _text(self.up, 4, 10)]
         return _svg(self.title, size, parts, size)
+
+    def draw(self, axes: Any) -> None:
+        """Draw the chart on axes of matplotlib."""
+        for name, points in self.points.items():
+            axes.scatter([x for x, _ in points], [y for _, y in points], s=8, alpha=0.4, label=name)
+        values = [value for points in self.points.values() for point in points for value in point]
+        if self.diagonal and values:
+            axes.plot([min(values), max(values)], [min(values), max(values)], color="black", linewidth=0.8)
+        axes.set_ylabel(self.up, fontsize=8)
+        _label(axes, self.across, self.points)
 
 
 @dataclass(frozen=True)
@@ -205,12 +218,14 @@ class Curves:
         lines: Points of each line; at least one.
         marks: Steps with a vertical line.
         dashed: Names of the dashed lines.
+        across: Name of the horizontal axis of the PNG.
     """
 
     title: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
     marks: Sequence[float] = ()
     dashed: Collection[str] = ()
+    across: str = "step"
 
     def svg(self) -> Markup:
         """Return the chart as a figure."""
@@ -239,9 +254,13 @@ class Curves:
             axes.plot([step for step, _ in points], [value for _, value in points], label=name, **style)
         for step in self.marks:
             axes.axvline(step, color="red", linewidth=0.7, alpha=0.5)
-        axes.set_xlabel("step", fontsize=8)
-        if len(self.lines) > 1:
-            axes.legend(fontsize=7, frameon=False)
+        _label(axes, self.across, self.lines)
+
+
+def _label(axes: Any, across: str, names: Collection[str]) -> None:
+    axes.set_xlabel(across, fontsize=8)
+    if len(names) > 1:
+        axes.legend(fontsize=7, frameon=False)
 
 
 @dataclass(frozen=True)
@@ -285,11 +304,11 @@ class Matrix:
         axes.figure.colorbar(image, ax=axes, shrink=0.8)
 
 
-DrawnChart = Curves | Intervals | Matrix
+DrawnChart = Curves | Intervals | Matrix | Scatter
 """Charts that can be drawn as PNG."""
 
 
-def cards(charts: Iterable[DrawnChart | Histogram | Scatter], wide: bool = False) -> list[Markup]:
+def cards(charts: Iterable[DrawnChart | Histogram], wide: bool = False) -> list[Markup]:
     """Return charts side by side as one element, or nothing if there are none.
 
     Example:

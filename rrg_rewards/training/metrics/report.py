@@ -1,8 +1,9 @@
-"""Results of a training: ``report.json``, its tables as a Markdown page, and a model card."""
+"""Results of a training: ``report.json``, its tables as a Markdown page, plots, and a model card."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,64 @@ from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
+from rrg_rewards.utilities.charts import Curves, DrawnChart, Interval, Intervals, Scatter, draw_png
 
 _CORRELATIONS: tuple[AgreementStatistic, ...] = ("kendall", "spearman")
+
+
+def _curve(history: Sequence[Mapping[str, float | None]], names: Sequence[str]) -> Curves:
+    """Return logged values over epochs."""
+    lines = {
+        name: [(row["epoch"] or 0.0, value) for row in history if (value := row.get(name)) is not None]
+        for name in names
+    }
+    return Curves("learning curve", lines, across="epoch")
+
+
+def _counts(counts: Mapping[str, tuple[Tensor, Tensor]]) -> Scatter:
+    """Return predicted and true total error counts, by source."""
+    noise = torch.Generator().manual_seed(0)
+    points = {}
+    for name, (preds, target) in counts.items():
+        annotated = ~target.isnan().any(1)
+        true, predicted = target[annotated].sum(1), preds[annotated].sum(1)
+        # True counts are integers, and their points would overlap.
+        jitter = (torch.rand(len(true), generator=noise) - 0.5) * 0.5
+        points[name] = list(zip((true + jitter).tolist(), predicted.tolist(), strict=True))
+    return Scatter("held-out pairs", "true errors", "predicted errors", points, diagonal=True)
+
+
+def _errors(categories: Mapping[str, Mapping[str, Any]]) -> Intervals:
+    """Return mean absolute errors by category, and those of always predicting the mean."""
+    rows = [
+        Interval(label.replace("_", " "), row[key], kind=kind)
+        for name, row in categories.items()
+        for key, label, kind in (
+            ("mae", name.replace("_", " "), "value"),
+            ("mae_of_mean", "always the mean", "unclear"),
+        )
+        if row[key] is not None
+    ]
+    return Intervals("held-out pairs: mean absolute error by category", rows)
+
+
+def _accuracies(test: Mapping[str, Any]) -> Intervals:
+    """Return the pairwise accuracy of the total and of each criterion."""
+    rows = [
+        Interval(f"{name.replace('_', ' ')} ({row['pairs']})", row["accuracy"])
+        for name, row in {"total": test, **test["criteria"]}.items()
+        if row["accuracy"] is not None
+    ]
+    return Intervals("held-out pairs (number that differ): share ordered correctly", rows, {"reference": 0.5})
+
+
+def _totals(rewards: Mapping[str, GradedRewards], base: float) -> Scatter:
+    """Return predicted and true totals, by source."""
+    points = {}
+    for name, graded in rewards.items():
+        predicted, true = annotated_totals(graded.rewards, graded.contributions)
+        points[name] = list(zip((base + true).tolist(), (base + predicted).tolist(), strict=True))
+    return Scatter("held-out reports", "true total", "predicted total", points, diagonal=True)
 
 
 History = Sequence[Mapping[str, float | None]]
@@ -52,7 +109,7 @@ class Section:
 def crepe_report(
     folder: Path, module: CrepeModule, data: CrepeDataModule, history: History, about: Report
 ) -> dict[str, Any]:
-    """Write ``report.json`` and ``report.md``.
+    """Write ``report.json``, ``report.md`` and, if matplotlib is installed, ``counts.png``, ``mae.png``, ``curve.png``.
 
     Args:
         folder: Output folder.
@@ -73,17 +130,23 @@ def crepe_report(
         **_end(history),
     }
     report["test"]["tau_interval"] = tau_interval(counts)
-    return _write(folder, report)
+    plots: dict[str, DrawnChart] = {
+        "counts.png": _counts(counts),
+        "mae.png": _errors(report["test"]["categories"]),
+        "curve.png": _curve(history, ("train/loss", "val/loss", "val/tau")),
+    }
+    return _write(folder, report, plots)
 
 
 def er2score_report(
     folder: Path, module: ER2ScoreModule, data: ER2ScoreDataModule, history: History, about: Report
 ) -> dict[str, Any]:
-    """Write ``report.json`` and ``report.md``.
+    """Write ``report.json``, ``report.md`` and, if matplotlib is installed, plots of accuracy, totals and curves.
 
     The arguments and the return value are those of :func:`crepe_report`.
     """
     rewards, system = module.test_rewards, data.system
+    curves = ("train/loss", "val/loss", "val/accuracy", "val/kendall", "val/spearman")
     report = {
         **about,
         "scoring_system": system.to_dict(),
@@ -92,7 +155,12 @@ def er2score_report(
     }
     pooled = GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
     report["test"] = with_preference_intervals(report["test"], pooled, system)
-    return _write(folder, report)
+    plots: dict[str, DrawnChart] = {
+        "accuracy.png": _accuracies(report["test"]),
+        "totals.png": _totals(rewards, system.base),
+        "curve.png": _curve(history, curves),
+    }
+    return _write(folder, report, plots)
 
 
 def sections(report: Report) -> list[Section]:
@@ -171,11 +239,16 @@ def _end(history: History) -> dict[str, Any]:
     return {"history": list(history), "versions": {name: version(name) for name in names}}
 
 
-def _write(folder: Path, report: dict[str, Any]) -> dict[str, Any]:
+def _write(folder: Path, report: dict[str, Any], plots: Mapping[str, DrawnChart]) -> dict[str, Any]:
     write_json(report, folder / "report.json", overwrite=True)
     lines = [f"# {report['task']}: training report", ""]
     for section in sections(report):
         lines += [*([section.text, ""] if section.text else []), *_table(section), ""]
+    if find_spec("matplotlib") is not None:
+        for name, chart in plots.items():
+            with open_output(folder / name, overwrite=True) as file:
+                file.write(draw_png([chart], (6, 4)))
+        lines += [f"![{name}]({name})" for name in plots]
     with open_output(folder / "report.md", overwrite=True) as file:
         file.write(("\n".join(lines).rstrip() + "\n").encode("utf-8"))
     return report
