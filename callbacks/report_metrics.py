@@ -376,7 +376,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         """Return the worst reports of all processes, or the sample of them."""
         kept: KeptReports = SampledReports(self.num_sampled) if which else self._no_worst(name)
         for part in gathered:
-            for row in part.get(loader, {}).get(name, ((), ()))[which]:
+            for row in part.get(loader, {}).get(name, ((), ()))[:2][which]:
                 kept.add(row)
         return kept.rows()
 
