@@ -154,7 +154,10 @@ class Scores:
 
     def expand(self, rows: Tensor) -> Self:
         """Return scores of ``N`` pairs: these scores in the rows where ``rows`` (bool, ``(N,)``) is true, else NaN."""
-        return self if bool(rows.all()) else self.take(torch.where(rows, rows.cumsum(0) - 1, _ABSENT))
+        if bool(rows.all()):
+            # In one piece, as taken rows are: torch adds the numbers of a column in another order if they lie apart.
+            return replace(self, details={name: values.contiguous() for name, values in self.details.items()})
+        return self.take(torch.where(rows, rows.cumsum(0) - 1, _ABSENT))
 
     def take(self, rows: Tensor) -> Self:
         """Return the scores of the pairs with the indices ``rows`` (int64, ``(M,)``), in this order.
