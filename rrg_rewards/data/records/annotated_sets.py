@@ -64,8 +64,7 @@ def read_annotated_set(name: str, path: str | Path, **options: Any) -> list[Erro
         ValueError: If the name or the rater is unknown.
         TableError: If a file or column is missing, naming all missing columns, or a cell is malformed.
 
-    Warns:
-        AnnotationWarning: If counts are empty, cannot be read, or contradict each other.
+    Counts that are empty, cannot be read or contradict each other are told by an ``AnnotationWarning``.
 
     Example:
         >>> import json
