@@ -42,7 +42,7 @@ from rrg_rewards.recipes._training import (
     train_and_save,
 )
 from rrg_rewards.rewards.deadline import RewardDeadline
-from rrg_rewards.training.policy.vllm_generator import keep_cpu_weights
+from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
 
 __all__ = ["finish", "main", "parse", "run", "validate"]
 

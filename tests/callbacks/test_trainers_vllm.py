@@ -14,7 +14,7 @@ from tiny_policy import WORDS
 from vllm_on_cpu import start_engines_quickly
 
 from rrg_rewards.callbacks import ResetVLLMEncoderCache
-from rrg_rewards.training.policy.vllm_generator import keep_cpu_weights
+from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
 
 
 class Generation:

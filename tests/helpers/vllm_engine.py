@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.training.policy.vllm_generator import keep_cpu_weights
+from rrg_rewards.utilities.vllm_cpu import keep_cpu_weights
 
 os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1")
 # vLLM numbers the cores of the machine, and binds itself to some of them.
