@@ -212,8 +212,8 @@ def _answers(report: str, schema: QuestionSchema) -> list[tuple[str, AttributeSp
     found = []
     for index, account in _accounts(report, schema).items():
         finding, stated = schema.findings[index], account.stated()
-        # Most findings are only denied.
-        for i, spec in enumerate(finding.attributes if stated else finding.attributes[:1]):
+        # Most findings are only denied, and answer no other question.
+        for i, spec in enumerate(finding.attributes if stated else finding.existence):
             if spec.answer_type == "existence":
                 found.append((finding.name, spec, account.presence, _EXISTENCE[account.presence]))
             elif (values := stated.get(i)) and (answer := _answer(finding.name, spec, values)):

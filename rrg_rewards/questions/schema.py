@@ -158,6 +158,11 @@ class FindingSpec:
         if not names or len(set(map(name_key, names))) != len(names):
             raise ValueError(f"attributes of {self.name!r} must be different and at least one, got {names}")
 
+    @cached_property
+    def existence(self) -> tuple[AttributeSpec, ...]:
+        """The attributes that ask for the existence of the finding."""
+        return tuple(attribute for attribute in self.attributes if attribute.answer_type == "existence")
+
     def attribute(self, name: str) -> AttributeSpec:
         """Return an attribute by name, ignoring case and underscores.
 

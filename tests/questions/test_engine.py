@@ -9,7 +9,7 @@ import pytest
 from rrg_rewards.data import PhantomStudy, phantom_studies
 from rrg_rewards.questions.engine import answer_items, build_items, stated_answers
 from rrg_rewards.questions.grading import compare_answers
-from rrg_rewards.questions.schema import QAItem, get_question_schema
+from rrg_rewards.questions.schema import FindingSpec, QAItem, QuestionSchema, get_question_schema
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 from tests.helpers.tables import read_tables
 
@@ -229,6 +229,14 @@ def test_build_items_existence_is_answered_by_presence() -> None:
     assert [item.attribute for item in items] == ["existence"]
     candidates = ["Left effusion.", "Possible pleural effusion.", "No pleural effusion.", "Nodule."]
     assert [answer_items(candidate, items)[0] for candidate in candidates] == ["yes", "possible", "no", None]
+
+
+def test_build_items_existence_is_asked_wherever_the_schema_has_it() -> None:
+    nodule = next(finding for finding in SCHEMA.findings if finding.name == "Lung nodule")
+    schema = QuestionSchema("reversed", (FindingSpec(nodule.name, nodule.attributes[::-1]),), SCHEMA.lexicon)
+    (item,) = build_items("There is a nodule.", schema)
+    assert (item.attribute, item.answer) == ("existence", "yes")
+    assert answer_items("No nodule.", [item], schema) == ["no"]
 
 
 def test_build_items_answers_are_never_in_their_questions() -> None:
