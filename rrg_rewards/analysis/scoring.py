@@ -172,8 +172,8 @@ class Scoring:
             except (Exception, KeyboardInterrupt) as error:
                 failure = error
             kept.seek(0)
-            # The input has more batches if scoring failed.
-            rescaling = self.rescaling()
+            # The input has more batches if scoring failed, and without any there is nothing to rescale.
+            rescaling = self.rescaling() if batches else {}
             for _, table in zip(range(batches), self._pairs.batches, strict=False):
                 relative: dict[str, Scores] = pickle.load(kept)
                 final = {name: rescaling[name](own) if name in rescaling else own for name, own in relative.items()}

@@ -6,8 +6,8 @@ import weakref
 import pytest
 
 from rrg_rewards.analysis import MetricChoice, PairColumns, ScoreSettings, make_metrics, score_table
-from rrg_rewards.data import Table, read_table
-from rrg_rewards.metrics import BLEU, ROUGE, ReportCRG
+from rrg_rewards.data import Table, TableError, read_table
+from rrg_rewards.metrics import BLEU, CRIMSON, ROUGE, ReportCRG
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
@@ -57,6 +57,13 @@ def test_score_table_writes_the_input_and_the_scores(pairs, tmp_path, name):
     assert table.names[:4] == ("id", "prediction", "report", "crg")
     assert [float(cell) for cell in table.column("crg")] == pytest.approx(expected.value.tolist(), abs=1e-12)
     assert "is written after the last row" in log.notes[0]
+
+
+def test_score_table_tells_why_nothing_was_scored_also_if_a_metric_depends_on_all_rows(pairs, tmp_path):
+    metrics = {"crg": ReportCRG(), "crimson": CRIMSON(form="training", chance="dataset")}
+    columns = PairColumns(reference_column="report")
+    with pytest.raises(TableError, match="chance='dataset'"):
+        score_table(pairs, metrics, columns=columns, settings=QUICK, output=tmp_path / "out.csv")
 
 
 def test_score_table_of_no_rows_has_no_values(tmp_path):
