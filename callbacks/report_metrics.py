@@ -2,11 +2,12 @@
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,8 +59,14 @@ class _ReportBatch:
     context: Mapping[str, Mapping[str, Sequence[Any]]]
 
 
-# Worst and sampled reports and scores of a process, by loader and metric.
-_Kept = Mapping[int | None, Mapping[str, tuple[Sequence[WorstReport], Sequence[WorstReport], Sequence[float]]]]
+class _Kept(NamedTuple):
+    """What a process has kept of the scores of a metric and a loader."""
+
+    worst: Sequence[WorstReport]
+    sampled: Sequence[WorstReport]
+    values: Sequence[float]
+
+
 _Metrics = ReportMetric | MetricCollection | Mapping[str, ReportMetric]
 
 
@@ -307,32 +314,32 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         # Send the worst reports and the sample, and no other text, to the other processes.
         gathered = gather_objects(
             {
-                loader: {name: (one.worst.rows(), one.sampled.rows(), one.values) for name, one in states.items()}
+                loader: {name: _Kept(one.worst.rows(), one.sampled.rows(), one.values) for name, one in states.items()}
                 for loader, states in self._loaders.items()
             }
         )
         # A process may have no batch of a loader. All processes must log the same names; otherwise the reduction hangs.
-        seen = sorted({loader for part in gathered for loader in part}, key=lambda loader: loader or 0)
+        seen = sorted({loader for own in gathered for loader in own}, key=lambda loader: loader or 0)
         for loader in seen:
             for name, state in self._loader(pl_module, loader).items():
                 value = self._log(trainer, pl_module, f"{prefix}/{name}", loader, state.metric)
                 self._page(prefix).add(_logged_name(f"{prefix}/{name}", loader), trainer.global_step, value)
         if not (self._keeps_worst and trainer.is_global_zero):
             return
-        worst, sampled = (
-            {
-                name: [row for loader in seen for row in self._of_all(name, loader, gathered, which)]
-                for name in self.metrics
-            }
-            for which in range(2)
-        )
+        worst: dict[str, list[WorstReport]] = {name: [] for name in self.metrics}
+        sampled: dict[str, list[WorstReport]] = {name: [] for name in self.metrics}
+        for name in self.metrics:
+            for loader in seen:
+                kept = [own[loader][name] for own in gathered if loader in own]
+                worst[name] += _merged(self._no_worst(name), (one.worst for one in kept))
+                sampled[name] += _merged(SampledReports(self.num_sampled), (one.sampled for one in kept))
         for name, rows in worst.items():
             self._write(trainer, prefix, name, rows)
         if self.html_dir is not None:
             path = self.html_dir / f"{prefix}_reports.html".replace("/", "_")
             title = f"{prefix}: epoch {trainer.current_epoch}, step {trainer.global_step}"
-            parts = [kept for part in gathered for kept in part.values()]
-            scores = {name: [value for kept in parts for value in kept[name][2]] for name in self.metrics}
+            by_metric = [found for own in gathered for found in own.values()]
+            scores = {name: [value for found in by_metric for value in found[name].values] for name in self.metrics}
             # Signatures of the copies that have scored say where the labels of their references came from.
             scored = {name: one.metric for name, one in self._loader(pl_module, seen[0]).items()} if seen else {}
             signatures = {name: metric.signature for name, metric in {**self.metrics, **scored}.items()}
@@ -371,14 +378,6 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             and (main is None or name in main)
             and (self.log_details or not name.startswith(_LEFT_OUT))
         }
-
-    def _of_all(self, name: str, loader: int | None, gathered: Sequence[_Kept], which: int) -> list[WorstReport]:
-        """Return the worst reports of all processes, or the sample of them."""
-        kept: KeptReports = SampledReports(self.num_sampled) if which else self._no_worst(name)
-        for part in gathered:
-            for row in part.get(loader, {}).get(name, ((), ()))[:2][which]:
-                kept.add(row)
-        return kept.rows()
 
     def _write(self, trainer: Trainer, prefix: str, name: str, rows: Sequence[WorstReport]) -> None:
         table = make_table(rows, trainer.current_epoch, trainer.global_step)
@@ -438,6 +437,13 @@ def _clone(metric: ReportMetric, pl_module: LightningModule) -> ReportMetric:
 
 def _logged_name(name: str, loader: int | None) -> str:
     return name if loader is None else f"{name}/dataloader_idx_{loader}"
+
+
+def _merged(kept: KeptReports, parts: Iterable[Sequence[WorstReport]]) -> list[WorstReport]:
+    """Return what is kept of the reports of all processes."""
+    for row in chain.from_iterable(parts):
+        kept.add(row)
+    return kept.rows()
 
 
 def _keep(
