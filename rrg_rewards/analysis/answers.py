@@ -254,7 +254,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
         return HeldAnswers(self._answers(table), judges, prompts)
 
     def _answers(self, table: Table) -> Mapping[Hashable, Any]:
-        """Return the answers of the file, by the key of their item."""
+        """Return the answers of the file, by the key of their item; used by the default :meth:`_read_held`."""
         raise NotImplementedError
 
     def _check(self) -> None:

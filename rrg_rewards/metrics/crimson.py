@@ -1,5 +1,6 @@
 """CRIMSON as a metric on report text, with the evaluation of a judge."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -63,27 +64,27 @@ CrimsonForm = Literal["published", "training"]
 """``"published"``: the score of CRIMSON's authors. ``"training"``: a form of this package for rewards."""
 
 
-class _Layer:
+class _Layer(ABC):
     """Further details of CRIMSON's scores, of which a state keeps three sums over pairs."""
 
     state: str
     dtype = torch.float64
 
+    @abstractmethod
     def details(self, scores: CrimsonScores) -> dict[str, Tensor]:
         """Return the details of judged pairs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sums(self, scores: CrimsonScores) -> Tensor:
         """Return what scores add to the state."""
-        raise NotImplementedError
 
     def totals(self, sums: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 (for subclasses)
         """Return the sums that are totals over all pairs."""
         return {}
 
+    @abstractmethod
     def means(self, sums: Tensor) -> dict[str, Tensor]:
         """Return the means of the details."""
-        raise NotImplementedError
 
 
 class _Unread(_Layer):

@@ -41,7 +41,7 @@ class TextMetric(ReportMetric):
         return _scores(self._value(*pair) for pair in zip(preds, target, strict=True))
 
     def _value(self, candidate: str, reference: str) -> float:
-        """Return the value of a pair."""
+        """Return the value of a pair; used by the default :meth:`_score`."""
         raise NotImplementedError
 
 
