@@ -26,7 +26,7 @@ from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn
 from rrg_rewards.analysis.report_pairs import PairReader
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, PairColumns
 from rrg_rewards.data.records.annotated_sets import judgement_table, lower_is_better, read_annotated_set
-from rrg_rewards.data.records.annotation_layouts import ANNOTATED_SETS
+from rrg_rewards.data.records.annotation_layouts import annotation_layouts
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.metrics.base import ReportMetric
@@ -124,7 +124,7 @@ def _annotated(
     if columns.candidates is not None:
         raise SettingError("candidates", "a row of a data set has one candidate; leave this setting out")
     table = judgement_table(read_annotated_set(columns.dataset, path), path)
-    human = tuple(columns.human) or (ANNOTATED_SETS[columns.dataset]["judgement"],)
+    human = tuple(columns.human) or (annotation_layouts()[columns.dataset]["judgement"],)
     turned = [name for name in human if lower_is_better(name) and name not in settings.lower_is_better]
     studies = len(set(table.column("study")))
     log.note(f"{columns.dataset}: {len(table)} report pairs of {studies} studies; judgement: {', '.join(human)}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.records.annotation_layouts import ANNOTATED_SETS, READERS
+from rrg_rewards.data.records.annotation_layouts import READERS, annotation_layouts
 from rrg_rewards.data.records.error_records import ErrorRecord
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.utilities.names import unknown_name_message
@@ -53,7 +53,7 @@ def read_annotated_set(name: str, path: str | Path, **options: Any) -> list[Erro
       package's reading of the paper and **not verified**.
 
     Args:
-        name: A name in :data:`ANNOTATED_SETS`.
+        name: A name in :data:`rrg_rewards.data.ANNOTATED_SETS`.
         path: Its file or folder.
         options: ``rater`` for ReXVal and RadPref (from 0), ``normalise`` for RaTE-Eval.
 
@@ -79,9 +79,10 @@ def read_annotated_set(name: str, path: str | Path, **options: Any) -> list[Erro
         ...
         ValueError: unknown data set 'rexvall'; did you mean 'rexval'? ...
     """
-    if name not in ANNOTATED_SETS:
-        raise ValueError(unknown_name_message("data set", name, ANNOTATED_SETS))
-    return READERS[name](ANNOTATED_SETS[name], path, **options)
+    layouts = annotation_layouts()
+    if name not in layouts:
+        raise ValueError(unknown_name_message("data set", name, layouts))
+    return READERS[name](layouts[name], path, **options)
 
 
 def judgement_table(records: Sequence[ErrorRecord], source: str = "table") -> Table:

@@ -19,12 +19,23 @@ from rrg_rewards.utilities.yaml_files import package_yaml
 Layout = Mapping[str, Any]
 """An entry of ``annotation_layouts.yaml``, or one of its files."""
 
-ANNOTATED_SETS: Mapping[str, Layout] = package_yaml("rrg_rewards.data.records", "annotation_layouts")
+ANNOTATED_SETS: Mapping[str, Layout]
 """The data sets by name: what the reader takes (``files``), the default ``judgement``, and the columns."""
 
 _SIX = len(LETTERS)
 _SIGNIFICANCES = {"true": True, "1": True, "1.0": True, "significant": True}
 _SIGNIFICANCES |= {"false": False, "0": False, "0.0": False, "insignificant": False}
+
+
+def annotation_layouts() -> Mapping[str, Layout]:
+    """Return :data:`ANNOTATED_SETS`, whose file is read at the first call."""
+    return package_yaml("rrg_rewards.data.records", "annotation_layouts")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ANNOTATED_SETS":
+        return annotation_layouts()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class AnnotationWarning(UserWarning):
@@ -237,7 +248,7 @@ def parse_expert_annotation(text: str) -> dict[bool, list[float | None]]:
     Returns:
         Lists of seven numbers; ``None`` for a count that is missing, malformed or given twice.
     """
-    categories = ANNOTATED_SETS["radevalexpert"]["categories"]
+    categories = annotation_layouts()["radevalexpert"]["categories"]
     counts: dict[bool, list[float | None]] = {kind: [None] * len(categories) for kind in (True, False)}
     seen: set[tuple[bool, int]] = set()
     part: bool | None = None
