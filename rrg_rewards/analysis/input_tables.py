@@ -36,8 +36,8 @@ def with_new_columns(
 ) -> Table:
     """Return a batch with columns added as ``prefix`` + name, and their Arrow types.
 
-    A batch may have only missing cells, so that types are given. At the first batch, the log is told if they replace
-    input columns.
+    The types are given because a batch may have only missing cells. At the first batch, a warning names the input
+    columns that are replaced.
     """
     named = {prefix + name: cells for name, cells in columns.items()}
     replaced = [name for name in named if name in table.columns]

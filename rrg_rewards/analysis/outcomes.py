@@ -161,7 +161,7 @@ def most_requests(metric: "ReportMetric", pairs: int) -> dict[str, int]:
     """Return how many requests a metric sends to language models at most, by what they do; repeated ones do not count.
 
     Both reports of a pair are labelled. CT-FineBench asks once for the questions of each report, and once for all
-    answers and grades of a pair; each single answer or grade that is not valid is asked for again alone.
+    answers and grades of a pair; each invalid answer or grade is requested once more on its own.
 
     Args:
         metric: The metric.

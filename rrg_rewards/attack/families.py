@@ -158,7 +158,7 @@ class Policy:
 
 
 HONEST = Policy(("{report}",), edit="report")
-"""The policy that leaves honest reports as they are."""
+"""The policy that does not change honest reports."""
 
 
 @dataclass(frozen=True)

@@ -468,6 +468,7 @@ class PageOptions(Settings):
     id_column: str | None = setting(None, "column that names the rows of `html` (default: numbers)", metavar="NAME")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for option in ("with_text", "id_column"):
             if self.html is None and getattr(self, option):
                 raise SettingError(option, "needs `html`")

@@ -216,7 +216,7 @@ class _Scorer:
     """Scores samples in batches. The event loop of the server stays free while a reward computes.
 
     A reward that does not return cannot be interrupted, because it computes in a thread. It is logged, and
-    :attr:`problem` says so until it returns.
+    :attr:`problem` names it until it returns.
 
     Args:
         options: The reward and its limits.
