@@ -5,6 +5,7 @@ import random
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pytest
@@ -72,6 +73,17 @@ def updating(batch: Batch) -> Update:
 def drawn(reports: Sequence[str | None], **context: Sequence[Any]) -> Batch:
     """Return batches of rows that are drawn from reports, with columns of context."""
     return lambda rows, seed: (picked(reports, rows, seed), {name: [*column][rows] for name, column in context.items()})
+
+
+def paired(reports: Sequence[str]) -> Batch:
+    """Return batches of the pairs of all reports, each report also with itself."""
+
+    def batch(rows: slice, seed: int) -> tuple[Sequence[Any], dict[str, Any]]:
+        pairs = [*product(reports, repeat=2)]
+        chosen = [pairs[(row + 5 * seed) % len(pairs)] for row in range(ROWS)][rows]
+        return [[pred for pred, _ in chosen], [target for _, target in chosen]], {}
+
+    return batch
 
 
 # --- CRG --------------------------------------------------------------------------------------------------------------
@@ -142,7 +154,7 @@ CRIMSONS = {
     for waits in (False, True)
 }
 CRIMSONS["rules"] = Subject(CRIMSON, drawn(STATED, age=[60] * ROWS), "error_counts")
-CRIMSONS["training"] = Subject(lambda: CRIMSON(form="training"), drawn(STATED), "error_counts")
+CRIMSONS["training"] = Subject(lambda: CRIMSON(form="training"), paired(STATED), "error_counts")
 
 # --- CT-FineBench -----------------------------------------------------------------------------------------------------
 
@@ -245,6 +257,13 @@ def test_data_tell_processes_apart(group: str) -> None:
     for name, subject in GROUPS[group].items():
         whole, share = (feed(subject.make(), rows, subject.update) for rows in (WHOLE, slice(0, 12)))
         assert whole.compute() != share.compute(), name
+
+
+def test_crimson_of_the_rules_and_its_training_form_find_errors() -> None:
+    """Without any, the states of errors and prices would be 0 in all processes."""
+    rules, training = (feed(CRIMSONS[name].make(), WHOLE, CRIMSONS[name].update) for name in ("rules", "training"))
+    assert rules.error_counts()["false_findings"] > 0
+    assert 0 < training.statistics()["training_credit"] < training.statistics()["training_price"]
 
 
 def forward(rank: int, world_size: int) -> dict[tuple[str, str], dict[str, Any]]:
