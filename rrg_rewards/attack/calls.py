@@ -1,14 +1,12 @@
 """Calls of a reward within a budget, and a table of the rewards of policies."""
 
-import hashlib
 import inspect
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +14,6 @@ from torch import Tensor
 
 from rrg_rewards.analysis.outcomes import PairCounts
 from rrg_rewards.attack.families import HONEST, Policy
-from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.worker_pool import WorkerPool, calls, divided
@@ -36,59 +33,6 @@ def reward_name(reward: Callable[..., Any]) -> str:
     return str(getattr(reward, "__name__", type(reward).__name__))
 
 
-def _digest(*content: Any) -> str:
-    return hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-class RewardJournal:
-    """Keeps the rewards of an attack in a file of JSON lines, from which an interrupted attack continues.
-
-    A search is determined by its seed and the rewards, so that the same calls are made again, and the first of them are
-    answered by the file. It contains rewards and hashes of texts, no texts.
-
-    Args:
-        path: The file. It is made if it does not exist.
-        run: What determines the search: reward, settings and columns.
-
-    Raises:
-        ValueError: If the file belongs to another attack, also later, when it does not answer a call.
-    """
-
-    def __init__(self, path: str | Path, run: Sequence[Any]) -> None:
-        self.path = Path(path)
-        # A process that is killed may leave half a line, which is written again.
-        held = read_whole_lines(path)
-        digest = _digest(*run)
-        if held is not None and held.optional("attack")[0] != digest:
-            raise ValueError(f"{self.path} is of an attack with another reward, other data or other settings")
-        columns = [] if held is None else [held.optional(name)[1:] for name in ("texts", "rewards", "failure")]
-        self._known = deque(zip(*columns, strict=True))
-        self._lines = AppendedLines(path)
-        if held is None:
-            self._lines.append({"attack": digest})
-
-    def take(self, completions: Sequence[str], rows: Sequence[int]) -> tuple[list[float], str] | None:
-        """Return the known rewards of the first completions and a judge's failure; ``None`` if none is known."""
-        if not self._known:
-            return None
-        texts, rewards, failure = self._known.popleft()
-        count = len(rewards)
-        if texts != _digest(list(completions[:count]), list(rows[:count])):
-            raise ValueError(f"{self.path} is of an attack with other texts, perhaps by another version")
-        return [math.nan if reward is None else reward for reward in rewards], failure
-
-    def add(self, completions: Sequence[str], rows: Sequence[int], rewards: Sequence[float], failure: str) -> None:
-        """Write the rewards of completions, and a judge's failure."""
-        finite = [None if math.isnan(reward) else reward for reward in rewards]
-        self._lines.append({"texts": _digest(list(completions), list(rows)), "rewards": finite, "failure": failure})
-
-    def close(self, delete: bool) -> None:
-        """Close the file, and delete it if the attack is complete."""
-        self._lines.close()
-        if delete:
-            self.path.unlink(missing_ok=True)
-
-
 class RewardCalls:
     """Calls a reward and counts the calls. A call is one completion scored against one reference.
 
@@ -102,7 +46,6 @@ class RewardCalls:
         batch_size: Maximum number of completions per call of the function.
         report_progress: Function of the number of finished calls and the number of calls to add to the total.
         pool: Processes that call a :class:`RewardFunction`; default: this process.
-        journal: File of rewards, from which an interrupted attack continues.
 
     Raises:
         RuntimeError: When called, if the budget does not suffice.
@@ -118,13 +61,11 @@ class RewardCalls:
         batch_size: int = 256,
         report_progress: Callable[[int, int], None] | None = None,
         pool: WorkerPool[Batch, RewardedBatch] | None = None,
-        journal: RewardJournal | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
         self._function = RewardFunction(reward)
         self._pool = pool
-        self._journal = journal
         self._row_numbers: dict[int, int] = {}
         self._text_workers: dict[str, int] = {}
         self.columns = columns
@@ -151,28 +92,12 @@ class RewardCalls:
         if len(completions) > self.left:
             raise RuntimeError(f"{len(completions)} calls exceed the budget of {self.budget}; {self.left} are left")
         rewards: list[float] = []
-        for values, failure in self._known_and_computed(completions, rows):
+        for values, failure in self._computed(completions, rows):
             self.first_failure = self.first_failure or failure
             rewards += values
             self.spent += len(values)
             self._report(len(values), 0)
         return torch.tensor(rewards, dtype=torch.float64)
-
-    def _known_and_computed(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator[RewardedBatch]:
-        """Yield the rewards of each batch, those that the journal knows first, and write the others to it."""
-        done = 0
-        journal = self._journal
-        while (
-            journal is not None and done < len(completions) and (known := journal.take(completions[done:], rows[done:]))
-        ):
-            done += len(known[0])
-            yield known
-        for values, failure in self._computed(completions[done:], rows[done:]):
-            part = slice(done, done + len(values))
-            if journal is not None:
-                journal.add(completions[part], rows[part], values, failure)
-            done += len(values)
-            yield values, failure
 
     def _computed(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator[RewardedBatch]:
         """Yield the rewards of each batch, in order."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rrg_rewards.attack.calls import PolicyTable, RewardCalls, RewardFunction, RewardJournal, reward_name
+from rrg_rewards.attack.calls import PolicyTable, RewardCalls, RewardFunction, reward_name
 from rrg_rewards.attack.families import HONEST, Family, Material, Policy, make_families, read_material
 from rrg_rewards.attack.results import AttackResult, FamilyResult, RewardCheck, get_outcome
 from rrg_rewards.attack.search import (
@@ -90,7 +90,6 @@ def attack_reward(
     report_progress: Callable[[int, int], None] | None = None,
     report_check: Callable[[RewardCheck], None] | None = None,
     report_estimate: Callable[[float], None] | None = None,
-    journal: str | Path | None = None,
     workers: int = 1,
 ) -> AttackResult:
     r"""Search the image-free policies that a reward pays best.
@@ -133,8 +132,6 @@ def attack_reward(
         report_progress: Function of the number of finished calls and the number of calls to add to the total.
         report_check: Function of the check of the reward itself, called before the search.
         report_estimate: Function of the estimated seconds of the search, called before it.
-        journal: File of JSON lines in which the rewards are kept during the search. If it exists, the search continues
-            from it, and must have equal arguments. It is deleted when the search is complete.
         workers: Number of processes that call the reward; 0 for one for each core. With several, the reward is pickled
             for them, and must have no model and ask no language model.
 
@@ -166,22 +163,14 @@ def attack_reward(
     made = make_families(material, families, honest is not None)
     _check_families(made)
     _check_budget(settings, len(made), len(searched), len(rest))
-    name, signature = reward_name(reward), getattr(reward, "signature", "")
-    run = (name, signature, vars(settings), families, batch_size, dict(columns), honest, reports)
-    kept = None if journal is None else RewardJournal(journal, run)
-    complete = False
-    try:
-        with optional_pool(RewardFunction(reward), workers, name="the reward") as pool:
-            calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool, kept)
-            attack = _Attack(settings, calls, searched, rest, honest)
-            check, reference = attack.begin(references, report_check, report_estimate)
-            results, complete = attack.search_families(material, families, len(made))
-    finally:
-        if kept is not None:
-            kept.close(delete=complete)
+    with optional_pool(RewardFunction(reward), workers, name="the reward") as pool:
+        calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool)
+        attack = _Attack(settings, calls, searched, rest, honest)
+        check, reference = attack.begin(references, report_check, report_estimate)
+        results, complete = attack.search_families(material, families, len(made))
     return AttackResult(
-        reward=name,
-        signature=str(signature),
+        reward=reward_name(reward),
+        signature=str(getattr(reward, "signature", "")),
         blank=attack.mean(Policy((blank,))),
         honest=None if honest is None else attack.mean(HONEST),
         reference=reference,

@@ -32,9 +32,8 @@ metric of your own. From Python, attack_reward accepts any function. The texts a
 contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out. The page of --html
 contains these only with --with-text.
 
-Before the search, its time is estimated. The rewards are kept in FILE.partial.jsonl of --json, as numbers and hashes
-without text, until the search is complete. If it is interrupted, the results of the families so far are written; repeat
-the command with --resume to continue: the result is that of a search without interruption.
+Before the search, its time is estimated. If it is interrupted, the results of the families so far are written. A judge
+with a cache answers what it was asked before when the command is repeated.
 
 exit codes: 0 success, whatever the search finds; 1 error, also if the reward itself fails its check (all files are
 written); 2 wrong command line; 130 interrupted
@@ -44,7 +43,6 @@ import argparse
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -54,7 +52,6 @@ from rrg_rewards.cli.options import (
     InputTable,
     Outputs,
     PageOptions,
-    UsageError,
     add_command_parser,
     add_settings,
     add_shared_options,
@@ -104,7 +101,6 @@ class _Files(Settings):
     """What else is read and written."""
 
     honest_column: str | None = setting(None, "column of reports of a system that sees the images", metavar="NAME")
-    resume: bool = setting(False, "continue the interrupted attack of `json`; repeat its other options")
     no_quotes: bool = setting(False, "leave texts with sentences of your reports out of `json`")
 
 
@@ -122,7 +118,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 
 def _attack(
-    choice: RewardChoice, search: _Search, honest: str | None, journal: str | None, table: "Table", terminal: Terminal
+    choice: RewardChoice, search: _Search, honest: str | None, table: "Table", terminal: Terminal
 ) -> "AttackResult":
     from rrg_rewards.analysis.metric_choice import choose_reward, reward_inputs
     from rrg_rewards.attack import attack_reward
@@ -144,25 +140,8 @@ def _attack(
             report_progress=report,
             report_check=lambda check: _say_check(check, terminal),
             report_estimate=lambda seconds: terminal.note(f"the search takes about {_duration(seconds)}"),
-            journal=journal,
             **vars(replace(search, lexicon=search.lexicon or _lexicon_of(choice.labeler))),
         )
-
-
-def _journal(json: str | None) -> str | None:
-    """Return the file that keeps the rewards of an attack beside its result."""
-    return None if json in (None, "-") else f"{json}.partial.jsonl"
-
-
-def _check_journal(journal: str | None, resume: bool, overwrite: bool) -> None:
-    """Raise if there is nothing to continue, or if an interrupted attack would be lost; delete it with --overwrite."""
-    exists = journal is not None and Path(journal).exists()
-    if resume and not exists:
-        raise SettingError("resume", f"needs the `json` of an interrupted attack; there is no {journal}")
-    if journal is not None and exists and not resume:
-        if not overwrite:
-            raise UsageError(f"{journal} is of an interrupted attack: --resume continues it, --overwrite starts again")
-        Path(journal).unlink()
 
 
 def _duration(seconds: float) -> str:
@@ -219,15 +198,11 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if search.against == "honest" and files.honest_column is None:
         raise SettingError("against", "honest needs `honest_column`")
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
-    # The files of an interrupted attack are replaced when it is continued.
-    outputs = replace(outputs, overwrite=outputs.overwrite or files.resume)
     outputs.check(png=args.png, html=page.html)
-    journal = _journal(outputs.json)
-    _check_journal(journal, files.resume, outputs.overwrite)
     if args.png is not None:
         require("matplotlib.figure", extra="plot")
     table = settings_from(args, InputTable).read(terminal)
-    result = _attack(settings_from(args, RewardChoice), search, files.honest_column, journal, table, terminal)
+    result = _attack(settings_from(args, RewardChoice), search, files.honest_column, table, terminal)
     if outputs.json is not None:
         write_json(result.to_dict(quotes=not files.no_quotes), outputs.json, outputs.overwrite)
     if args.png is not None:
@@ -240,7 +215,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     said = [f"the reward itself fails its check: {failure}" for failure in failures]
     terminal.show(*said, _grid(result), line, result.signature, stderr=outputs.hides_results)
     if not result.complete:
-        how = "--resume continues" if journal else "with --json FILE, --resume could continue"
-        terminal.error(f"interrupted after {result.calls} calls, results are of the families so far; {how}")
+        terminal.error(f"interrupted after {result.calls} calls, results are of the families so far")
         return 130
     return 1 if failures else 0
