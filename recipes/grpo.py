@@ -33,8 +33,8 @@ from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, make_watch
 from rrg_rewards.recipes._script import RecipeScript, finish
 from rrg_rewards.recipes._training import (
+    CheckedOptimizer,
     ResumableSampling,
-    WholeCheckpoints,
     check_processes,
     checkpoint_to_resume,
     make_trainer,
@@ -62,7 +62,7 @@ class _TimedRewards:
                 self.reward_funcs = functions
 
 
-class _OnlineTrainer(_TimedRewards, ResumableSampling, WholeCheckpoints):
+class _OnlineTrainer(_TimedRewards, ResumableSampling, CheckedOptimizer):
     pass
 
 

@@ -23,7 +23,7 @@ from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._outputs import describe, write_card_and_page, write_run_file
 from rrg_rewards.recipes._script import RecipeScript, finish
 from rrg_rewards.recipes._training import (
-    WholeCheckpoints,
+    CheckedOptimizer,
     check_processes,
     checkpoint_to_resume,
     make_trainer,
@@ -34,7 +34,7 @@ from rrg_rewards.recipes._training import (
 __all__ = ["fine_tune", "finish", "main", "parse", "run", "validate"]
 
 
-class _Trainer(WholeCheckpoints, SFTTrainer):  # type: ignore[misc]
+class _Trainer(CheckedOptimizer, SFTTrainer):  # type: ignore[misc]
     pass
 
 

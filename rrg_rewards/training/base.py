@@ -1,19 +1,14 @@
 """Base classes of modules and data modules: optimiser, schedule, reproducible steps, and resumable loaders."""
 
-import logging
 import math
-import signal
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Any, Literal
 
 import torch
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.strategies import DeepSpeedStrategy, Strategy
 from lightning.pytorch.trainer.states import TrainerFn
@@ -23,12 +18,10 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader
 
-from rrg_rewards.training.checkpoints import WholeFileCheckpointIO, different_weights
-from rrg_rewards.utilities.checkpoints import CheckpointError, check_optimizer_state
+from rrg_rewards.training.checkpoints import WholeFileCheckpointIO
+from rrg_rewards.utilities.checkpoints import check_optimizer_state
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import engine_line, gather_objects
-
-_log = logging.getLogger(__name__)
 
 ScheduleName = Literal["linear", "cosine", "constant"]
 
@@ -133,48 +126,6 @@ def _engine_line(strategy: Strategy, num_processes: int) -> str:
     return engine_line(type(strategy).__name__, stage, num_processes, strategy.root_device)
 
 
-class NameEndedProcesses(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Names the processes that Lightning has started as soon as one of them ends with an error.
-
-    Lightning looks for ended processes every five seconds and then kills all others. If one of them fails before that,
-    its error says only that a connection was closed. ``torchrun`` names the processes that it has started.
-    """
-
-    def __init__(self) -> None:
-        self._is_active = False
-        self._watched: list[subprocess.Popen[bytes]] = []
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:  # noqa: ARG002
-        """Wait for the end of each process, in a thread of its own."""
-        self._is_active = True
-        for number, process in enumerate(getattr(trainer.strategy.launcher, "procs", []), start=1):
-            if isinstance(process, subprocess.Popen) and process not in self._watched:
-                self._watched.append(process)
-                Thread(target=self._name, args=(trainer, number, process), daemon=True).start()
-
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:  # noqa: ARG002
-        """Leave time to name a process whose end is the cause of the exception."""
-        if self._watched and isinstance(exception, Exception):
-            # The connection may be closed before the process has ended.
-            time.sleep(0.5)
-        self._is_active = False
-
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:  # noqa: ARG002
-        """Name no process that ends from now on."""
-        self._is_active = False
-
-    def _name(self, trainer: Trainer, number: int, process: "subprocess.Popen[bytes]") -> None:
-        code = process.wait()
-        if code and self._is_active:
-            _log.error(
-                "the process of rank %d has ended %s at step %d or later; errors of other processes can follow from "
-                "that. Its own error, if any, is above; a signal of the kernel is often one of too little memory",
-                trainer.global_rank + number,
-                f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}",
-                trainer.global_step,
-            )
-
-
 class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an optional dependency
     """Base class of modules that are trained by AdamW with a learning rate schedule.
 
@@ -191,25 +142,11 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         # Lightning's learning rate finder sets the attribute learning_rate.
         self.__dict__.update(vars(optimizer))
 
-    def configure_callbacks(self) -> list[Callback]:
-        """Return a callback that names the processes that have ended with an error."""
-        return [NameEndedProcesses()]
-
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Check that a checkpoint to resume from belongs to the module.
-
-        Raises:
-            CheckpointError: If its weights are those of another module.
-        """
-        # DeepSpeed and FSDP load weights and optimisers themselves, later.
-        if not self._is_resumed or self.trainer.strategy.restore_checkpoint_after_setup:
-            return
-        self._saved_optimizers = list(checkpoint.get("optimizer_states", []))
-        if different := different_weights(self.state_dict(), checkpoint["state_dict"], self.strict_loading):
-            raise CheckpointError(
-                f"the checkpoint does not belong to this model: {different}. Resume from one of the same model "
-                "and adapter, or set another folder to start again"
-            )
+        """Keep the state of the optimiser, which is checked when the optimiser exists."""
+        # DeepSpeed and FSDP load optimisers themselves, later.
+        if self._is_resumed and not self.trainer.strategy.restore_checkpoint_after_setup:
+            self._saved_optimizers = list(checkpoint.get("optimizer_states", []))
 
     @property
     def _is_resumed(self) -> bool:

@@ -23,6 +23,6 @@ def test_a_run_with_an_error_of_the_gpu_ends_and_keeps_its_checkpoint(tmp_path: 
     run = tmp_path / "run"
     if kind == "grpo":
         assert [path.name for path in run.glob("checkpoint-*")] == ["checkpoint-1"]
-        assert not (run / "checkpoint-1" / "unfinished").exists()
+        assert (run / "checkpoint-1" / "complete").exists()
     else:
         assert [path.name for path in (run / "checkpoints").iterdir()] == ["step=1.ckpt"]
