@@ -63,7 +63,7 @@ def main() -> None:
     }
     target = RESULTS / output.name
     target.mkdir(parents=True, exist_ok=True)
-    for path in (output / "evaluation.json", output / "history.json", *output.glob("curve_*.png")):
+    for path in (output / "evaluation.json", output / "history.json"):
         if path.is_file():
             shutil.copy(path, target / path.name)
     write_json(result, RESULTS / f"{'_'.join(sorted(seconds))}_reward_share.json", overwrite=True)

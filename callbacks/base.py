@@ -2,39 +2,17 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.pages.watch_page import write_watch_page
 from rrg_rewards.rewards.base import Completion, Reward, as_completions, completion_texts
-from rrg_rewards.utilities.imports import install_command, require
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch.reward_watch import RewardWatch
 
 _STATE_FILE = "reward_watch_state.json"
 _TOTAL = "total"
-
-
-def require_lightning() -> None:
-    """Raise an error if Lightning is not installed; with the package ``pytorch_lightning`` alone, it says so.
-
-    Trainers of ``pytorch_lightning`` call the callbacks of ``lightning.pytorch`` as their own.
-
-    Raises:
-        ModuleNotFoundError: If ``lightning`` is not installed.
-    """
-    try:
-        require("lightning.pytorch", extra="lightning")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "lightning" or find_spec("pytorch_lightning") is None:
-            raise
-        raise ModuleNotFoundError(
-            "the callbacks need the package lightning; of the package pytorch_lightning, which is installed, they only "
-            f"take the trainer. Run: {install_command('lightning')}",
-            name=error.name,
-        ) from error
 
 
 class StateCallback:
@@ -88,7 +66,6 @@ class WatchCallback:
     Raises:
         ValueError: If ``metric_every`` is not positive, two metrics have the same name, or both a watch and its options
             are given.
-        ModuleNotFoundError: If a folder is given and matplotlib is not installed; the message contains the pip command.
     """
 
     def __init__(
@@ -108,9 +85,6 @@ class WatchCallback:
             raise ValueError(f"metric_every must be positive, got {metric_every}")
         if len({metric.__name__ for metric in metrics}) < len(metrics):
             raise ValueError(f"metrics must differ in name, got {', '.join(metric.__name__ for metric in metrics)}")
-        if folder is not None:
-            # Raise an error now instead of after hours of training.
-            require("matplotlib.figure", extra="plot")
         self.watch = watch or RewardWatch(stop=stop, **options)
         """The watch, with its alarms."""
         self.metrics = list(metrics)

@@ -5,12 +5,13 @@ from typing import Any
 
 from torch import Tensor
 
-from rrg_rewards.callbacks.base import StateCallback, WatchCallback, require_lightning
+from rrg_rewards.callbacks.base import StateCallback, WatchCallback
 from rrg_rewards.rewards.base import Completion, Reward
+from rrg_rewards.utilities.imports import require
 from rrg_rewards.watch.recording import failure_shares
 
 # Check first: the error message names the extra that installs Lightning.
-require_lightning()
+require("lightning.pytorch", extra="lightning")
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torchmetrics import MetricCollection
 
-from rrg_rewards.callbacks.base import require_lightning
 from rrg_rewards.callbacks.worst_reports import (
     KeptReports,
     ReportPage,
@@ -29,11 +28,12 @@ from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.highlights import scored_findings
 from rrg_rewards.utilities.checks import check_same_length
+from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
 # Check first: the error message names the extra that installs Lightning.
-require_lightning()
+require("lightning.pytorch", extra="lightning")
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 from lightning.pytorch.utilities.rank_zero import rank_zero_warn  # noqa: E402

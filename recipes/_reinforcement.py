@@ -9,8 +9,6 @@ from typing import Any
 import yaml
 
 from rrg_rewards.callbacks.trainers import TrainerRewardWatchCallback
-from rrg_rewards.data import open_output
-from rrg_rewards.pages import draw_run
 from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, format_summary, with_images_of_others
@@ -175,7 +173,7 @@ class ReinforcementRun:
     def train_and_evaluate(
         self,
         described: Mapping[str, Any],
-        train: Callable[[], Sequence[Mapping[str, Any]]],
+        train: Callable[[], None],
         generate: Callable[[Any], list[str]],
         method: str,
     ) -> None:
@@ -183,7 +181,7 @@ class ReinforcementRun:
 
         Args:
             described: Content of ``run.json``.
-            train: Function that trains and saves the model, and returns the log with the rewards of the steps.
+            train: Function that trains, and saves the model and ``history.json``.
             generate: Function that returns a greedy report for each of the given held-out rows.
             method: Name of the training method.
         """
@@ -191,13 +189,16 @@ class ReinforcementRun:
         heldout = self.data.heldout
         write_run_file(self.output_dir, "run.json", described)
         evaluations = {"before": self._evaluate(generate, "before", heldout)}
-        history = train()
+        train()
         evaluations["after"] = self._evaluate(generate, "after", heldout)
         if self.recipe.image_column is not None:
             others = with_images_of_others(heldout)
             evaluations["images_of_others"] = self._evaluate(generate, "images_of_others", others)
-        if process_index() == 0:
-            self._write_results(history, {stage: done for stage, done in evaluations.items() if done is not None})
+        done = {stage: evaluation for stage, evaluation in evaluations.items() if evaluation is not None}
+        if done:
+            summaries = {stage: evaluation.summary() for stage, evaluation in done.items()}
+            paired = change(done["before"], done["after"])
+            write_run_file(self.output_dir, "evaluation.json", {**summaries, "change": paired})
         write_card_and_page(self.output_dir, method)
 
     def _evaluate(self, generate: Callable[[Any], list[str]], stage: str, rows: Any) -> Evaluation | None:
@@ -212,13 +213,3 @@ class ReinforcementRun:
             for name, summary in evaluation.summary().items():
                 logger.info("held out, %s, %s: %s", stage.replace("_", " "), name, format_summary(summary))
         return evaluation
-
-    def _write_results(self, history: Sequence[Mapping[str, Any]], evaluations: Mapping[str, Evaluation]) -> None:
-        """Write ``evaluation.json`` (all stages and the paired change) and one curve per reward."""
-        summaries = {stage: evaluation.summary() for stage, evaluation in evaluations.items()}
-        if evaluations:
-            paired = change(evaluations["before"], evaluations["after"])
-            write_run_file(self.output_dir, "evaluation.json", {**summaries, "change": paired})
-        for name in (reward.__name__ for reward in self.rewards):
-            with open_output(Path(self.output_dir) / f"curve_{name}.png", overwrite=True) as file:
-                file.write(draw_run(name, history, summaries))

@@ -32,7 +32,6 @@ from transformers.hf_argparser import string_to_bool  # noqa: E402
 from trl import ModelConfig, TrlParser  # noqa: E402
 
 from rrg_rewards.recipes._reinforcement import make_watch, make_watch_metrics  # noqa: E402
-from rrg_rewards.recipes._training import warn_of_slow_bfloat16  # noqa: E402
 
 # Environment variables that a launcher would set for a single process; port 0 selects any free port.
 _SINGLE_PROCESS = {
@@ -133,7 +132,6 @@ class RecipeScript:
             parsed = self.parse(argv)
         except (ValueError, OSError, ImportError) as error:
             _exit(str(error), 2)
-        warn_of_slow_bfloat16(*parsed[1:])
         try:
             return self.run(*parsed)
         except FileNotFoundError as error:

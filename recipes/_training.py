@@ -12,7 +12,7 @@ from weakref import ref
 
 import torch
 from accelerate.utils import broadcast_object_list, is_peft_model
-from transformers import AutoProcessor, PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import AutoProcessor, TrainerCallback
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import get_peft_config, get_quantization_config
@@ -23,7 +23,6 @@ from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checkpoints import check_optimizer_state
 from rrg_rewards.utilities.checks import check_model_source
-from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process, engine_line
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signals import handled_signals
@@ -32,21 +31,6 @@ logger = logging.getLogger(__name__)
 
 # File in a checkpoint whose parts have all been written.
 _COMPLETE = "complete"
-
-
-def warn_of_slow_bfloat16(training: Any, model: Any) -> None:
-    """Log a warning if a run uses bfloat16 on a CPU that computes it much more slowly than float32.
-
-    Args:
-        training: Arguments of a trainer of transformers, or ``PolicyTraining``.
-        model: TRL's ``ModelConfig``.
-    """
-    on_cpu = getattr(training, "use_cpu", False) or not getattr(torch, "accelerator", torch.cuda).is_available()
-    weights = str(getattr(model, "dtype", None)).endswith("bfloat16")
-    mixed = bool(getattr(training, "bf16", False)) or getattr(training, "precision", "").startswith("bf16")
-    if on_cpu and (weights or mixed) and cpu_computes_in_bfloat16() is False:
-        remedy = "precision: 32-true" if hasattr(training, "precision") else "bf16: false"
-        logger.warning(SLOW_BFLOAT16, f"dtype: float32 and {remedy}")
 
 
 class SaveOnTermination(TrainerCallback):  # type: ignore[misc]
@@ -257,31 +241,6 @@ def _check_system_prompt(config: Any, rows: Any) -> None:
     prompt = rows[0]["prompt"]
     if getattr(config, "uses_system_prompt", False) and isinstance(prompt, list) and prompt[0]["role"] != "system":
         logger.warning(MISSING_SYSTEM_PROMPT)
-
-
-class _StepProgress(TrainerCallback):  # type: ignore[misc]
-    def __init__(self, advance: Callable[[int, int], None]) -> None:
-        self.advance = advance
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        self.advance(0, state.max_steps)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        self.advance(1, 0)
-
-
-def show_progress(trainer: Any, advance: Callable[[int, int], None] | None) -> None:
-    """Report progress to a function instead of the trainer's progress bar and printed logs.
-
-    Args:
-        trainer: A ``transformers.Trainer``.
-        advance: Function of two numbers: the steps completed since its last call, and the steps added to the total. If
-            it is ``None``, the trainer is not changed.
-    """
-    if advance is not None:
-        trainer.remove_callback(ProgressCallback)
-        trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(_StepProgress(advance))
 
 
 def train_and_save(trainer: Any, checkpoint: str | None) -> None:

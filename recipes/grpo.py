@@ -7,7 +7,7 @@ launch`` starts several processes (on CPU, with ``use_cpu: true``). The keys are
 ``RLOOConfig``, of ``ModelConfig``, and of :class:`rrg_rewards.recipes._arguments.RecipeArguments`.
 
 The script writes to ``output_dir`` the model, ``run.json`` (resolved configuration, reward signatures, versions, rows),
-``history.json`` (the trainer's log) and one ``curve_*.png`` per reward. If rows are held out, it also writes
+``history.json`` (the trainer's log) and ``run.html`` with its curves. If rows are held out, it also writes
 ``evaluation.json`` (before, after and the paired change, with bootstrap 95% intervals), ``heldout_before.jsonl`` and
 ``heldout_after.jsonl``. If rows have images, the stage ``images_of_others`` evaluates the trained policy on rows whose
 images were exchanged; the remaining score does not depend on the image. ``README.md`` is the model card; a card that
@@ -21,7 +21,7 @@ If one of several rewards may be unscorable, set ``multi_objective_aggregation: 
 default sum, a missing reward counts as 0.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
@@ -38,7 +38,6 @@ from rrg_rewards.recipes._training import (
     check_processes,
     checkpoint_to_resume,
     make_trainer,
-    show_progress,
     train_and_save,
 )
 from rrg_rewards.rewards.deadline import RewardDeadline
@@ -91,7 +90,6 @@ def run(
     recipe: RecipeArguments,
     training: Any,
     model: Any,
-    progress: Callable[[int, int], None] | None = None,
     callbacks: Sequence[Any] = (),
 ) -> Any:
     """Train and evaluate. Every process must call this function.
@@ -100,7 +98,6 @@ def run(
         recipe: The recipe's arguments.
         training: ``GRPOConfig`` or ``RLOOConfig``, according to the recipe's algorithm.
         model: TRL's ``ModelConfig``.
-        progress: Function of the steps completed and added, which replaces the trainer's output.
         callbacks: Additional ``transformers.TrainerCallback`` objects.
 
     Returns:
@@ -126,12 +123,10 @@ def run(
         further.append(ResetVLLMEncoderCache(trainer))
     for callback in (*further, *callbacks):
         trainer.add_callback(callback)
-    show_progress(trainer, progress)
     checkpoint = checkpoint_to_resume(training)
 
-    def train() -> Any:
+    def train() -> None:
         train_and_save(trainer, checkpoint)
-        return trainer.state.log_history
 
     def generate(rows: Any) -> list[str]:
         return greedy_reports(GreedyPolicy.of_trainer(trainer), rows, recipe.heldout_batch_size)

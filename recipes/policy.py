@@ -231,13 +231,12 @@ def run(
     for path in abandoned_files(Path(training.output_dir) / _CHECKPOINTS) if process_index() == 0 else ():
         logger.warning("%s was left by a run that was killed while it wrote a checkpoint; you can delete it", path)
 
-    def train() -> list[dict[str, float]]:
+    def train() -> None:
         rows = list(prepared.data.train)
         data = PolicyDataModule(rows, batch_size=training.batch_size, collate=collate, seed=training.seed)
         trainer.fit(module, data, ckpt_path=checkpoint)
         _save(module.generator, training.output_dir)
         write_run_file(training.output_dir, "history.json", history.rows)
-        return history.rows
 
     def generate(rows: Any) -> list[str]:
         trainer.validate(module, _heldout_loader(rows, recipe.heldout_batch_size, collate), verbose=False)

@@ -13,7 +13,7 @@ If several rows have the same prompt, only the first is used.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -35,7 +35,6 @@ from rrg_rewards.recipes._training import (
     check_chat_template,
     check_processes,
     saved_on_termination,
-    show_progress,
     write_no_card,
 )
 from rrg_rewards.rewards.ppo import RewardFunctionModel
@@ -74,14 +73,13 @@ class _SubScores(TrainerCallback):  # type: ignore[misc]
         state.log_history[-1].update(self.model.take_logged())
 
 
-def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int, int], None] | None = None) -> Any:
+def run(recipe: PPOArguments, training: Any, model: Any) -> Any:
     """Train and evaluate. Every process must call this function.
 
     Args:
         recipe: The recipe's arguments.
         training: TRL's ``PPOConfig``.
         model: TRL's ``ModelConfig``.
-        progress: Function of the steps completed and added, which replaces the trainer's output.
 
     Returns:
         The trainer, after training.
@@ -109,14 +107,12 @@ def run(recipe: PPOArguments, training: Any, model: Any, progress: Callable[[int
         unscorable=recipe.unscorable,
     )
     trainer = _make_trainer(training, model, tokenizer, reward_model, prompts)
-    show_progress(trainer, progress)
     policy = trainer.accelerator.unwrap_model(trainer.model).policy
     length, ends = training.response_length, [tokenizer.eos_token_id]
     greedy = GreedyPolicy(policy, tokenizer, trainer.accelerator, length, ends)
 
-    def train() -> list[dict[str, Any]]:
+    def train() -> None:
         _train_and_save(trainer, policy, tokenizer)
-        return _as_others_log(trainer.state.log_history)
 
     def generate(rows: Any) -> list[str]:
         return greedy_reports(greedy, rows, recipe.heldout_batch_size)
@@ -188,14 +184,6 @@ def _make_trainer(
         )
     write_no_card(trainer)
     return trainer
-
-
-def _as_others_log(history: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the history with the keys ``reward`` and ``step``, which other trainers log."""
-    return [
-        {**entry, "step": number, "reward": entry["objective/scores"]}
-        for number, entry in enumerate((entry for entry in history if "objective/scores" in entry), 1)
-    ]
 
 
 _SCRIPT = RecipeScript(run, PPOArguments, _trainer_arguments, __doc__)

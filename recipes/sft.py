@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from rrg_rewards.recipes._arguments import SupervisedArguments
@@ -27,11 +28,21 @@ from rrg_rewards.recipes._training import (
     check_processes,
     checkpoint_to_resume,
     make_trainer,
-    show_progress,
     train_and_save,
 )
 
 __all__ = ["fine_tune", "finish", "main", "parse", "run", "validate"]
+
+
+class _StepProgress(TrainerCallback):  # type: ignore[misc]
+    def __init__(self, advance: Callable[[int, int], None]) -> None:
+        self.advance = advance
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        self.advance(0, state.max_steps)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        self.advance(1, 0)
 
 
 class _Trainer(CheckedOptimizer, SFTTrainer):  # type: ignore[misc]
@@ -64,7 +75,7 @@ def run(
 
 
 def fine_tune(
-    recipe: Any, training: Any, model: Any, data: RecipeData, progress: Callable[[int, int], None] | None
+    recipe: Any, training: Any, model: Any, data: RecipeData, progress: Callable[[int, int], None] | None = None
 ) -> Any:
     """Fine-tune a model on prompts and completions, and write ``run.json``. Every process must call this function.
 
@@ -80,7 +91,10 @@ def fine_tune(
     """
     described = describe(recipe, training, model, data)
     trainer = make_trainer(_Trainer, training, model, data.train, data.heldout)
-    show_progress(trainer, progress)
+    if progress is not None:
+        trainer.remove_callback(ProgressCallback)
+        trainer.remove_callback(PrinterCallback)
+        trainer.add_callback(_StepProgress(progress))
     train_and_save(trainer, checkpoint_to_resume(trainer.args))
     write_run_file(training.output_dir, "run.json", described)
     return trainer

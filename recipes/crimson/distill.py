@@ -13,7 +13,6 @@ merges), ``run.json`` (resolved configuration, versions, rows) and ``history.jso
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,16 +107,13 @@ def _load(recipe: DistillationArguments) -> RecipeData:
     return RecipeData(Dataset.from_list(train), Dataset.from_list(heldout), dict(dropped))
 
 
-def run(
-    recipe: DistillationArguments, training: Any, model: Any, progress: Callable[[int, int], None] | None = None
-) -> Any:
+def run(recipe: DistillationArguments, training: Any, model: Any) -> Any:
     """Train. Every process must call this function.
 
     Args:
         recipe: The recipe's arguments.
         training: TRL's ``SFTConfig``.
         model: TRL's ``ModelConfig``.
-        progress: Function of the steps completed and added, which replaces the trainer's output.
 
     Returns:
         The trainer, after training.
@@ -126,7 +122,7 @@ def run(
         ValueError: If no row is usable, or the processes do not form one group.
     """
     check_processes(training)
-    return fine_tune(recipe, training, model, _load(recipe), progress)
+    return fine_tune(recipe, training, model, _load(recipe))
 
 
 _SCRIPT = RecipeScript(run, DistillationArguments, lambda _: SFTConfig, __doc__)

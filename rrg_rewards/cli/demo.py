@@ -12,8 +12,8 @@ two minutes on a machine with two cores.
    learns to report the findings that it left out after step 2.
 
 The command prints CRG, precision and recall on held-out studies before step 3, after it, and with the volumes of other
-studies, with bootstrap 95 % intervals, and three reports. It writes to the run folder: curves (PNG), evaluations, all
-held-out reports, the policy and the configuration.
+studies, with bootstrap 95 % intervals, and three reports. It writes to the run folder: curves (``run.html``),
+evaluations, all held-out reports, the policy and the configuration.
 
 A terminal shows the progress of each step. Without a terminal, each step prints a line when it starts, and one each
 minute. Set OMP_NUM_THREADS=1 if other programs use the cores: threads that wait for each other make it several times
@@ -81,7 +81,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.show(_grid(evaluation, settings.heldout_rows), *_report_lines(folder))
     terminal.show(_verdict(evaluation))
     terminal.note(
-        f"{time.monotonic() - start:.0f} s; curves in {folder / 'grpo' / 'curve_crg.png'}, all other files next to it"
+        f"{time.monotonic() - start:.0f} s; curves in {folder / 'grpo' / 'run.html'}, all other files next to it"
     )
     return 0
 
@@ -126,7 +126,6 @@ def _stage(terminal: Terminal, start: float, name: str, description: str) -> Ite
 
 def _train(settings: _Demo, folder: Path, terminal: Terminal, start: float) -> None:
     require("trl", extra="demo")
-    require("matplotlib", extra="demo")
     from rrg_rewards.recipes import policy, sft
     from rrg_rewards.recipes.ct_chat.phantom import write_corpus, write_model
 

@@ -1,4 +1,4 @@
-"""Scoring on a Ray cluster: a table in blocks that a killed run does not lose, and batches of ``map_batches``."""
+"""Scoring of a table on a Ray cluster, in blocks that a killed run does not lose."""
 
 import json
 import math
@@ -27,79 +27,12 @@ from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.files import abandoned_files, whole_file
 from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.version import __version__
 
 # CPUs of a task that reads a file, and of a worker. Ray waits forever if workers have reserved all CPUs.
 _READER_CPUS, _WORKER_CPUS = 0.25, 0.5
-
-Columns = Mapping[str, Any]
-
-
-class ReportScorer:
-    """Adds the scores of report pairs to batches of rows, for ``map_batches`` of Ray Data and ``map`` of ``datasets``.
-
-    For each metric, the new columns are ``{name}``, the score, and ``{name}_{part}`` for its sub-scores and
-    explanations; NaN or ``None`` if a pair is unscorable. On Ray, pass the class and its arguments: each actor loads
-    its models once, and an actor that dies is replaced and repeats its batch. An instance is a picklable function of a
-    batch.
-
-    Args:
-        metrics: A metric, or metrics by name.
-        prediction_column: Column of predictions; missing ones are ``None`` or NaN.
-        reference_column: Column of references; ``None`` if no metric reads reference texts.
-        context: Columns of the metrics' context, by keyword: ``{"age": "PatientAge"}``.
-
-    Raises:
-        ValueError: If scores of a metric depend on the other pairs of a batch, such as CRG without a prior; or if no
-            metric takes a keyword of the context.
-
-    Example:
-        >>> from rrg_rewards.integrations.ray import ReportScorer
-        >>> from rrg_rewards.metrics import ROUGE
-        >>> scorer = ReportScorer(ROUGE(), prediction_column="report")
-        >>> batch = scorer({"report": ["Small effusion.", None], "reference": ["Small left effusion.", "Normal."]})
-        >>> batch["rouge"].round(2).tolist()
-        [0.8, nan]
-        >>> dataset.map(scorer, batched=True, num_proc=8)                                       # doctest: +SKIP
-        >>> ray.data.read_parquet("pairs").map_batches(                                         # doctest: +SKIP
-        ...     ReportScorer, fn_constructor_kwargs={"metrics": ROUGE()}, concurrency=8, num_cpus=0.5)
-    """
-
-    def __init__(
-        self,
-        metrics: ReportMetric | Mapping[str, ReportMetric],
-        prediction_column: str = "prediction",
-        reference_column: str | None = "reference",
-        context: Mapping[str, str] | None = None,
-    ) -> None:
-        self.metrics = {metrics.name: metrics} if isinstance(metrics, ReportMetric) else dict(metrics)
-        self.prediction_column = prediction_column
-        self.reference_column = reference_column
-        self.context = dict(context or {})
-        for keyword in self.context:
-            if not any(_takes(metric, keyword) for metric in self.metrics.values()):
-                known = sorted({name for metric in self.metrics.values() for name in metric.context or ()})
-                raise ValueError(unknown_name_message("context column", keyword, known))
-        check_alone(self.metrics)
-
-    def __call__(self, batch: Columns) -> dict[str, Any]:
-        """Return a batch, a mapping of columns, with the columns of its scores."""
-        predictions = _texts(batch, self.prediction_column)
-        missing: list[str | None] = [None] * len(predictions)
-        references = missing if self.reference_column is None else _texts(batch, self.reference_column)
-        columns = dict(batch)
-        for name, metric in self.metrics.items():
-            context = {key: _column(batch, column) for key, column in self.context.items() if _takes(metric, key)}
-            scores = metric.score(predictions, references, **context)
-            columns[name] = scores.value.double().numpy()
-            for part, values in scores.details.items():
-                columns[f"{name}_{part}"] = values.double().numpy()
-            for part, texts in scores.explanations.items():
-                columns[f"{name}_{part}"] = list(texts)
-        return columns
 
 
 def check_alone(metrics: Mapping[str, ReportMetric]) -> None:
@@ -111,22 +44,6 @@ def check_alone(metrics: Mapping[str, ReportMetric]) -> None:
             )
         if any(judge.has_budget for judge in metric.judges().values()):
             raise SettingError("judge", f"the budget of the judge of {name} is counted in one process; leave it out")
-
-
-def _takes(metric: ReportMetric, name: str) -> bool:
-    return metric.context is None or name in metric.context
-
-
-def _column(batch: Columns, name: str) -> Any:
-    if name not in batch:
-        raise ValueError(f"the rows have no column {name!r}; they have {', '.join(batch) or 'none'}")
-    column = batch[name]
-    return column.tolist() if hasattr(column, "tolist") else column
-
-
-def _texts(batch: Columns, name: str) -> list[str | None]:
-    """Return a column of texts, with ``None`` for the NaN by which data frames represent a missing one."""
-    return [None if isinstance(text, float) and text != text else text for text in _column(batch, name)]
 
 
 def score_files(

@@ -5,7 +5,7 @@ from rrg_rewards.pages.attack_page import attack_page, draw_attack
 from rrg_rewards.pages.compare_page import compare_page
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, render_page, write_page
-from rrg_rewards.pages.run_page import draw_run, run_page
+from rrg_rewards.pages.run_page import run_page
 from rrg_rewards.pages.score_page import ScoreRows, score_page
 from rrg_rewards.pages.watch_page import write_watch_page
 
@@ -20,7 +20,6 @@ __all__ = [
     "compare_page",
     "draw_agreement",
     "draw_attack",
-    "draw_run",
     "highlights",
     "render_page",
     "run_page",

@@ -11,7 +11,7 @@ from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.pages.attack_page import attack_sections
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
 from rrg_rewards.pages.watch_page import alarm_table, watch_charts
-from rrg_rewards.utilities.charts import Curves, Interval, Intervals, cards, draw_png
+from rrg_rewards.utilities.charts import Curves, Interval, Intervals, cards
 from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.markup import Markup, element, shown_interval, shown_number, table
 
@@ -108,48 +108,20 @@ def _evaluation(evaluation: Mapping[str, Any]) -> Iterator[Markup]:
         heads = ["Statistic", *(_STAGES.get(stage, stage) for stage in columns)]
         yield table(heads, cells, f"{reward} on held-out rows, greedy decoding, 95 % intervals")
         main = "crg" if "crg" in names else "score"
-        chart = _heldout(f"{reward}: {main} on held-out rows", reward, evaluation, [main])
-        if chart.rows:
-            yield chart.svg()
+        shown = {_STAGES[stage]: evaluation[stage].get(reward, {}).get(main) for stage in stages}
+        rows = [
+            Interval(name, entry["estimate"], entry["low"], entry["high"])
+            for name, entry in shown.items()
+            if entry and None not in (entry["estimate"], entry["low"], entry["high"])
+        ]
+        if rows:
+            yield Intervals(f"{reward}: {main} on held-out rows", rows).svg()
 
 
 def _estimate(entry: Mapping[str, float | None] | None) -> str:
     if entry is None:
         return "-"
     return f"{shown_number(entry['estimate'])} ({shown_interval(entry['low'], entry['high'])})"
-
-
-def _heldout(title: str, reward: str, evaluation: Mapping[str, Any], statistics: Sequence[str]) -> Intervals:
-    """Return statistics of a reward on held-out rows at each stage."""
-    rows = []
-    for statistic in statistics:
-        for stage in (stage for stage in _STAGES if reward in evaluation.get(stage, {})):
-            entry = evaluation[stage][reward].get(statistic)
-            if entry and None not in (entry["estimate"], entry["low"], entry["high"]):
-                name = _STAGES[stage] if len(statistics) == 1 else f"{statistic} {_STAGES[stage]}"
-                rows.append(Interval(name, entry["estimate"], entry["low"], entry["high"]))
-    return Intervals(title, rows)
-
-
-def draw_run(reward: str, history: Sequence[Mapping[str, Any]], evaluation: Mapping[str, Any]) -> bytes:
-    """Draw the mean of a reward over the training steps, and its held-out statistics at each stage, as PNG.
-
-    Args:
-        reward: Name of the reward.
-        history: The trainer's log history.
-        evaluation: For each stage, the summary of each reward.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed; the message contains the pip command.
-    """
-    first: Mapping[str, Any] = next((stage[reward] for stage in evaluation.values() if reward in stage), {})
-    statistics = [name for name in ("crg", "precision", "recall") if name in first] or ["score"]
-    title = "held out, greedy, 95 % intervals"
-    charts = (
-        _curve(history, f"rewards/{reward}/mean", f"training: reward {reward}, mean"),
-        _heldout(title, reward, evaluation, statistics),
-    )
-    return draw_png(charts, (9, 3.5), columns=2)
 
 
 def _curves(history: Sequence[Mapping[str, Any]]) -> list[Markup]:
@@ -168,7 +140,7 @@ def _curve(history: Sequence[Mapping[str, Any]], key: str, caption: str) -> Curv
 
 def _watch(history: Mapping[str, Any]) -> Iterator[Markup]:
     yield alarm_table(history) if history["alarms"] else element("p", "No alarm.")
-    charts = [chart for part in watch_charts(history).values() for chart in part]
+    charts = watch_charts(history)
     yield element("details", element("summary", f"Show {len(charts)} curves of the watch"), *cards(charts, wide=True))
 
 

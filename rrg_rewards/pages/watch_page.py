@@ -1,13 +1,13 @@
 """The page of a watch, its plots and its history."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.tables.writers import open_output, write_json
+from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.pages.page import Page, write_page
-from rrg_rewards.utilities.charts import Curves, cards, draw_png
+from rrg_rewards.utilities.charts import Curves, cards
 from rrg_rewards.utilities.markup import Markup, element, table
 from rrg_rewards.watch.counts import Block
 
@@ -28,7 +28,7 @@ _Points = list[tuple[int, float]]
 
 
 def write_watch_page(history: Mapping[str, Any], folder: str | Path) -> Path:
-    """Write ``reward_watch.html``, ``reward_watch_*.png`` and ``reward_watch.json``. Each file is written atomically.
+    """Write ``reward_watch.html`` and ``reward_watch.json``. Each file is written atomically.
 
     Args:
         history: The result of :meth:`rrg_rewards.watch.RewardWatch.history`.
@@ -36,16 +36,8 @@ def write_watch_page(history: Mapping[str, Any], folder: str | Path) -> Path:
 
     Returns:
         Path of the page, which contains the plots but no report text.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed; the message contains the pip command.
     """
     folder = Path(folder)
-    for name, charts in watch_charts(history).items():
-        if charts:
-            image = draw_png(charts, (10, 2.6 * math.ceil(len(charts) / 2)), columns=2)
-            with open_output(folder / f"reward_watch_{name}.png", overwrite=True) as file:
-                file.write(image)
     write_json(history, folder / "reward_watch.json", overwrite=True)
     write_page(_page(history), folder / "reward_watch.html", overwrite=True)
     return folder / "reward_watch.html"
@@ -59,7 +51,7 @@ def _page(history: Mapping[str, Any]) -> Page:
     reports = sum(block["reports"] for block in blocks)
     last = blocks[-1]["step"] if blocks else 0
     lead = f"{verdict}.{stopped} {reports} reports in {len(blocks)} blocks, to step {last}."
-    curves = cards((chart for charts in watch_charts(history).values() for chart in charts), wide=True)
+    curves = cards(watch_charts(history), wide=True)
     sections: dict[str, list[Markup]] = {}
     if history["alarms"]:
         sections["Alarms"] = [alarm_table(history)]
@@ -89,15 +81,13 @@ def _checks(history: Mapping[str, Any]) -> Markup:
     return table(["Check", "Numbers", "Severity", "Result"], rows, "Checks, the highest severity first", numbers=False)
 
 
-def watch_charts(history: Mapping[str, Any]) -> dict[str, list[Curves]]:
-    """Return the charts of the texts (``texts``), and of rewards and held-out metrics (``scores``), with the alarms."""
+def watch_charts(history: Mapping[str, Any]) -> list[Curves]:
+    """Return the charts of the texts, and of rewards and held-out metrics, with the alarms."""
     blocks = [Block.from_state_dict(block) for block in history["blocks"]]
     alarms = sorted({float(alarm["step"]) for alarm in history["alarms"]})
-    found: dict[str, list[Curves]] = {}
-    for name, panels in (("texts", _text_lines(blocks)), ("scores", _score_lines(blocks))):
-        known = ((title, {line: points for line, points in lines.items() if points}) for title, lines in panels)
-        found[name] = [Curves(title, lines, alarms, dashed=("references",)) for title, lines in known if lines]
-    return found
+    panels = chain(_text_lines(blocks), _score_lines(blocks))
+    known = ((title, {line: points for line, points in lines.items() if points}) for title, lines in panels)
+    return [Curves(title, lines, alarms, dashed=("references",)) for title, lines in known if lines]
 
 
 def _line(blocks: Sequence[Block], name: str) -> _Points:

@@ -30,13 +30,6 @@ def cpu_computes_in_bfloat16() -> bool | None:
     return onednn and any(capabilities.get(name, False) for name in _BFLOAT16)
 
 
-SLOW_BFLOAT16 = (
-    "this CPU has no instructions for bfloat16 (AMX, AVX-512 BF16 or Arm BF16), and a step can take several times as "
-    "long as in float32; set %s"
-)
-"""Warning of a training in bfloat16 on a CPU of which :func:`cpu_computes_in_bfloat16` is false, with the remedy."""
-
-
 def fastest_dtype(device: torch.device) -> Literal["float32", "bfloat16"]:
     """Return the type in which a device runs a model fastest, among those with the range of float32.
 

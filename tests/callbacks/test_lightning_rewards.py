@@ -115,7 +115,6 @@ def test_reward_watch_callback_each_way_is_watched_and_stopped(way: str, tmp_pat
     assert ("metrics/form" in sums) == (way == "rollout")
     history = json.loads((tmp_path / "page" / "reward_watch.json").read_text())
     assert [alarm["cause"] for alarm in history["alarms"]] == [alarm.cause for alarm in callback.watch.alarms]
-    assert (tmp_path / "page" / "reward_watch_texts.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_reward_watch_callback_an_honest_policy_runs_to_its_end(tmp_path: Path) -> None:

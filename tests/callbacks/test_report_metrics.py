@@ -4,8 +4,6 @@ import csv
 import json
 import pickle
 import re
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -288,15 +286,6 @@ def test_report_metrics_callback_trainers_of_pytorch_lightning_call_it(tmp_path:
     assert trainer.callback_metrics["val/crg"] == crg()
     saved = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)["callbacks"]
     assert {"composed": rewards.rewards[0].state_dict()} in saved.values()
-
-
-def test_report_metrics_callback_pytorch_lightning_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lightning", None)
-    monkeypatch.delitem(sys.modules, "lightning.pytorch")
-    for module in ("rrg_rewards.callbacks.report_metrics", "rrg_rewards.callbacks.lightning_rewards"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-        with pytest.raises(ModuleNotFoundError, match="pytorch_lightning"):
-            import_module(module)
 
 
 def test_report_metrics_callback_several_metrics_with_a_column_each(tmp_path: Path) -> None:

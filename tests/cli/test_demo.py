@@ -34,7 +34,6 @@ def test_demo_runs_from_corpus_to_curve(
         assert f"{evaluation[stage]['crg']['crg']['estimate']:.3f}" in out
     assert out.count("reference: ") == out.count("after: ") == 3
     assert "CRG " in out.splitlines()[-1]
-    assert (folder / "grpo" / "curve_crg.png").read_bytes().startswith(b"\x89PNG")
     history = json.loads((folder / "grpo" / "history.json").read_text())
     assert [entry["step"] for entry in history if "rewards/crg/mean" in entry] == [1, 2]
     assert len((folder / "grpo" / "heldout_after.jsonl").read_text().splitlines()) == 40

@@ -1,9 +1,8 @@
-"""Scoring on Ray and on datasets.map: the same numbers as one process, and nothing lost if processes are killed."""
+"""Scoring on Ray: the same numbers as one process, and nothing lost if processes are killed."""
 
 import csv
 import json
 import os
-import pickle
 import random
 import signal
 import subprocess
@@ -14,13 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.cli.main import main
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.integrations.ray import ReportScorer, _claim, _paths, connected, score_files
+from rrg_rewards.integrations.ray import _claim, _paths, connected, score_files
 from rrg_rewards.judges import CascadeJudge
 from rrg_rewards.metrics import CRIMSON, ROUGE, CallableMetric, ReportCRG
 from rrg_rewards.utilities.run_log import RunWarning
@@ -45,48 +43,15 @@ def write(path: Path, columns: Mapping[str, Any]) -> Path:
     return path
 
 
-def test_report_scorer_adds_columns() -> None:
-    metric = ReportCRG(prior=0.2)
-    scorer = pickle.loads(pickle.dumps(ReportScorer({"labels": metric})))
-    columns = {name: np.array(column, dtype=object) for name, column in pairs(50).items()}
-    batch = scorer(columns)
-    expected = metric.score(columns["prediction"].tolist(), columns["reference"].tolist())
-    np.testing.assert_array_equal(batch["labels"], expected.value.numpy())
-    np.testing.assert_array_equal(batch["labels_tp"], expected.details["tp"].numpy())
-    assert batch["labels_missed"] == expected.explanations["missed"]
-    assert batch["prediction"] is columns["prediction"]
-
-
-def test_report_scorer_reads_context_and_missing_cells_and_names_errors() -> None:
-    metric = CallableMetric("functions:older_than")
-    batch = {"prediction": ["a", float("nan")], "years": np.array([61, 62]), "reference": ["a", "b"]}
-    scorer = ReportScorer({"old": metric, "rouge": ROUGE()}, context={"age": "years"})
-    assert np.nan_to_num(scorer(batch)["old"], nan=-1).tolist() == [1.0, -1.0]
-    with pytest.raises(ValueError, match="no column 'report'"):
-        ReportScorer(ROUGE(), "report")(batch)
-    with pytest.raises(ValueError, match=r"'agee'; did you mean 'age'"):
-        ReportScorer({"old": metric, "rouge": ROUGE()}, context={"agee": "years"})
-
-
-def test_report_scorer_works_in_datasets_map() -> None:
-    datasets = pytest.importorskip("datasets")
-    columns = pairs(60)
-    scored = datasets.Dataset.from_dict(columns).map(ReportScorer(ROUGE()), batched=True, batch_size=7)
-    expected = ROUGE().score(columns["prediction"], columns["reference"]).value
-    np.testing.assert_array_equal(np.array(scored["rouge"], dtype=float), expected.numpy())
-
-
 @pytest.mark.parametrize(
     ("metric", "setting"),
     [(ReportCRG(), "metrics"), (CRIMSON(CascadeJudge("openai:m", budget_pairs=5)), "judge")],
     ids=["depends on all pairs", "counts a budget"],
 )
 def test_workers_refuse_a_metric_that_needs_more_than_their_rows(metric: Any, setting: str, tmp_path: Path) -> None:
-    with pytest.raises(SettingError) as of_batches:
-        ReportScorer(metric)
-    with pytest.raises(SettingError) as of_files:
+    with pytest.raises(SettingError) as refused:
         score_files(tmp_path / "pairs.csv", tmp_path / "out", {"metric": metric})
-    assert of_batches.value.setting == of_files.value.setting == setting
+    assert refused.value.setting == setting
 
 
 def test_score_files_refuses_a_second_table(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from rrg_rewards.attack import attack_reward
 from rrg_rewards.cli.main import main
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.data.tables.writers import write_json
-from rrg_rewards.pages import draw_run, render_page, run_page
+from rrg_rewards.pages import render_page, run_page
 
 # A run of the recipe smollm2/impression_grpo_crg.
 REAL = Path(__file__).parents[2] / "benchmarks/results/smollm2_impression_grpo_crg"
@@ -94,11 +94,3 @@ def test_run_page_is_written_again_by_the_command(folder, capsys):
     (folder / "attack.json").write_text("{")
     assert main(["recipes", "page", str(folder)]) == 1
     assert "attack.json: not a JSON document" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("held_out", [True, False])
-def test_draw_run_returns_a_png_with_and_without_held_out_rows(held_out):
-    history = json.loads((REAL / "history.json").read_text())
-    evaluation = json.loads((REAL / "evaluation.json").read_text())
-    stages = {stage: evaluation[stage] for stage in ("before", "after") if held_out}
-    assert draw_run("crg", history, stages).startswith(b"\x89PNG")

@@ -62,8 +62,6 @@ def test_grpo_two_rewards_train_and_log_under_two_names(
     difference = after["recall"]["estimate"] - evaluation["before"]["crg"]["recall"]["estimate"]
     assert evaluation["change"]["crg"]["recall"]["estimate"] == pytest.approx(difference)
     assert len((folder / "heldout_after.jsonl").read_text().splitlines()) == described["rows"]["heldout"]
-    for name in ("crg", "crg_fixed"):
-        assert (folder / f"curve_{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_grpo_the_logged_reward_is_the_metrics_score(recipe: Callable[..., Path], tmp_path: Path) -> None:
@@ -124,14 +122,13 @@ def test_checkpoint_to_resume_a_checkpoint_of_other_processes_is_refused(
 ) -> None:
     checkpoint = tmp_path / "run" / "checkpoint-7"
     checkpoint.mkdir(parents=True)
-    (checkpoint / "trainer_state.json").write_text("{}")
+    (checkpoint / "complete").touch()
     for rank in range(2):
         (checkpoint / f"rng_state_{rank}.pth").write_bytes(b"")
     arguments = ["--config", str(recipe(heldout_rows=0, resume_from_checkpoint="auto"))]
     with pytest.raises(ValueError, match=r"checkpoint-7 .* 2 processes"):
         main(arguments)
-    # Incomplete.
-    (checkpoint / "trainer_state.json").write_text("{")
+    (checkpoint / "complete").unlink()
     main(arguments)
 
 

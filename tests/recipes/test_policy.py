@@ -63,7 +63,7 @@ def test_policy_recipe_a_run_writes_what_the_recipes_of_trl_write(
     assert evaluation["after"].keys() == {"crg", "bleu"}
     rows = [json.loads(line) for line in (folder / "heldout_after.jsonl").read_text().splitlines()]
     assert len(rows) == read(folder, "run.json")["rows"]["heldout"]
-    for name in ("curve_crg.png", "run.html", "README.md", "reward_watch.html"):
+    for name in ("run.html", "README.md", "reward_watch.html"):
         assert (folder / name).stat().st_size
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)

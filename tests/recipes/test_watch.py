@@ -92,7 +92,6 @@ def test_grpo_with_watch_a_bleu_reward_is_hacked_by_a_normal_template(
     page = (tmp_path / "run" / "reward_watch.html").read_text()
     assert "divergence (bleu, label_f1)" in page
     assert page.count("<svg") > 10
-    assert (tmp_path / "run" / "reward_watch_scores.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import logging
 import math
 import signal
 import threading
@@ -13,7 +12,6 @@ from typing import Any
 
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.accelerators import CPUAccelerator
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -29,14 +27,11 @@ from rrg_rewards.training.metrics.er2score import ER2ScoreModule
 from rrg_rewards.training.metrics.report import crepe_report, er2score_report, write_metric_card
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.precision import SLOW_BFLOAT16, cpu_computes_in_bfloat16
 from rrg_rewards.utilities.processes import any_process
 from rrg_rewards.utilities.signals import ending_signals
 
 # LightningCLI can be imported without jsonargparse, but not used.
 require("jsonargparse", extra="train")
-
-_log = logging.getLogger(__name__)
 
 
 class History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
@@ -329,22 +324,9 @@ def build(task: str, argv: Sequence[str], report_line: Callable[[str], None] | N
         report_line: Function that the main process calls with one line after each validation.
     """
     cli = parse(task, argv)
-    _warn_of_slow_bfloat16(cli)
     names = ("train/loss", "val/loss", *cli.task.logged)
     cli.trainer.callbacks += [History(report_line, names), SaveOnTermination(_last_checkpoint(cli.config.output_dir))]
     return cli
-
-
-def _warn_of_slow_bfloat16(cli: TrainCLI) -> None:
-    """Log a warning if the run computes in bfloat16 on a CPU without instructions for it."""
-    mixed = str(cli.trainer.precision).startswith("bf16")
-    stored = cli.config.model.get("backbone_dtype") == "bfloat16"
-    if (
-        isinstance(cli.trainer.accelerator, CPUAccelerator)
-        and cpu_computes_in_bfloat16() is False
-        and (mixed or stored)
-    ):
-        _log.warning(SLOW_BFLOAT16, "trainer.precision: 32-true" + (" and backbone_dtype: float32" if stored else ""))
 
 
 def fit(cli: TrainCLI) -> dict[str, float | None]:

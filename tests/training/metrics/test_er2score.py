@@ -37,32 +37,6 @@ def recipe(make_recipe: Callable[[str], Callable[..., Path]]) -> Callable[..., P
     return make_recipe("er2score")
 
 
-@pytest.mark.parametrize(
-    ("fast", "precision", "dtype", "remedy"),
-    [
-        (False, "bf16-mixed", "float32", "set trainer.precision: 32-true"),
-        (False, "32-true", "bfloat16", "set trainer.precision: 32-true and backbone_dtype: float32"),
-        (False, "32-true", "float32", None),
-        (True, "bf16-mixed", "bfloat16", None),
-        (None, "bf16-mixed", "bfloat16", None),
-    ],
-)
-def test_er2score_training_warns_of_a_type_that_is_slow_on_the_processor(
-    recipe: Callable[..., Path],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    fast: bool | None,
-    precision: str,
-    dtype: str,
-    remedy: str | None,
-) -> None:
-    monkeypatch.setattr(cli, "cpu_computes_in_bfloat16", lambda: fast)
-    cli.build("er2score", ["--config", str(recipe(trainer__precision=precision, model__backbone_dtype=dtype))])
-    warnings = (record for record in caplog.records if record.levelname == "WARNING")
-    messages = [record.message for record in warnings if "bfloat16" in record.message]
-    assert [message.endswith(str(remedy)) for message in messages] == ([] if remedy is None else [True])
-
-
 def rewards_of(model: ER2ScoreModel, tokenizer: Any, records: list[dict[str, Any]]) -> torch.Tensor:
     """Return the rewards of whole prompts, which training never computes in this way."""
     template = PromptTemplate(model.config.prompt).with_criteria(model.scoring_system)
