@@ -21,8 +21,8 @@ from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
 from rrg_rewards.analysis.settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result, in_request_order
-from rrg_rewards.judges.server.usage import CHARACTERS_PER_TOKEN, estimated_tokens, judge_usage, money, token_cost
+from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result
+from rrg_rewards.judges.server.usage import estimated_tokens, judge_usage, money, token_cost
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
@@ -43,9 +43,6 @@ class Estimate:
         minutes: Minimum time at the rate limits; ``None`` without limits.
         most_completion_tokens: Tokens of answers that all use up the limit, as reasoning may; ``None`` without a limit.
         most_cost: Cost with these answers; ``None`` without a price or a limit.
-        cacheable_tokens: Prompt tokens that a server can take from its prefix cache: the beginning that each request
-            has in common with the one before it. ``None`` if the order of the requests is not known.
-        cached_cost: Cost if the server takes all of them from its cache; ``None`` without a price of cached tokens.
         judged_by: Number of different pairs by the judge of a cascade; ``None`` without one.
     """
 
@@ -56,8 +53,6 @@ class Estimate:
     minutes: float | None
     most_completion_tokens: int | None = None
     most_cost: float | None = None
-    cacheable_tokens: int | None = None
-    cached_cost: float | None = None
     judged_by: Mapping[str, int] | None = None
 
     def __str__(self) -> str:
@@ -81,11 +76,6 @@ class Estimate:
             lines.append(
                 f"if all answers use up the limit, as reasoning may: {self.most_completion_tokens:,} tokens{most}"
             )
-        if self.cacheable_tokens:
-            least = "" if self.cached_cost is None else f", cost then {money(self.cached_cost)}"
-            lines.append(
-                f"if the server has a prefix cache: up to {self.cacheable_tokens:,} prompt tokens come from it{least}"
-            )
         return "\n".join(lines)
 
 
@@ -95,9 +85,9 @@ def estimate_requests(
     """Estimate the cost of requests.
 
     Args:
-        prompts: Conversations, one for each item, in the order of the requests.
+        prompts: Conversations, one for each item.
         answers: A text about as long as the answer to each.
-        known: Arguments of the judge: ``price``, ``price_cached``, rate limits, and the limit of an answer.
+        known: Arguments of the judge: ``price``, rate limits, and the limit of an answer.
         runs: Number of requests for each item.
 
     Example:
@@ -105,54 +95,21 @@ def estimate_requests(
         >>> estimate_requests([prompt], ["Yes."], {"price": (1.0, 4.0), "max_tokens": 100}, runs=5)
         Estimate(requests=5, prompt_tokens=30, completion_tokens=25, cost=0.00013, minutes=None, ...)
     """
-    number = once = shared = 0
-    before = ""
+    number = once = 0
     for messages in prompts:
-        text = "".join(message["content"] for message in messages)
         number, once = number + 1, once + estimated_tokens(message["content"] for message in messages)
-        shared += shared_length(before, text) // CHARACTERS_PER_TOKEN
-        before = text
     requests, prompt = runs * number, runs * once
-    # A further run sends the same prompts.
-    cacheable = shared + prompt - once
     completion = runs * sum(estimated_tokens([answer]) for answer in answers)
-    price, price_cached = known.get("price"), known.get("price_cached")
+    price = known.get("price")
     limit = known.get("max_tokens") or (known.get("extra_body") or {}).get("max_completion_tokens")
     most = requests * limit if isinstance(limit, int) else None
 
-    def cost(answered: int | None, cached: int = 0) -> float | None:
-        return None if price is None or answered is None else token_cost(prompt, answered, cached, price, price_cached)
+    def cost(answered: int | None) -> float | None:
+        return None if price is None or answered is None else token_cost(prompt, answered, 0, price)
 
     amounts = {"requests_per_minute": requests, "tokens_per_minute": prompt + completion}
     times = [amount / rate for name, amount in amounts.items() if (rate := known.get(name)) is not None]
-    return Estimate(
-        requests,
-        prompt,
-        completion,
-        cost(completion),
-        max(times, default=None),
-        most,
-        cost(most),
-        cacheable,
-        None if price_cached is None else cost(completion, cacheable),
-    )
-
-
-def shared_length(first: str, second: str) -> int:
-    """Return the number of characters at the beginning of both texts that are equal.
-
-    Example:
-        >>> shared_length("Small effusion.", "Small nodule.")
-        6
-    """
-    least, most = 0, min(len(first), len(second))
-    while least < most:
-        middle = (least + most + 1) // 2
-        if first[least:middle] == second[least:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least
+    return Estimate(requests, prompt, completion, cost(completion), max(times, default=None), most, cost(most))
 
 
 @dataclass(frozen=True)
@@ -293,9 +250,8 @@ class AnswerRun(ABC, Generic[Item, Result]):
             limits: Prices and rate limits that the judge does not have.
         """
         known = {} if self.judge is None else self.judge.arguments()
-        items = in_request_order(self.task, self.missing)
-        prompts = (self.task.messages(item) for item in items)
-        answers = (self._expected_answer(item) for item in items)
+        prompts = map(self.task.messages, self.missing)
+        answers = map(self._expected_answer, self.missing)
         return estimate_requests(prompts, answers, {**known, **limits.arguments()})
 
     def preview(self) -> str:
@@ -524,39 +480,31 @@ def stop_at_interrupt(judge: Judge | None, log: RunLog, program: str) -> Iterato
         signal.signal(signal.SIGINT, before)
 
 
-class BatchedJudge(Judge):
-    """A judge that evaluates ``batch_size`` items at a time and reports progress.
+def evaluate_in_batches(
+    judge: Judge, task: JudgeTask[Item, Result], items: Sequence[Item], batch_size: int, progress: Progress
+) -> list[Result | JudgeFailure]:
+    """Evaluate items, at most ``batch_size`` at a time, and report progress.
 
     The ``batch_deadline`` of the judge applies to each batch.
 
     Args:
         judge: The judge.
+        task: The task.
+        items: ``N`` items.
         batch_size: Maximum number of items in a batch.
         progress: Function that :meth:`RunLog.progress` yields.
+
+    Returns:
+        ``N`` results.
     """
 
-    def __init__(self, judge: Judge, batch_size: int, progress: Progress) -> None:
-        self._judge = judge
-        self._batch_size = batch_size
-        self._progress = progress
-        self.is_immediate = judge.is_immediate
-
-    @property
-    def signature(self) -> str:
-        """Signature of the judge; batches do not change it."""
-        return self._judge.signature
-
-    def stop(self) -> None:
-        """Stop the judge."""
-        self._judge.stop()
-
-    async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
-        """Evaluate items batch by batch."""
+    async def evaluated() -> list[Result | JudgeFailure]:
         results: list[Result | JudgeFailure] = []
-        self._progress(0, len(items))
-        for start in range(0, len(items), self._batch_size):
-            batch = items[start : start + self._batch_size]
-            judged = await self._judge.evaluate(task, batch)
-            results += judged
-            self._progress(len(batch), 0)
+        for start in range(0, len(items), batch_size):
+            batch = items[start : start + batch_size]
+            results += await judge.evaluate(task, batch)
+            progress(len(batch), 0)
         return results
+
+    progress(0, len(items))
+    return run_coroutine(evaluated())

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis.answers import AnswerRun, BatchedJudge, Estimate, HeldAnswers, estimate_requests
+from rrg_rewards.analysis.answers import AnswerRun, Estimate, HeldAnswers, estimate_requests, evaluate_in_batches
 from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
 from rrg_rewards.analysis.settings import EvaluationSettings
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.functional.crimson import CrimsonChecks, CrimsonEvaluation
-from rrg_rewards.judges.base import Judge, ReportPair, in_request_order
+from rrg_rewards.judges.base import Judge, ReportPair
 from rrg_rewards.judges.cascade import CascadeJudge
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.rules import expected_answer
@@ -44,7 +44,7 @@ def estimate_crimson(metric: CRIMSON, pairs: Iterable[ReportPair]) -> Estimate:
         counts = Counter(routes.values())
         judged_by = {name: counts[route] for route, name in judge.judge_names.items()}
         judge, unique = judge.second, [pair for pair in unique if routes[pair] == "second"]
-    asked = in_request_order(metric.task, (pair for pair in unique if metric.task.refusal(pair) is None))
+    asked = [pair for pair in unique if metric.task.refusal(pair) is None]
     prompts = (metric.task.messages(pair) for pair in asked)
     answers = (expected_answer(metric.task, pair) for pair in asked)
     return replace(estimate_requests(prompts, answers, judge.arguments(), metric.runs), judged_by=judged_by)
@@ -272,7 +272,7 @@ def compare_judge(
     log = log or RunLog()
     chosen, task = choose_judge(judge), CrimsonTask(prompt, checks)
     with log.progress("judging") as progress:
-        results = BatchedJudge(chosen, _BATCH, progress).evaluate_now(task, [row.pair for row in evaluations])
+        results = evaluate_in_batches(chosen, task, [row.pair for row in evaluations], _BATCH, progress)
     return JudgeComparison(
         judge=chosen.signature,
         prompt="" if chosen.is_immediate else task.prompt_signature,

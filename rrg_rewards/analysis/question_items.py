@@ -168,7 +168,7 @@ def _ask(
         SettingError: For an unknown judge, or the judge ``rules``, which evaluates CRIMSON only.
         ValueError: If the judge fails on every item.
     """
-    from rrg_rewards.analysis.answers import BatchedJudge
+    from rrg_rewards.analysis.answers import evaluate_in_batches
     from rrg_rewards.analysis.judge_choice import choose_judge
     from rrg_rewards.analysis.outcomes import by_kind
     from rrg_rewards.judges.base import JudgeFailure
@@ -178,7 +178,7 @@ def _ask(
     if isinstance(judge, RuleJudge):
         raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit `judge` to use rules")
     with log.progress("judging") as progress:
-        results = BatchedJudge(judge, settings.batch_size, progress).evaluate_now(task, items)
+        results = evaluate_in_batches(judge, task, items, settings.batch_size, progress)
     failed = Counter(result.kind for result in results if isinstance(result, JudgeFailure))
     if failed:
         kinds = by_kind(failed)

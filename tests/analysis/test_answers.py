@@ -15,10 +15,10 @@ from run_notes import RunNotes
 from scripted_judge import ScriptedJudge
 
 from rrg_rewards.analysis import CountingRun, CountingSettings, Estimate, JudgeLimits, count_errors, stop_at_interrupt
-from rrg_rewards.analysis.answers import BatchedJudge, choose_model, estimate_requests, shared_length
+from rrg_rewards.analysis.answers import choose_model, estimate_requests, evaluate_in_batches
 from rrg_rewards.data.tables.appending import AppendedLines
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.judges import ReportPair, RuleJudge
+from rrg_rewards.judges import ReportPair
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
@@ -126,41 +126,6 @@ def test_estimate_requests_counts_all_runs():
     assert runs.minutes == pytest.approx(1.42)
     assert (runs.most_completion_tokens, runs.most_cost) == (5000, pytest.approx((1180 + 50_000) / 1e6))
     assert estimate_requests([], [], {}).requests == 0
-
-
-def test_estimate_requests_counts_what_prompts_share_with_the_one_before():
-    prompts = [[{"role": "user", "content": "s" * 400 + reference + candidate}] for reference, candidate in REPORTS]
-    known = {"price": (1.0, 10.0), "price_cached": 0.1}
-    found = estimate_requests(prompts, ["a" * 80] * 3, known)
-    assert found.cacheable_tokens == (400 + 80) // 4 + 400 // 4
-    uncached = found.prompt_tokens - found.cacheable_tokens
-    assert found.cached_cost == pytest.approx((uncached + 0.1 * found.cacheable_tokens + 10 * 72) / 1e6)
-    assert found.cost == pytest.approx((found.prompt_tokens + 10 * 72) / 1e6)
-    # The second run sends the same prompts again.
-    twice = estimate_requests(prompts, ["a" * 80] * 3, known, runs=2)
-    assert twice.cacheable_tokens == found.cacheable_tokens + found.prompt_tokens
-    assert estimate_requests(prompts, ["a" * 80] * 3, {"price": (1.0, 10.0)}).cached_cost is None
-
-
-REPORTS = [("r" * 80, "c" * 40), ("r" * 80, "d" * 40), ("t" * 80, "c" * 40)]
-
-
-@pytest.mark.parametrize("first", ["", "a", "ab", "abc", "abd", "xbc", "abcabc"])
-@pytest.mark.parametrize("second", ["", "a", "abc", "abcd", "x"])
-def test_shared_length_is_that_of_the_common_prefix(first, second):
-    length = shared_length(first, second)
-    assert first[:length] == second[:length]
-    assert first[length : length + 1] != second[length : length + 1] or length == len(first) == len(second)
-
-
-def test_an_estimate_in_words_with_a_prefix_cache():
-    assert str(Estimate(2, 1500, 20, None, None, cacheable_tokens=900)).splitlines()[3:] == [
-        "if the server has a prefix cache: up to 900 prompt tokens come from it"
-    ]
-    priced = Estimate(2, 1500, 20, 3.0, None, cacheable_tokens=900, cached_cost=1.25)
-    assert str(priced).splitlines()[3:] == [
-        "if the server has a prefix cache: up to 900 prompt tokens come from it, cost then 1.25"
-    ]
 
 
 def test_an_estimate_follows_the_order_of_the_requests(output):
@@ -430,17 +395,9 @@ def test_the_destination_of_reports_is_named(output):
     assert log.notes == ["4 pairs of reports are sent to api.example.org, as allow_remote permits"]
 
 
-def test_a_batched_judge_says_what_the_judge_says():
-    judge = BatchedJudge(RuleJudge(), 2, lambda done, added: None)
-    assert judge.signature == RuleJudge().signature
-    assert judge.is_immediate
-
-
-def test_a_batched_judge_tells_its_progress():
+def test_items_are_evaluated_in_batches_with_progress():
     steps = []
-    inner = AnsweringJudge(well)
-    judge = BatchedJudge(inner, 3, lambda *numbers: steps.append(numbers))
-    assert len(judge.evaluate_now(CountingTask(), PAIRS)) == 4
+    judge = AnsweringJudge(well)
+    results = evaluate_in_batches(judge, CountingTask(), PAIRS, 3, lambda *numbers: steps.append(numbers))
+    assert len(results) == 4
     assert steps == [(0, 4), (3, 0), (1, 0)]
-    judge.stop()
-    assert inner.is_stopped

@@ -5,8 +5,8 @@ import inspect
 import math
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import fields, replace
 from datetime import datetime, timezone
@@ -182,7 +182,7 @@ class OpenAIJudge(Judge):
 
 
 class Session:
-    """A client of one event loop, with a limit of simultaneous calls and with the pending answers.
+    """A client of one event loop, with a limit of simultaneous calls.
 
     Args:
         open_client: Function that opens a client of the package openai, whose connections belong to the event loop. It
@@ -196,7 +196,6 @@ class Session:
         self._slots = asyncio.Semaphore(concurrency)
         self._turn = asyncio.Lock()
         self._starting: object = None
-        self._pending: dict[str, asyncio.Future[str | None]] = {}
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -221,32 +220,6 @@ class Session:
         if self._starting is not None:
             self._starting = None
             self._turn.release()
-
-    async def pending_answer(self, key: str) -> str | None:
-        """Return an answer that another evaluation is requesting, or ``None`` if no evaluation gets one."""
-        while (pending := self._pending.get(key)) is not None:
-            # Awaiting the future itself would cancel it for all evaluations if this caller is cancelled.
-            await asyncio.wait([pending])
-            if (text := pending.result()) is not None:
-                return text
-        return None
-
-    @contextmanager
-    def announced(self, key: str) -> Iterator[Callable[[str], None]]:
-        """Let other evaluations wait for an answer that is requested inside the block.
-
-        Yields:
-            A function that publishes the answer. If it is not called, one of the waiting evaluations requests the
-            answer.
-        """
-        pending: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._pending[key] = pending
-        try:
-            yield pending.set_result
-        finally:
-            del self._pending[key]
-            if not pending.done():
-                pending.set_result(None)
 
 
 class _FormatError(CallError):
@@ -462,21 +435,13 @@ class _Evaluation(Generic[Item, Result]):
         await for_each(items, evaluate, workers=given.concurrency, deadline=deadline)
 
     async def _evaluate(self, item: Item, session: Session, retries: Retries) -> None:
-        """Get an item's answer from another evaluation that is requesting it, or from the server."""
+        """Get an item's answer from the cache, in which another evaluation may have put it, or from the server."""
         key = self._key(item)
-        text = await session.pending_answer(key)
-        if text is not None and self._is_accepted(item, text):
+        if self._is_cached(item, key):
             return
-        with session.announced(key) as publish:
-            # Another evaluation or process may have stored the answer since this one began.
-            if self._is_cached(item, key):
-                return
-            text = await self._accepted_answer(item, session, retries)
-            if text is None:
-                return
-            if self._cache is not None:
-                self._cache.put(key, text)
-            publish(text)
+        text = await self._accepted_answer(item, session, retries)
+        if text is not None and self._cache is not None:
+            self._cache.put(key, text)
 
     async def _accepted_answer(self, item: Item, session: Session, retries: Retries) -> str | None:
         """Request answers until the task accepts one. Record the result or the last failure."""
@@ -511,16 +476,10 @@ class _Evaluation(Generic[Item, Result]):
         text = None if self._cache is None else self._cache.get(key)
         if self._cache is None or text is None:
             return False
-        if self._is_accepted(item, text):
-            return True
-        self._cache.drop(key)
-        return False
-
-    def _is_accepted(self, item: Item, text: str) -> bool:
-        """Whether the task accepts an answer that was not requested by this evaluation. Record its result."""
         try:
             self._outcomes[item] = self._task.parse(item, text)
         except AnswerError:
+            self._cache.drop(key)
             return False
         self._client.usage.add(cached=1)
         return True

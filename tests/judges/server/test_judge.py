@@ -308,23 +308,6 @@ def test_openai_judge_reaches_and_keeps_its_concurrency():
         assert server.connections == 7
 
 
-@pytest.mark.parametrize("with_cache", [False, True])
-def test_openai_judge_requests_equal_items_of_concurrent_evaluations_once(tmp_path, with_cache):
-    with FaultServer({"bb": [status(404)]}, says(delay=0.05)) as server:
-        judge = make_judge(server, cache=tmp_path if with_cache else None)
-
-        async def both():
-            return await asyncio.gather(*(judge.evaluate(LengthTask(), ["a", "bb", "a"]) for _ in range(3)))
-
-        results = asyncio.run(asyncio.wait_for(both(), GUARD))
-        # A failure is that of one evaluation: the next one asks itself.
-        assert sorted(kinds(result)[1] == "status" for result in results) == [False, False, True]
-        assert [result[0::2] for result in results] == [[1, 1]] * 3
-        assert server.asked == {"a": 1, "bb": 2}
-        assert judge.usage.cached == 3
-        assert judge.usage.failures == {"status": 1}
-
-
 def test_openai_judge_cancels_the_calls_of_a_cancelled_evaluation(tmp_path):
     with FaultServer({"a": [says()]}, silent()) as server:
         judge = make_judge(server, cache=tmp_path, timeout=3600)
@@ -347,24 +330,6 @@ def test_openai_judge_cancels_the_calls_of_a_cancelled_evaluation(tmp_path):
         asyncio.run(asyncio.wait_for(cancelled(), GUARD))
         assert judge.usage.failures == {}
     assert cached_answers(tmp_path) == [good_answer("a")]
-
-
-def test_openai_judge_takes_over_the_item_of_a_cancelled_evaluation():
-    with FaultServer({"a": [silent()]}) as server:
-        judge = make_judge(server, timeout=3600)
-
-        async def take_over():
-            first = asyncio.create_task(judge.evaluate(LengthTask(), ["a"]))
-            while not server.in_flight:
-                await asyncio.sleep(0.01)
-            second = asyncio.create_task(judge.evaluate(LengthTask(), ["a"]))
-            await asyncio.sleep(0.05)
-            assert server.asked == {"a": 1}
-            first.cancel()
-            return await second
-
-        assert asyncio.run(asyncio.wait_for(take_over(), GUARD)) == [1]
-        assert server.asked == {"a": 2}
 
 
 def test_openai_judge_in_a_running_loop_and_in_threads(tmp_path):
