@@ -21,8 +21,6 @@ from rrg_rewards.analysis.comparison import SystemDifference as SystemDifference
 from rrg_rewards.analysis.comparison import SystemValue as SystemValue
 from rrg_rewards.analysis.comparison import compare_runs as compare_runs
 from rrg_rewards.analysis.comparison import compare_systems as compare_systems
-from rrg_rewards.analysis.constant_text import ConstantValue as ConstantValue
-from rrg_rewards.analysis.constant_text import score_constant as score_constant
 from rrg_rewards.analysis.counting import CountingRun as CountingRun
 from rrg_rewards.analysis.counting import count_errors as count_errors
 from rrg_rewards.analysis.counting import read_pairs as read_pairs

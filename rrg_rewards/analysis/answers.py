@@ -502,7 +502,8 @@ def evaluate_in_batches(
         results: list[Result | JudgeFailure] = []
         for start in range(0, len(items), batch_size):
             batch = items[start : start + batch_size]
-            results += await judge.evaluate(task, batch)
+            judged = await judge.evaluate(task, batch)
+            results += judged
             progress(len(batch), 0)
         return results
 

@@ -2,22 +2,21 @@
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from torch import Tensor
 
 from rrg_rewards.analysis.corpus_statistics import StatisticRows
 from rrg_rewards.analysis.distinct import NORMAL_REPORTS, DistinctTexts
-from rrg_rewards.analysis.outcomes import failures_counted
 from rrg_rewards.analysis.report_pairs import PairBatch
-from rrg_rewards.metrics.base import Column, ReportMetric
-from rrg_rewards.metrics.references import score_batch
+from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import RunLog
 
 ConstantChoice = Literal["rules", "all", "none"]
 """Metrics that score texts which are the same for every study."""
+
+ConstantEntry = dict[str, float | None]
+"""``value`` of a metric for a text, ``None`` if it is undefined, and ``scored``, the number of studies with a score."""
 
 
 @dataclass(frozen=True)
@@ -31,70 +30,6 @@ class ConstantText:
 
     name: str
     text: str
-
-
-@dataclass(frozen=True)
-class ConstantValue:
-    """Value of a metric for a text that is given to every study.
-
-    Args:
-        value: Corpus value; ``None`` if it is undefined.
-        scored: Number of studies with a score.
-    """
-
-    value: float | None
-    scored: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
-
-
-def score_constant(
-    metric: ReportMetric,
-    text: str,
-    target: Sequence[Any],
-    *,
-    best_reference: bool | None = None,
-    context: Mapping[str, Column] | None = None,
-    rows: Tensor | None = None,
-) -> ConstantValue:
-    """Return the corpus value of a metric if every study has the same report.
-
-    It is the value that ``metric.compute()`` returns after ``metric.update([text] * N, target)``, computed by the same
-    code. No state of the metric is changed.
-
-    Args:
-        metric: The metric.
-        text: The report of every study.
-        target: ``N`` references, or lists of references if ``best_reference`` is set.
-        best_reference: As ``best`` of :func:`~rrg_rewards.metrics.score_references`, for several references.
-        context: Context columns of ``N`` values by name.
-        rows: Indices of the studies that the value is of, int64; default: all.
-
-    Raises:
-        TypeError: If a reference is not a text, naming the row.
-
-    Example:
-        Every constant text without a finding has the CRG 1/3:
-
-        >>> from rrg_rewards.metrics import ROUGE, ReportCRG
-        >>> target = ["Cardiomegaly.", "Clear lungs.", "Clear lungs."]
-        >>> round(score_constant(ReportCRG(), "Clear lungs.", target).value, 4)
-        0.3333
-        >>> round(score_constant(ROUGE(), "Clear lungs.", target).value, 4)
-        0.6667
-    """
-    with failures_counted():
-        scores = score_batch(metric, [text] * len(target), target, best_reference, context or {})
-    statistics = StatisticRows()
-    statistics.add(scores if rows is None else scores.take(rows))
-    return _constant_value(statistics)
-
-
-def _constant_value(statistics: StatisticRows) -> ConstantValue:
-    value = statistics.value()
-    return ConstantValue(None if math.isnan(value) else value, len(statistics))
 
 
 def chosen_metrics(metrics: Mapping[str, ReportMetric], choice: ConstantChoice) -> dict[str, ReportMetric]:
@@ -123,18 +58,16 @@ def note_left_out(metrics: Mapping[str, ReportMetric], choice: ConstantChoice, l
         )
 
 
-def constant_entries(metric: str, found: Mapping[str, Mapping[str, ConstantValue]]) -> dict[str, Any]:
+def constant_entries(metric: str, found: Mapping[str, Mapping[str, ConstantEntry]]) -> dict[str, Any]:
     """Return the entry ``constant_texts`` of a metric in a summary: its values by text; empty without values.
 
-    Args:
-        metric: Name of the metric.
-        found: Values of the metrics by the name of the text.
-
     Example:
-        >>> constant_entries("crg", {"normal_report": {"crg": ConstantValue(0.25, 7)}})
+        >>> constant_entries("crg", {"normal_report": {"crg": {"value": 0.25, "scored": 7}}})
         {'constant_texts': {'normal_report': {'value': 0.25, 'scored': 7}}}
+        >>> constant_entries("bleu", {})
+        {}
     """
-    values = {text: own[metric].to_dict() for text, own in found.items() if metric in own}
+    values = {text: own[metric] for text, own in found.items() if metric in own}
     return {"constant_texts": values} if values else {}
 
 
@@ -191,7 +124,7 @@ def with_constant_texts(
 
 
 class ConstantTotals:
-    """Values of metrics for constant texts, from the scores of batches; see :func:`score_constant`."""
+    """Values of metrics for constant texts, from the scores of batches."""
 
     def __init__(self) -> None:
         self._statistics: dict[str, dict[str, StatisticRows]] = {}
@@ -202,8 +135,11 @@ class ConstantTotals:
         for name, one in scores.items():
             own[name].add(one)
 
-    def values(self) -> dict[str, dict[str, ConstantValue]]:
+    def values(self) -> dict[str, dict[str, ConstantEntry]]:
         """Return, for each text, the value of each metric if every study with a report has this text."""
-        return {
-            text: {name: _constant_value(rows) for name, rows in own.items()} for text, own in self._statistics.items()
-        }
+        return {text: {name: _entry(rows) for name, rows in own.items()} for text, own in self._statistics.items()}
+
+
+def _entry(statistics: StatisticRows) -> ConstantEntry:
+    value = statistics.value()
+    return {"value": None if math.isnan(value) else value, "scored": len(statistics)}

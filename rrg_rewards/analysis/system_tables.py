@@ -14,9 +14,9 @@ from rrg_rewards.analysis.batch_scoring import score_batches
 from rrg_rewards.analysis.comparison import MetricRuns, SystemComparison, compare_runs
 from rrg_rewards.analysis.constant_text import (
     ConstantBatch,
+    ConstantEntry,
     ConstantText,
     ConstantTotals,
-    ConstantValue,
     chosen_metrics,
     constant_texts,
     note_left_out,
@@ -80,16 +80,15 @@ class TableComparison:
     errors: tuple[str, ...] = ()
     usage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     texts: Mapping[str, DistinctTexts] = field(default_factory=dict)
-    constants: Mapping[str, Mapping[str, ConstantValue]] = field(default_factory=dict)
+    constants: Mapping[str, Mapping[str, ConstantEntry]] = field(default_factory=dict)
 
     def text_entries(self) -> dict[str, Any]:
         """Return ``texts`` and ``constant_texts`` as dicts, texts and numbers; without those that are empty."""
-        texts = {name: found.to_dict() for name, found in self.texts.items()}
-        constants = {
-            text: {metric: value.to_dict() for metric, value in values.items()}
-            for text, values in self.constants.items()
+        entries = {
+            "texts": {name: found.to_dict() for name, found in self.texts.items()},
+            "constant_texts": self.constants,
         }
-        return {name: entry for name, entry in (("texts", texts), ("constant_texts", constants)) if entry}
+        return {name: entry for name, entry in entries.items() if entry}
 
     def report_columns(self) -> dict[str, list[Any]]:
         """Return the score of each study by each metric and system, ``None`` for studies that are left out."""
@@ -226,7 +225,7 @@ def _constants(
     result: SystemComparison,
     settings: CompareSettings,
     log: RunLog,
-) -> dict[str, dict[str, ConstantValue]]:
+) -> dict[str, dict[str, ConstantEntry]]:
     """Return the value of each metric by text that is the same for every study, on the compared studies."""
     chosen = chosen_metrics(metrics, settings.constant_text)
     texts: dict[str, str] = {}
