@@ -23,7 +23,7 @@ from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checkpoints import check_optimizer_state
 from rrg_rewards.utilities.checks import check_model_source
-from rrg_rewards.utilities.processes import any_process, engine_line
+from rrg_rewards.utilities.processes import any_process
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signals import handled_signals
 
@@ -218,17 +218,9 @@ def make_trainer(cls: type, training: Any, model: Any, train: Any, heldout: Any,
         **options,
     )
     write_no_card(trainer)
-    logger.info(_engine_line(trainer.accelerator))
     prepare_policy(trainer)
     _check_system_prompt(trainer.model.config, train)
     return trainer
-
-
-def _engine_line(accelerator: Any) -> str:
-    """Return the line of a trainer's engine for the log."""
-    plugin = accelerator.state.deepspeed_plugin
-    stage = None if plugin is None else plugin.zero_stage
-    return engine_line(accelerator.distributed_type.value, stage, accelerator.num_processes, accelerator.device)
 
 
 def write_no_card(trainer: Any) -> None:

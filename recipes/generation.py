@@ -320,10 +320,12 @@ def _load_vllm(settings: GenerationSettings) -> _Backend:
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     from rrg_rewards.integrations.vllm.reports import VLLMReports
 
-    _load_processor(settings)
+    processor, config = _load_processor(settings)
     dtype = {} if settings.dtype == "auto" else {"dtype": settings.dtype}
     return VLLMReports(
         settings.model,
+        processor,
+        config,
         max_new_tokens=settings.max_new_tokens,
         temperature=settings.temperature,
         has_images=settings.image_column is not None,
@@ -331,11 +333,12 @@ def _load_vllm(settings: GenerationSettings) -> _Backend:
     )
 
 
-def _load_processor(settings: GenerationSettings) -> tuple[Any, bool]:
-    """Load the processor of CT-CHAT or the tokenizer of another model, and return whether it is CT-CHAT.
+def _load_processor(settings: GenerationSettings) -> tuple[Any, Any]:
+    """Load the processor of CT-CHAT or the tokenizer of another model, and the configuration.
 
     Raises:
-        SettingError: If prompts need a chat template and there is none. The weights need not be loaded to know.
+        SettingError: If prompts need a chat template and there is none, or rows have volumes and the model is not
+            CT-CHAT. The weights need not be loaded to know.
     """
     transformers = require("transformers", extra="models")
     # Registers the configuration of CT-CHAT with transformers.
@@ -350,7 +353,9 @@ def _load_processor(settings: GenerationSettings) -> tuple[Any, bool]:
     )
     if not settings.plain and not processor.chat_template:
         raise SettingError("plain", f"is necessary, because the tokenizer of {name} has no chat template")
-    return processor, is_ct_chat
+    if settings.image_column is not None and not is_ct_chat:
+        raise SettingError("image_column", f"needs a CT-CHAT model; {name} is a {config.model_type}")
+    return processor, config
 
 
 class _Transformers:
@@ -368,20 +373,17 @@ class _Transformers:
             torch.empty(1, device=device)
         except (RuntimeError, AssertionError) as error:
             raise SettingError("device", f"{device!r} is not available: {str(error).splitlines()[0]}") from error
-        processor, is_ct_chat = _load_processor(settings)
+        processor, self.config = _load_processor(settings)
         model = transformers.AutoModelForCausalLM.from_pretrained(
             name, dtype=settings.dtype, revision=revision, trust_remote_code=False
         )
         model = model.to(device).eval()
-        if has_images and not is_ct_chat:
-            raise SettingError("image_column", f"needs a CT-CHAT model; {name} is a {type(model).__name__}")
-        tokenizer = processor.tokenizer if is_ct_chat else processor
+        tokenizer = processor.tokenizer if isinstance(processor, transformers.ProcessorMixin) else processor
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         options: Any = {"max_new_tokens": settings.max_new_tokens, "temperature": settings.temperature or 1.0}
         self._generator = (CTChatGenerator if has_images else CausalLMGenerator)(model, processor, **options)
         self._is_greedy = not settings.temperature
-        self.config = model.config
 
     def generate(self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[tuple[str, bool]]:
         """Return the report of each row, and whether it ends by itself."""

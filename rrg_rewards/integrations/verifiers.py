@@ -9,12 +9,11 @@ The file that the environment variable ``RRG_REWARDS_CONFIG`` names contains the
 (:class:`rrg_rewards.integrations.common.settings.TrainerSettings`).
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from rrg_rewards.integrations.common.scoring import TrainerReward, get_trainer_reward
+from rrg_rewards.integrations.common.scoring import get_trainer_reward
 
-__all__ = ["reward", "reward_reply"]
+__all__ = ["reward"]
 
 
 async def reward(task: Any, trace: Any) -> float:
@@ -30,24 +29,7 @@ async def reward(task: Any, trace: Any) -> float:
     """
     trainer_reward = get_trainer_reward()
     columns = {column: getattr(task, column) for column in trainer_reward.reward.columns if hasattr(task, column)}
-    return await _reward_last_reply(trainer_reward, trace, trainer_reward.read_columns(columns))
-
-
-async def reward_reply(trace: Any, columns: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> float:
-    """Reward the last reply of a trace with given columns and settings, for the ``@vf.reward`` of a task.
-
-    Args:
-        trace: The trace, see :func:`reward`.
-        columns: The columns that the reward reads, with the reference.
-        settings: See :func:`rrg_rewards.integrations.common.settings.read_settings`.
-
-    Raises:
-        ValueError: As :func:`reward`.
-    """
-    return await _reward_last_reply(get_trainer_reward(settings), trace, columns)
-
-
-async def _reward_last_reply(trainer_reward: TrainerReward, trace: Any, row: Mapping[str, Any]) -> float:
+    row = trainer_reward.read_columns(columns)
     numbers = (await trainer_reward.reward_one_async(trace.last_reply, row)).numbers()
     score = numbers.pop("score")
     trace.record_metrics(numbers)

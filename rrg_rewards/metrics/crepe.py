@@ -71,7 +71,6 @@ class CREPE(PairModelMetric[CrepePredictor]):
             The signature names the type.
         device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of a Hub id.
-        progress: Whether to show a progress bar on stderr.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -103,10 +102,9 @@ class CREPE(PairModelMetric[CrepePredictor]):
         dtype: Precision = "auto",
         device: str | None = None,
         revision: str | None = None,
-        progress: bool = False,
         **kwargs: Any,
     ) -> None:
-        options = PairPredictorOptions(max_length, token_budget, dtype, device, revision, progress)
+        options = PairPredictorOptions(max_length, token_budget, dtype, device, revision)
         predictor = CrepePredictor(model, tokenizer, options)
         super().__init__(predictor, predictor.categories, **kwargs)
         self.weights = named_weights(weights or {}, self.categories, "error category", 1.0)

@@ -77,7 +77,6 @@ class ER2Score(PairModelMetric[ER2ScorePredictor]):
         device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of a Hub id.
         share_prefix: Whether the common prefix of prompts with the same reference runs once.
-        progress: Whether to show a progress bar on stderr.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
@@ -110,10 +109,9 @@ class ER2Score(PairModelMetric[ER2ScorePredictor]):
         device: str | None = None,
         revision: str | None = None,
         share_prefix: bool = True,
-        progress: bool = False,
         **kwargs: Any,
     ) -> None:
-        options = ER2ScoreOptions(max_length, token_budget, dtype, device, revision, progress, backbone, share_prefix)
+        options = ER2ScoreOptions(max_length, token_budget, dtype, device, revision, backbone, share_prefix)
         predictor = ER2ScorePredictor(model, tokenizer, options)
         super().__init__(predictor, predictor.scoring_system.names, **kwargs)
         if scoring_system is not None:

@@ -1,8 +1,8 @@
-"""Prediction for report pairs, shared by CREPE and ER²Score: tokens, batches, loading, precision and progress."""
+"""Prediction for report pairs, shared by CREPE and ER²Score: tokens, batches, loading and precision."""
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,6 @@ from rrg_rewards.models.loading import process_device
 from rrg_rewards.models.state_dicts import weights_hash
 from rrg_rewards.utilities.backend import MODEL_REFUSAL, Backend
 from rrg_rewards.utilities.checks import check_model_source, check_reports, check_same_length
-from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.precision import fastest_dtype, own_precision
 
 TokensT = TypeVar("TokensT")
@@ -143,7 +142,6 @@ def packed_batches(lengths: Sequence[int], token_budget: int, batch_cost: int = 
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 
-T = TypeVar("T")
 
 # Fixed cost of a batch, in tokens. On a GPU, it is the cost of launching kernels.
 _BATCH_COST = {"cpu": 64}
@@ -165,7 +163,6 @@ class PairPredictorOptions:
     dtype: Precision
     device: str | None
     revision: str | None
-    progress: bool
 
     def __post_init__(self) -> None:
         if self.dtype not in get_args(Precision):
@@ -195,9 +192,6 @@ class PairPredictor(Backend, ABC):
         ValueError: If the configuration belongs to another kind of model, a model object has no tokenizer or weights of
             another half-precision type than the chosen one, or ``max_length`` is longer than the model allows.
     """
-
-    title: ClassVar[str]
-    """Label of the progress bar."""
 
     _model_kind: ClassVar[str]
     """Class of the model with its article, for messages."""
@@ -366,15 +360,6 @@ class PairPredictor(Backend, ABC):
                 yield
         finally:
             self._model.train(was_training)
-
-    def _with_progress(self, batches: Sequence[T]) -> Iterable[T]:
-        """Iterate over the batches, with a progress bar on stderr if requested."""
-        if not self.options.progress:
-            return batches
-        progress = require("rich.progress", extra="models")
-        console = require("rich.console", extra="models").Console(stderr=True)
-        shown: Iterable[T] = progress.track(batches, description=self.title, console=console)
-        return shown
 
     def _log_dtype(self) -> None:
         # The type depends on the machine, and the machines of a run may differ.

@@ -10,9 +10,8 @@ from typing import Any, Literal
 import torch
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from lightning.pytorch.strategies import DeepSpeedStrategy, Strategy
+from lightning.pytorch.strategies import DeepSpeedStrategy
 from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities import rank_zero_info
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -21,7 +20,7 @@ from torch.utils.data import DataLoader
 from rrg_rewards.training.checkpoints import WholeFileCheckpointIO
 from rrg_rewards.utilities.checkpoints import check_optimizer_state
 from rrg_rewards.utilities.imports import require
-from rrg_rewards.utilities.processes import engine_line, gather_objects
+from rrg_rewards.utilities.processes import gather_objects
 
 ScheduleName = Literal["linear", "cosine", "constant"]
 
@@ -118,14 +117,6 @@ def load_partitioned(module: nn.Module, checkpoint: str | Path) -> None:
         module.load_state_dict(state)
 
 
-def _engine_line(strategy: Strategy, num_processes: int) -> str:
-    """Return the line of a strategy for the log."""
-    stage = None
-    if isinstance(strategy, DeepSpeedStrategy):
-        stage = strategy.config.get("zero_optimization", {}).get("stage", 0)
-    return engine_line(type(strategy).__name__, stage, num_processes, strategy.root_device)
-
-
 class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an optional dependency
     """Base class of modules that are trained by AdamW with a learning rate schedule.
 
@@ -154,7 +145,7 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         return self._trainer is not None and self.trainer.state.fn == TrainerFn.FITTING
 
     def on_fit_start(self) -> None:
-        """Log the engine, let checkpoints be written completely or not at all, and check the resumed optimiser.
+        """Let checkpoints be written completely or not at all, and check the resumed optimiser.
 
         Raises:
             CheckpointError: If the checkpoint has the state of an optimiser of another module.
@@ -164,7 +155,6 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         for saved, optimizer in zip(self._saved_optimizers, self.trainer.optimizers, strict=False):
             check_optimizer_state(saved, optimizer.param_groups, "the state of the optimiser in the checkpoint")
         self._saved_optimizers = []
-        rank_zero_info(_engine_line(self.trainer.strategy, self.trainer.world_size))
 
     def teardown(self, stage: str) -> None:
         """Remove the hooks of an evaluation's DeepSpeed engine, which would break the training of the next engine."""

@@ -39,23 +39,6 @@ def process_index() -> int:
     return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
-def engine_line(engine: str, zero_stage: int | None, count: int, device: torch.device) -> str:
-    """Return a line for the log that names the engine of a training and what it partitions.
-
-    Args:
-        engine: Name of the engine, which is not used for DeepSpeed.
-        zero_stage: Stage of DeepSpeed ZeRO, or ``None`` without DeepSpeed.
-        count: Number of processes.
-        device: Device of this process.
-
-    Example:
-        >>> engine_line("", 3, 2, torch.device("cuda:1"))
-        'Engine: DeepSpeed, ZeRO stage 3; 2 processes on cuda'
-    """
-    engine = engine if zero_stage is None else f"DeepSpeed, ZeRO stage {zero_stage}"
-    return f"Engine: {engine}; {count} process{'es' if count > 1 else ''} on {device.type}"
-
-
 def any_process(value: bool, device: torch.device) -> bool:
     """Return whether the value is true in any process of the job. Every process must call this function.
 

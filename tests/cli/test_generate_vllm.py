@@ -142,8 +142,8 @@ def test_an_interrupted_run_goes_on(
 @pytest.mark.vllm
 def test_volumes_need_ct_chat(run: Any, volumes: Path, policy: Path, tmp_path: Path, vllm: list[Any]) -> None:
     result = run(*command(volumes, policy, tmp_path / "out.jsonl", "--image-column", "image", *vllm))
-    assert result.code == 1
-    assert "volumes need a CT-CHAT model" in result.err
+    assert result.code == 2
+    assert "needs a CT-CHAT model" in result.err
 
 
 @pytest.mark.parametrize(

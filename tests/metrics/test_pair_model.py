@@ -27,7 +27,6 @@ OPTIONS = {
     "dtype": "bfloat16",
     "device": "cpu",
     "revision": "main",
-    "progress": True,
 }
 
 
@@ -161,13 +160,6 @@ def test_pair_model_options_reach_the_predictor(make, name, folders, tmp_path):
     if name == "crepe":
         assert vars(CrepeReward(folders[name], **options).metric.predictor.options) == options
         assert vars(CrepeReward(folders[name]).metric.predictor.options) == vars(make().predictor.options)
-
-
-def test_pair_model_progress_is_shown_on_request(make, name, capsys):
-    make(progress=True).score(["no mass"], ["a mass"])
-    shown = capsys.readouterr()
-    assert METRICS[name].__name__ in shown.err
-    assert shown.out == ""
 
 
 @pytest.mark.parametrize(

@@ -24,20 +24,6 @@ def test_check_processes_a_checkpoint_loads_to_the_device_of_one_of_several_cpu_
 
 
 @pytest.mark.parametrize(
-    ("stage", "count", "line"),
-    [(None, 1, "MULTI_CPU; 1 process on cpu"), (3, 2, "DeepSpeed, ZeRO stage 3; 2 processes on cpu")],
-)
-def test_engine_line_names_engine_and_stage(stage: int | None, count: int, line: str) -> None:
-    accelerator = SimpleNamespace(
-        state=SimpleNamespace(deepspeed_plugin=None if stage is None else SimpleNamespace(zero_stage=stage)),
-        distributed_type=SimpleNamespace(value="MULTI_CPU"),
-        num_processes=count,
-        device=torch.device("cpu", 0),
-    )
-    assert _training._engine_line(accelerator) == f"Engine: {line}"
-
-
-@pytest.mark.parametrize(
     ("deepspeed", "zero3", "moved"), [(True, False, True), (True, True, False), (False, False, False)]
 )
 def test_prepare_policy_under_zero2_the_policy_is_moved_before_training_starts(

@@ -1,21 +1,10 @@
-"""The engine of a training, and the check of partitioned weights."""
+"""The check of partitioned weights."""
 
 import pytest
-import torch
-from lightning.pytorch.strategies import DeepSpeedStrategy, SingleDeviceStrategy, Strategy
 from torch import nn
 
 from rrg_rewards.training import base
 from rrg_rewards.training.base import OptimizerSettings, TrainingModule
-
-
-def test_engine_line_names_engine_and_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DeepSpeedStrategy, "root_device", torch.device("cuda:1"))
-    strategies: list[tuple[Strategy, int]] = [(SingleDeviceStrategy("cpu"), 1), (DeepSpeedStrategy(stage=3), 2)]
-    assert [base._engine_line(strategy, count) for strategy, count in strategies] == [
-        "Engine: SingleDeviceStrategy; 1 process on cpu",
-        "Engine: DeepSpeed, ZeRO stage 3; 2 processes on cuda",
-    ]
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

@@ -14,6 +14,8 @@ class VLLMReports:
 
     Args:
         model: Folder or Hub id of a language model or of CT-CHAT.
+        processor: Processor of CT-CHAT, or tokenizer of another model.
+        config: The model's configuration.
         max_new_tokens: Maximum length of a report in tokens.
         temperature: Temperature of sampling; 0 for greedy decoding.
         has_images: Whether the rows have volumes.
@@ -21,30 +23,27 @@ class VLLMReports:
 
     Raises:
         ImportError: If vLLM is not installed.
-        ValueError: If rows have volumes, and the model is not CT-CHAT.
     """
 
     def __init__(
-        self, model: str, *, max_new_tokens: int, temperature: float, has_images: bool, options: Mapping[str, Any]
+        self,
+        model: str,
+        processor: Any,
+        config: Any,
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        has_images: bool,
+        options: Mapping[str, Any],
     ) -> None:
         vllm = require("vllm", extra="vllm")
-        transformers = require("transformers", extra="models")
-        # Registers the configuration of CT-CHAT with transformers.
-        import rrg_rewards.models.ct_chat.model  # noqa: F401
-
-        revision = options.get("revision")
-        self.config = transformers.AutoConfig.from_pretrained(model, revision=revision, trust_remote_code=False)
-        self._is_ct_chat = isinstance(self.config, CTChatConfig)
-        if has_images and not self._is_ct_chat:
-            raise ValueError(f"volumes need a CT-CHAT model; {model} is a {self.config.model_type}")
-        self._processor = (
-            transformers.AutoProcessor if self._is_ct_chat else transformers.AutoTokenizer
-        ).from_pretrained(model, revision=revision, trust_remote_code=False)
-        self._tokenizer = self._processor.tokenizer if self._is_ct_chat else self._processor
+        self.config, self._processor = config, processor
+        self._is_ct_chat = isinstance(config, CTChatConfig)
+        self._tokenizer = processor.tokenizer if self._is_ct_chat else processor
         self._has_images = has_images
         self._sampling = {"max_tokens": max_new_tokens, "temperature": temperature, "detokenize": False}
         # vLLM's own default replaces float32 by a shorter type, and the reports would be others.
-        defaults: dict[str, Any] = {"dtype": self.config.dtype or "auto"}
+        defaults: dict[str, Any] = {"dtype": config.dtype or "auto"}
         if self._is_ct_chat:
             defaults["limit_mm_per_prompt"] = {"image": int(has_images)}
         self._llm = vllm.LLM(model, **{**defaults, **options})

@@ -35,7 +35,6 @@ class CrepePredictor(PairPredictor):
             passed without a tokenizer.
     """
 
-    title = "CREPE"
     _model_kind = "a CrepeModel"
     _part = "encoder"
 
@@ -60,7 +59,7 @@ class CrepePredictor(PairPredictor):
         counts = torch.empty(len(sequences), len(self.categories), dtype=torch.float32)
         lengths = [len(sequence) for sequence in sequences]
         with self._inference():
-            for rows in self._with_progress(packed_batches(lengths, self.options.token_budget, self.batch_cost)):
+            for rows in packed_batches(lengths, self.options.token_budget, self.batch_cost):
                 batch = self.encoder.collate([sequences[row] for row in rows])
                 counts[rows] = self._model(**self._to_device(batch)).counts.float().cpu()
         return counts.clamp(min=0)

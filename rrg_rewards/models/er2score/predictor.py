@@ -56,7 +56,6 @@ class ER2ScorePredictor(PairPredictor):
             has no tokenizer and none is passed; when called, if a reward is not finite.
     """
 
-    title = "ER2Score"
     _model_kind = "an ER2ScoreModel"
     _part = "backbone"
 
@@ -98,7 +97,7 @@ class ER2ScorePredictor(PairPredictor):
         self._warn_of_long_pairs(sum(prompt.num_cut > 0 for prompt in prompts), len(prompts))
         rewards = torch.empty(len(prompts), self._num_outputs, dtype=torch.float32)
         with self._inference():
-            for batch in self._with_progress(self._batches(prompts)):
+            for batch in self._batches(prompts):
                 for rows, found in self._run(prompts, batch):
                     rewards[rows] = found.float().cpu()
         # Raise, because NaN marks unscorable pairs.
