@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from rrg_rewards.findings import Finding, FindingComparison, compare_findings, get_engine
+from rrg_rewards.findings.comparing.profiles import get_profile
 from rrg_rewards.findings.knowledge.load import knowledge_digest
 from rrg_rewards.findings.reading.coverage import PairCoverage
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Place
@@ -24,6 +26,7 @@ from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signature import format_signature
+from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
 _TASK = "crimson"
 # Probability that the words of a report's certainty state.
@@ -44,9 +47,12 @@ class RuleJudge(Judge):
     Args:
         unread: What becomes of a pair whose reference has unread words and no abnormal finding: ``"unscorable"``,
             because the unread words may be abnormal, or ``"normal"``, as if they were not there.
+        profile: What is convention: ``"published"``, CRIMSON's rules for chest X-ray; ``"ct"``, a written convention
+            for chest CT; or the path of a YAML file, as ``docs/crimson.md`` explains.
 
     Raises:
-        SettingError: If ``unread`` is neither.
+        SettingError: If ``unread`` is neither, or the profile is unknown or invalid.
+        FileNotFoundError: If the file of the profile does not exist.
 
     Example:
         >>> from rrg_rewards.judges import ReportPair, RuleJudge
@@ -60,20 +66,26 @@ class RuleJudge(Judge):
     gives_coverage = True
     task_names = (_TASK,)
 
-    def __init__(self, unread: UnreadReferences = "unscorable") -> None:
+    def __init__(self, unread: UnreadReferences = "unscorable", profile: str | Path = "published") -> None:
         if unread not in get_args(UnreadReferences):
             raise SettingError("unread", unknown_name_message("value", str(unread), get_args(UnreadReferences)))
         self.unread = unread
+        self.profile = absolute_yaml_path(profile)
+        self._profile = get_profile(profile)
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this judge."""
-        return {"unread": self.unread}
+        return {"unread": self.unread, "profile": self.profile}
 
     @property
     def signature(self) -> str:
-        """Digests of the lexicon and of the rules, the treatment of unread references, and the version."""
+        """Digests of the lexicon and of the rules, the treatment of unread references, the profile, and the version.
+
+        The default profile is left out.
+        """
         digests = {"lexicon": get_engine("chest").lexicon.digest, "knowledge": knowledge_digest()}
-        return format_signature("rules", **digests, unread=self.unread)
+        profile = {} if self._profile.name == "published" else {"profile": self._profile.name}
+        return format_signature("rules", **digests, unread=self.unread, **profile)
 
     async def evaluate(self, task: JudgeTask[Item, Result], items: Sequence[Item]) -> list[Result | JudgeFailure]:
         """Evaluate report pairs; see :meth:`evaluate_now`."""
@@ -109,7 +121,8 @@ class RuleJudge(Judge):
         readings = dict.fromkeys((pair.candidate, prose(pair.candidate)))
         context = dict(pair.context)
         evaluations = [
-            _evaluation(compare_findings(pair.reference, text, context, open_findings=True)) for text in readings
+            _evaluation(compare_findings(pair.reference, text, context, open_findings=True, profile=self._profile))
+            for text in readings
         ]
         # Offsets in the candidate without braces are not those in the candidate.
         evaluations[1:] = [_without_predicted_spans(evaluation) for evaluation in evaluations[1:]]

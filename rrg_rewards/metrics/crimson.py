@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
@@ -23,6 +24,7 @@ from rrg_rewards.functional.crimson_training import (
     crimson_training_statistics,
 )
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
+from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.chance import AboveChance
@@ -34,6 +36,7 @@ from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, warn_of_un
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import run_coroutine
+from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signature import format_signature
 
 # Names of the summed details and statistics. Weights are multiples of 1/4, except for partial credit.
@@ -190,12 +193,15 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             (:class:`rrg_rewards.metrics.crimson_chance.CrimsonChance`), so that no text that is the same for these
             references earns more than a blank one, 0; or the text that :meth:`fitted_options` returned.
             :meth:`fit_references`, or ``fit`` of the reward, measures it. The judge must be rules.
+        profile: What is convention and not reading, for ``judge="rules"``: ``"published"``, the rules for chest X-ray;
+            ``"ct"``, a written convention for chest CT; or the path of a YAML file, as ``docs/crimson.md`` explains.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
 
     Raises:
         ValueError: If the judge, the prompt, the checks or the form are unknown or do not go together, ``runs`` is not
             positive, or the judge would return the same answers in each run; if ``chance`` is no setting, or is set
             with another form or judge.
+        SettingError: If the profile is unknown or invalid, or is given for another judge than rules.
         TypeError: If ``judge`` is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -229,11 +235,13 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         checks: CrimsonChecks | None = None,
         form: CrimsonForm = "published",
         chance: str | None = None,
+        profile: str | Path = "published",
         **kwargs: Any,
     ) -> None:
         if form not in get_args(CrimsonForm):
             raise ValueError(unknown_name_message("form of CRIMSON", str(form), get_args(CrimsonForm)))
-        super().__init__(judge, CrimsonTask(prompt, checks), **kwargs)
+        chosen = judge if profile == "published" else _rules(judge, profile)
+        super().__init__(chosen, CrimsonTask(prompt, checks), **kwargs)
         self.form = form
         if chance is not None:
             _check_chance(form, self.judge)
@@ -423,6 +431,18 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             for layer in self._layers:
                 means |= layer.means(getattr(self, layer.state))
         return means
+
+
+def _rules(judge: str | Mapping[str, Any] | Judge, profile: str | Path) -> Judge:
+    """Return the rules with a profile."""
+    settings = (
+        {**judge.arguments(), "name": "rules"} if isinstance(judge, Judge) and hasattr(judge, "profile") else judge
+    )
+    try:
+        return get_judge(settings, profile=profile)
+    except TypeError as error:
+        problem = f"needs judge='rules', whose conventions it states; got {profile!r} for another one"
+        raise SettingError("profile", problem) from error
 
 
 def _check_chance(form: str, judge: Judge) -> None:

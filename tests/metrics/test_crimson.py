@@ -21,6 +21,8 @@ from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, ReportPair
 from rrg_rewards.metrics import CRIMSON, CrimsonScores
 from rrg_rewards.metrics.judged import JudgeWarning
 from rrg_rewards.metrics.unread import UnreadWarning
+from rrg_rewards.rewards import make_reward
+from rrg_rewards.utilities.settings import SettingError
 
 PREDS = ["left effusion", "Normal.", "edema, nodule", "right effusion", "", "effusion scar"]
 TARGET = ["left effusion", "Normal.", "nodule", "left effusion. pneumothorax", "edema", "effusion"]
@@ -325,6 +327,25 @@ def test_crimson_the_rules_are_the_default_judge() -> None:
     assert crimson.signature.startswith("crimson|judge:{rules|")
     assert len(pickle.dumps(crimson)) < 10_000
     assert pickle.loads(pickle.dumps(crimson)).signature == crimson.signature
+
+
+@pytest.mark.parametrize("judge", ["rules", {"name": "rules"}, RuleJudge()])
+def test_crimson_with_a_profile(judge: Any) -> None:
+    crimson, reward = CRIMSON(judge, profile="ct"), make_reward("crimson", judge=judge, profile="ct")
+    assert "|unread:unscorable|profile:ct|" in crimson.signature
+    assert "profile" not in CRIMSON(judge).signature
+    assert crimson.signature in reward.signature
+    assert CRIMSON(pickle.loads(pickle.dumps(crimson.judge))).signature == crimson.signature
+    markings = ["Increased lung markings."]
+    weights = [metric.score([""], markings).details["reference_weight"].item() for metric in (crimson, CRIMSON(judge))]
+    assert weights == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("judge", ["openai:model", "local:model", {"name": "openai", "model": "m"}, ScriptedJudge()])
+def test_crimson_has_profiles_for_rules_only(judge: Any) -> None:
+    with pytest.raises(SettingError, match="rules") as error:
+        CRIMSON(judge, profile="ct")
+    assert error.value.setting == "profile"
 
 
 def test_crimson_the_rules_know_the_patient() -> None:

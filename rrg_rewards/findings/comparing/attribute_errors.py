@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from itertools import product
 from math import inf
 
+from rrg_rewards.findings.comparing.profiles import Profile, get_profile
 from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Attributes, Finding, Place
 from rrg_rewards.findings.reading.merge_mentions import is_countable
 
 _SEVERITIES = {"minimal": 0, "mild": 1, "moderate": 2, "severe": 3}
-# Number of severity steps that is significant for every finding: from "small" to "large".
-_SIGNIFICANT_STEPS = 2
 # Number of vertebrae above the first one of each part of the spine.
 _SPINE = {"c": 0, "t": 7, "l": 19}
 
@@ -47,7 +46,11 @@ def sides_conflict(reference: Attributes, candidate: Attributes) -> bool:
 
 
 def attribute_discrepancies(
-    reference: Finding, candidate: Finding, relation: Relation, significance: Significance
+    reference: Finding,
+    candidate: Finding,
+    relation: Relation,
+    significance: Significance,
+    profile: str | Profile = "published",
 ) -> list[AttributeDiscrepancy]:
     """Return the attribute errors of a candidate's finding.
 
@@ -57,8 +60,7 @@ def attribute_discrepancies(
 
     - Location: the other side, a lobe that is not adjacent, or another bone is significant. An adjacent lobe and
       another location within the same lobe are negligible; the two lobes of the left lung are adjacent. One side of
-      both is significant for the concepts of ``each_side`` in ``knowledge/concepts.yaml``. A match has at most one
-      error of location.
+      both is significant for the concepts of ``each_side``. A match has at most one error of location.
     - Density of nodules: two different ones are significant. One that a report leaves open is significant if it changes
       the clinical significance.
     - Severity: a difference is significant if it is at least two steps (small and large) or changes the clinical
@@ -68,7 +70,7 @@ def attribute_discrepancies(
       above 4 mm below 3 cm, and above 20 % of the reference's size from 3 cm, where a mass begins. A mass instead of a
       nodule, and a nodule instead of a mass, are significant. Of other findings, a difference is significant above half
       of the smaller size, of calibers of vessels above a fifth, and of lymph nodes if it changes the clinical
-      significance. Other values have the margins of ``knowledge/concepts.yaml``. A match has at most one error of
+      significance. Other values have margins of their own. A match has at most one error of
       measurement.
     - Change since an earlier examination: "new" or "increased" that the candidate leaves out, adds or replaces is
       significant. Any other difference, such as "stable" left out, is negligible. Acute instead of chronic is
@@ -77,36 +79,39 @@ def attribute_discrepancies(
       are negligible.
 
     Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Section 3.2, and the prompt of the package ``crimson-score``.
-    Rules that neither gives are in ``knowledge/concepts.yaml``.
+    Rules that neither gives are named in the rows of ``knowledge/profiles/published.yaml``. The above is that profile;
+    another one has other settings.
 
     Args:
         reference: Finding of the reference.
         candidate: Matched finding of the candidate.
         relation: Relation of their concepts.
         significance: Function that returns the clinical significance of a concept with attributes in this patient.
+        profile: Profile, or its name.
     """
+    profile = get_profile(profile)
     errors: list[AttributeDiscrepancy] = []
     ours, theirs = reference.attributes, candidate.attributes
     measured = ours.size_mm is not None and theirs.size_mm is not None
     # Of two nodules, the words of one may state a cause, as metastasis does.
     is_named = relation.kind != "same" and reference.concept == candidate.concept
     if is_nodule(reference) and is_nodule(candidate) and not is_named:
-        errors += _density(reference, candidate, relation, significance)
+        errors += _density(reference, candidate, relation, significance, profile)
     elif relation.kind != "same" and not (relation.kind == "descriptor" and measured):
         first, second = (finding.text if is_named else _words([finding.concept]) for finding in (candidate, reference))
         errors.append(AttributeDiscrepancy(relation.kind, relation.significant, f"{first} for {second}"))
-    if relation.kind == "same" and _is_bare(ours, theirs):
+    if relation.kind == "same" and profile["bare_candidates"] and _is_bare(ours, theirs):
         explanation = f"{_words([candidate.concept])} without side and degree"
         errors.append(AttributeDiscrepancy("unspecific", True, explanation))
-    errors += _most_significant(_location(reference, candidate))
+    errors += _most_significant(_location(reference, candidate, profile))
     # Names that state two degrees are one error with the words for these degrees.
     if relation.kind != "severity":
-        errors += _severity(reference, candidate, relation, significance)
-    errors += _most_significant(_measurement(reference, candidate, significance))
+        errors += _severity(reference, candidate, relation, significance, profile)
+    errors += _most_significant(_measurement(reference, candidate, significance, profile))
     # A name and a form that contradict the reference's are one error.
     named = bool(errors) and errors[0].type in ("descriptor", "unspecific", "overinterpretation")
-    errors += [] if named else _morphology(ours, theirs)
-    errors += _most_significant(_temporal(ours, theirs))
+    errors += [] if named else _morphology(ours, theirs, profile)
+    errors += _most_significant(_temporal(ours, theirs, profile))
     return [*errors, *_certainty(reference, candidate, significance)]
 
 
@@ -130,12 +135,13 @@ def density(finding: Finding) -> str | None:
 
 
 def _density(
-    reference: Finding, candidate: Finding, relation: Relation, significance: Significance
+    reference: Finding, candidate: Finding, relation: Relation, significance: Significance, profile: Profile
 ) -> Iterator[AttributeDiscrepancy]:
     """Yield the difference in density of two nodules.
 
-    Two stated densities differ significantly. A density that one report leaves open does if the significance differs.
-    Several nodules can have several densities. A name that states a cause, as granuloma does, is a diagnosis.
+    Two stated densities differ significantly. A density that one report leaves open does if the significance differs,
+    or if it is one of the ``open_densities``, unless it is that of some nodules only. Several nodules can have several
+    densities. A name that states a cause, as granuloma does, is a diagnosis.
     """
     ours, theirs = density(reference), density(candidate)
     if ours == theirs:
@@ -145,12 +151,19 @@ def _density(
         names = f"{_words([candidate.concept])} for {_words([reference.concept])}"
         yield AttributeDiscrepancy(relation.kind, not several, names)
         return
-    levels = {
-        significance(finding.concept, reference.attributes._replace(morphology=finding.attributes.morphology))
-        for finding in (reference, candidate)
-    }
-    significant = not several and (None not in (ours, theirs) or len(levels) > 1)
     kind = "unspecific" if theirs is None else "descriptor"
+    if None not in (ours, theirs):
+        significant = not several
+    elif (stated := ours or theirs) in profile["open_densities"]:
+        some = f"partly_{stated}"
+        significant = all(some not in finding.attributes.morphology for finding in (reference, candidate))
+        kind = "descriptor"
+    else:
+        levels = {
+            significance(finding.concept, reference.attributes._replace(morphology=finding.attributes.morphology))
+            for finding in (reference, candidate)
+        }
+        significant = profile["density_levels"] and not several and len(levels) > 1
     yield AttributeDiscrepancy(kind, significant, f"{_words([theirs or 'nodule'])} for {_words([ours or 'nodule'])}")
 
 
@@ -173,13 +186,13 @@ def _words(values: Iterable[str]) -> str:
     return " and ".join(values).replace("_", " ")
 
 
-def _location(reference: Finding, candidate: Finding) -> Iterator[AttributeDiscrepancy]:
+def _location(reference: Finding, candidate: Finding, profile: Profile) -> Iterator[AttributeDiscrepancy]:
     """Yield the differences in place."""
     ours, theirs = reference.attributes, candidate.attributes
     if sides_conflict(ours, theirs):
         # Of a finding on both sides, one side may be the one that matters.
         partly = "bilateral" in (ours.laterality, theirs.laterality)
-        significant = not partly or reference.concept in load_knowledge("concepts")["each_side"]
+        significant = not partly or not {reference.concept, "all"}.isdisjoint(profile["each_side"])
         yield AttributeDiscrepancy("location", significant, f"{theirs.laterality} for {ours.laterality}")
     if "malpositioned" in (ours.device_position, theirs.device_position):
         if ours.device_position != theirs.device_position:
@@ -189,13 +202,13 @@ def _location(reference: Finding, candidate: Finding) -> Iterator[AttributeDiscr
         wrong = [place for place in stated_places(ours) if not is_among(place, stated_places(theirs))]
         if wrong:
             # Some of several places are an extent, as one side of both is.
-            is_far = not all(any(_touches(place, other) for other in stated_places(theirs)) for place in wrong)
+            is_far = not all(any(_touches(place, other, profile) for other in stated_places(theirs)) for place in wrong)
             significant = len(wrong) == len(stated_places(ours)) and is_far
             names = (" ".join((place.laterality, *place.location)) for place in wrong)
             yield AttributeDiscrepancy("location", significant, f"not {_words(names)}")
     elif ours.location and theirs.location and set(ours.location).isdisjoint(theirs.location):
         explanation = f"{_words(theirs.location)} for {_words(ours.location)}"
-        significant = _levels_apart(ours, theirs) or _bones_apart(ours.location, theirs.location)
+        significant = _levels_apart(ours, theirs, profile) or _bones_apart(ours.location, theirs.location, profile)
         yield AttributeDiscrepancy("location", significant, explanation)
 
 
@@ -213,9 +226,9 @@ def is_among(place: Place, places: Sequence[Place]) -> bool:
     )
 
 
-def _touches(place: Place, other: Place) -> bool:
+def _touches(place: Place, other: Place, profile: Profile) -> bool:
     """Whether two places are on one side and at levels that touch."""
-    return place.laterality == other.laterality and not _levels_apart(place, other)
+    return place.laterality == other.laterality and not _levels_apart(place, other, profile)
 
 
 def levels_conflict(reference: Attributes | Place, candidate: Attributes | Place) -> bool:
@@ -224,52 +237,59 @@ def levels_conflict(reference: Attributes | Place, candidate: Attributes | Place
     return bool(ours) and bool(theirs) and ours.isdisjoint(theirs)
 
 
-def _levels_apart(reference: Attributes | Place, candidate: Attributes | Place) -> bool:
+def _levels_apart(reference: Attributes | Place, candidate: Attributes | Place, profile: Profile) -> bool:
     """Whether two findings are in lobes of the lung that do not touch: one in the upper, one in the lower.
 
-    The left lung has two lobes, which touch.
+    The left lung has two lobes, which touch. If ``touching_lobes`` are apart, two lobes are; the lingula, which is
+    the middle level of the left lung, is in the upper one.
 
     Example:
-        >>> _levels_apart(Place("right", ("upper",)), Place("right", ("lower",)))
-        True
-        >>> _levels_apart(Place("left", ("upper",)), Place("left", ("lower",)))
-        False
+        >>> sides = Place("right", ("upper",)), Place("right", ("lower",)), Place("left", ("upper",))
+        >>> [_levels_apart(side, Place(side.laterality, ("lower",)), get_profile("published")) for side in sides]
+        [True, False, False]
     """
-    return (
-        levels_conflict(reference, candidate)
-        and "middle" not in (*reference.location, *candidate.location)
-        and not reference.laterality == candidate.laterality == "left"
-    )
+    if not levels_conflict(reference, candidate):
+        return False
+    levels, is_left = {*reference.location, *candidate.location}, reference.laterality == candidate.laterality == "left"
+    if profile["touching_lobes"]:
+        return not is_left or "lower" in levels
+    return "middle" not in levels and not is_left
 
 
-def _bones_apart(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+def _bones_apart(ours: Sequence[str], theirs: Sequence[str], profile: Profile) -> bool:
     """Whether two locations are bones that are too far apart to be confused."""
-    levels = load_knowledge("concepts")["levels"]
-    first, second = (dict(filter(None, map(_bone, places))) for places in (ours, theirs))
+    levels = profile["bone_levels"]
+    first, second = bones(ours, profile), bones(theirs, profile)
     return bool(first and second) and not any(
         abs(first[kind] - second[kind]) <= levels.get(kind, 0) for kind in first.keys() & second
     )
 
 
-def _bone(place: str) -> tuple[str, int] | None:
+def bones(places: Sequence[str], profile: Profile) -> dict[str, int]:
+    """Return the kinds of bones in locations, with the number of each."""
+    return dict(filter(None, (_bone(place, profile["bones"]) for place in places)))
+
+
+def _bone(place: str, named: Sequence[str]) -> tuple[str, int] | None:
     """Return the kind and number of a bone: rib 10, vertebra 19 for T12. Return ``None`` for other locations."""
     if place.startswith("rib_"):
         return "rib", int(place[4:])
     if place[1:].isdigit() and place[0] in _SPINE:
         return "vertebra", _SPINE[place[0]] + int(place[1:])
-    return (place, 0) if place in load_knowledge("concepts")["bones"] else None
+    return (place, 0) if place in named else None
 
 
 def _severity(
-    reference: Finding, candidate: Finding, relation: Relation, significance: Significance
+    reference: Finding, candidate: Finding, relation: Relation, significance: Significance, profile: Profile
 ) -> Iterator[AttributeDiscrepancy]:
     ours, theirs = reference.attributes, candidate.attributes
     steps = severity_steps(ours, theirs)
     if steps:
         levels = {significance(reference.concept, ours._replace(severity=side.severity)) for side in (ours, theirs)}
         # "Slight" and "mild" are one degree in different words.
-        is_slight = {ours.severity, theirs.severity} == {"minimal", "mild"}
-        significant = not is_slight and (steps >= _SIGNIFICANT_STEPS or len(levels) > 1)
+        is_equal = {ours.severity, theirs.severity} == set(profile["equal_degrees"])
+        is_other_level = profile["severity_levels"] and len(levels) > 1
+        significant = not is_equal and (steps >= profile["severity_steps"] or is_other_level)
         yield AttributeDiscrepancy("severity", significant, f"{theirs.severity} for {ours.severity}")
     if {ours.extent, theirs.extent} == {"focal", "diffuse"}:
         yield AttributeDiscrepancy("severity", True, f"{theirs.extent} for {ours.extent}")
@@ -288,21 +308,23 @@ def _number(finding: Finding) -> str | None:
     return "focal" if is_one else None
 
 
-def _measurement(reference: Finding, candidate: Finding, significance: Significance) -> Iterator[AttributeDiscrepancy]:
+def _measurement(
+    reference: Finding, candidate: Finding, significance: Significance, profile: Profile
+) -> Iterator[AttributeDiscrepancy]:
     """Yield the differences in size and in other values."""
     ours, theirs = reference.attributes, candidate.attributes
-    concept, rules = reference.concept, load_knowledge("concepts")["measurement"]
+    concept = reference.concept
     other_size = ours._replace(size_mm=theirs.size_mm, short_axis_mm=theirs.short_axis_mm)
     levels = {significance(concept, attributes) for attributes in (ours, other_size)}
-    is_other_level = concept in rules["levels"] and len(levels) > 1
+    is_other_level = concept in profile["level_sizes"] and len(levels) > 1
     for kind, own, other in _measured(ours, theirs):
         if own != other:
-            significant = (kind == "size" and is_other_level) or _values_differ(concept, kind, own, other)
+            significant = (kind == "size" and is_other_level) or _values_differ(concept, kind, own, other, profile)
             explanation = f"{other:g} mm for {own:g} mm" if kind == "size" else f"{other:g} for {own:g} ({kind})"
             yield AttributeDiscrepancy("measurement", significant, explanation)
     # "A tiny nodule" is no nodule of 20 mm.
-    for sized, graded in ((ours, theirs), (theirs, ours)) if concept in rules["concepts"] else ():
-        lowest, highest = rules["degrees"].get(None if graded.size_mm else graded.severity, (0, inf))
+    for sized, graded in ((ours, theirs), (theirs, ours)) if concept in profile["sized"] else ():
+        lowest, highest = profile["degree_sizes"].get(None if graded.size_mm else graded.severity, (0, inf))
         if sized.size_mm is not None and not lowest <= sized.size_mm <= highest:
             yield AttributeDiscrepancy("measurement", True, f"{graded.severity} for {sized.size_mm:g} mm")
 
@@ -321,51 +343,48 @@ def _measured(ours: Attributes, theirs: Attributes) -> Iterator[tuple[str, float
             yield from ((kind, *pair) for pair in zip(own, other, strict=True))
 
 
-def _values_differ(concept: str, kind: str, ours: float, theirs: float) -> bool:
+def _values_differ(concept: str, kind: str, ours: float, theirs: float, profile: Profile) -> bool:
     """Whether two values of a kind differ significantly.
 
     Example:
-        >>> _values_differ("emphysema", "share", 30, 40), _values_differ("lung_nodule", "count", 2, 5)
+        >>> chest = get_profile("published")
+        >>> _values_differ("emphysema", "share", 30, 40, chest), _values_differ("lung_nodule", "count", 2, 5, chest)
         (False, True)
-        >>> [_values_differ("lung_mass", "size", *sizes) for sizes in ((50, 60), (50, 61), (31, 29))]
+        >>> [_values_differ("lung_mass", "size", *sizes, chest) for sizes in ((50, 60), (50, 61), (31, 29))]
         [False, True, True]
     """
-    rules = load_knowledge("concepts")["measurement"]
-    ratio, margin = rules["ratios"].get(kind), rules["values"].get(kind)
-    if kind == "size" and concept not in rules["concepts"]:
-        ratio = (rules["calibers"] if concept in rules["calibers"]["concepts"] else rules)["ratio"]
+    ratio, margin = profile["value_ratios"].get(kind), profile["value_margins"].get(kind)
+    if kind == "size" and concept not in profile["sized"]:
+        ratio = profile["caliber_ratio" if concept in profile["calibers"] else "size_ratio"]
     elif kind == "size":
-        is_mass = ours >= rules["mass"]
-        if is_mass != (theirs >= rules["mass"]):
+        if (ours >= profile["mass_size"]) != (theirs >= profile["mass_size"]):
             return True
-        margins = sorted(rules["margins"].items(), reverse=True)
-        margin = rules["share"] * ours if is_mass else next(most for size, most in margins if ours >= size)
+        margins = [row for row in profile["size_margins"] if ours >= row["from"]][-1]
+        margin = min(margins.get("mm", inf), margins.get("share", inf) * ours)
     if ratio is not None:
         return bool(max(ours, theirs) > ratio * min(ours, theirs))
     # Rounded, because the share and sizes in cm are not exact in binary.
     return bool(round(abs(ours - theirs) - margin, 6) > 0)
 
 
-def _morphology(ours: Attributes, theirs: Attributes) -> Iterator[AttributeDiscrepancy]:
+def _morphology(ours: Attributes, theirs: Attributes, profile: Profile) -> Iterator[AttributeDiscrepancy]:
     if ours.morphology and theirs.morphology and set(ours.morphology).isdisjoint(theirs.morphology):
-        contradictions = load_knowledge("concepts")["contradictions"]["morphology"]
         pairs = [set(pair) for pair in product(ours.morphology, theirs.morphology)]
-        significant = any(set(pair) in pairs for pair in contradictions)
+        significant = any(set(pair) in pairs for pair in profile["contradicting_morphology"])
         explanation = f"{_words(theirs.morphology)} for {_words(ours.morphology)}"
         yield AttributeDiscrepancy("descriptor", significant, explanation)
 
 
-def _temporal(ours: Attributes, theirs: Attributes) -> Iterator[AttributeDiscrepancy]:
+def _temporal(ours: Attributes, theirs: Attributes, profile: Profile) -> Iterator[AttributeDiscrepancy]:
     """Yield the differences in the change since an earlier examination, and in age.
 
     A change that is new or worse is significant if the candidate leaves it out, invents it or has another one. A report
     without an earlier examination states no change.
     """
-    rules = load_knowledge("concepts")
-    if ours.change != theirs.change:
-        significant = not {ours.change, theirs.change}.isdisjoint(rules["significant_changes"])
+    if ours.change != theirs.change and (profile["unstated_changes"] or None not in (ours.change, theirs.change)):
+        significant = not {ours.change, theirs.change}.isdisjoint(profile["significant_changes"])
         names = [change or "no stated change" for change in (theirs.change, ours.change)]
         yield AttributeDiscrepancy("temporal", significant, " for ".join(names))
     if ours.acuity and theirs.acuity and ours.acuity != theirs.acuity:
-        significant = any({ours.acuity, theirs.acuity} == set(pair) for pair in rules["contradictions"]["acuity"])
+        significant = any({ours.acuity, theirs.acuity} == set(pair) for pair in profile["contradicting_acuity"])
         yield AttributeDiscrepancy("temporal", significant, f"{theirs.acuity} for {ours.acuity}")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 from rrg_rewards.findings.comparing.attribute_errors import (
+    bones,
     density,
     is_among,
     is_nodule,
@@ -13,6 +14,7 @@ from rrg_rewards.findings.comparing.attribute_errors import (
     sides_conflict,
     stated_places,
 )
+from rrg_rewards.findings.comparing.profiles import Profile, get_profile
 from rrg_rewards.findings.knowledge.concepts import SAME, Relation, concept_graph, finding_organ, organs_differ
 from rrg_rewards.findings.reading.finding import OTHER, Finding
 from rrg_rewards.findings.reading.tokens import tokenise
@@ -23,12 +25,10 @@ _STEP, _OPPOSITE, _ONE_OF_BOTH, _PLACE, _DENSITY, _SEVERITY, _SIZE = 4.0, 3.0, 1
 # Cost of a difference in change; it only decides between matches that are equal otherwise.
 _CHANGE = 1 / 64
 
+# Kinds of bones that are told apart.
+_BONES = {("rib",), ("vertebra",)}
 # Number of sentences between a diagnosis and its signs.
 _NEAR = 2
-# Ratio of two sizes from which a lesion is another one than a normal structure.
-_FAR_LARGER = 1.5
-# Largest part in mm of several findings of which no size is stated.
-_SMALL_PART = 6.0
 
 _PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf")
 # Findings with more alternatives are matched by their concept only, so that listing many diagnoses gains nothing.
@@ -41,7 +41,12 @@ _NARROWER = Relation("overinterpretation", 2, significant=False)
 _GUESS = Relation("overinterpretation", 3, significant=True)
 
 
-def relation_of(reference: Finding, candidate: Finding, considered: frozenset[str] = frozenset()) -> Relation | None:
+def relation_of(
+    reference: Finding,
+    candidate: Finding,
+    considered: frozenset[str] = frozenset(),
+    profile: str | Profile = "published",
+) -> Relation | None:
     """Return the closest relation between two findings of one organ, or between their alternatives.
 
     Args:
@@ -49,11 +54,12 @@ def relation_of(reference: Finding, candidate: Finding, considered: frozenset[st
         candidate: Finding of the candidate.
         considered: Alternatives that the reference names of any finding. Reports attach a cause of several findings to
             different ones of them.
+        profile: Profile, or its name.
     """
     if OTHER in (reference.concept, candidate.concept):
         return None if _are_elsewhere(reference, candidate) else _open_relation(reference, candidate)
     # The concepts are compared first, because those of most pairs are unrelated.
-    relation = _named_relation(reference, candidate, considered)
+    relation = _named_relation(reference, candidate, considered, get_profile(profile))
     return None if relation is None or _are_elsewhere(reference, candidate) else relation
 
 
@@ -65,22 +71,23 @@ def _are_elsewhere(reference: Finding, candidate: Finding) -> bool:
     )
 
 
-def _named_relation(reference: Finding, candidate: Finding, considered: frozenset[str]) -> Relation | None:
+def _named_relation(
+    reference: Finding, candidate: Finding, considered: frozenset[str], profile: Profile
+) -> Relation | None:
     """Return the closest relation between the concepts of two findings, or between their alternatives.
 
     A candidate that names an alternative which the reference does not name hedges: a significant error of certainty.
     """
-    graph = concept_graph()
-    direct = graph.relation(reference.concept, candidate.concept)
+    direct = profile.relation(reference.concept, candidate.concept)
     if not (reference.alternatives or candidate.alternatives):
         return direct and _worded_relation(reference, candidate, direct)
     ours, theirs = ((finding.concept, *finding.alternatives) for finding in (reference, candidate))
     pairs = product(ours, theirs) if max(len(ours), len(theirs)) <= 1 + _MOST_ALTERNATIVES else ()
-    relations = filter(None, [direct, *(graph.relation(*pair) for pair in pairs)])
+    relations = filter(None, [direct, *(profile.relation(*pair) for pair in pairs)])
     best = min(relations, key=lambda relation: relation.distance, default=None)
     if best is None or not candidate.alternatives:
         return best
-    named = {concept for known in considered.union(ours) for concept in (known, *graph.wider(known))}
+    named = {concept for known in considered.union(ours) for concept in (known, *concept_graph().wider(known))}
     if named.issuperset(theirs):
         return best
     return direct if direct and direct.significant else Relation("certainty", 1 + best.distance, significant=True)
@@ -160,7 +167,9 @@ def _words(finding: Finding) -> tuple[str, ...]:
     return (*tokenise(finding.text), *named)
 
 
-def are_apart(reference: Finding, candidate: Finding, relation: Relation, weights: tuple[float, float]) -> bool:
+def are_apart(
+    reference: Finding, candidate: Finding, relation: Relation, weights: tuple[float, float], profile: Profile
+) -> bool:
     """Whether two mentions of related concepts, with the weights of their significance, are different findings."""
     ours, theirs = reference.attributes, candidate.attributes
     # A tortuous aorta is no aneurysm.
@@ -168,9 +177,11 @@ def are_apart(reference: Finding, candidate: Finding, relation: Relation, weight
         return True
     # An enlarged node is invented beside a normal one.
     sizes = [side.size_mm for side in (ours, theirs) if side.size_mm is not None]
-    if weights[1] > weights[0] == 0 and len(sizes) == 2 and sizes[1] >= _FAR_LARGER * sizes[0]:
+    if weights[1] > weights[0] == 0 and len(sizes) == 2 and sizes[1] >= profile["far_larger"] * sizes[0]:
         return True
     if {ours.device_position, theirs.device_position} == {"satisfactory", "malpositioned"}:
+        return True
+    if profile["bones_apart"] and {*map(tuple, (bones(side.location, profile) for side in (ours, theirs)))} == _BONES:
         return True
     opposite = {ours.laterality, theirs.laterality} == {"left", "right"}
     # An opacity is an atelectasis only in the same place.
@@ -181,7 +192,7 @@ def are_apart(reference: Finding, candidate: Finding, relation: Relation, weight
     # Of several nodules, some may be calcified.
     if ours.extent == "multiple" or "calcified" not in densities:
         return False
-    return "ground_glass" in densities or (opposite and len(densities) > 1)
+    return "ground_glass" in densities or (profile["opposite_densities"] and opposite and len(densities) > 1)
 
 
 def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> float:
@@ -202,8 +213,10 @@ def match_cost(reference: Finding, candidate: Finding, relation: Relation) -> fl
     return cost
 
 
-def covers(whole: Finding, part: Finding) -> bool:
+def covers(whole: Finding, part: Finding, profile: Profile) -> bool:
     """Whether a mention of several findings, or of several possible diagnoses, may include another mention."""
+    if not profile["several_in_one"]:
+        return False
     ours, theirs = whole.attributes, part.attributes
     if part.concept in whole.alternatives and theirs.certainty:
         return True
@@ -216,7 +229,7 @@ def covers(whole: Finding, part: Finding) -> bool:
         and ours.laterality in (None, "bilateral", theirs.laterality)
         and (of_largest or not ours.location or set(theirs.location) <= set(ours.location))
         and (of_largest or all(is_among(place, stated_places(ours)) for place in stated_places(theirs)))
-        and (theirs.size_mm is None or theirs.size_mm <= (ours.size_mm or _SMALL_PART))
+        and (theirs.size_mm is None or theirs.size_mm <= (ours.size_mm or profile["small_part"]))
     )
 
 

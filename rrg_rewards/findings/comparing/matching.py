@@ -4,14 +4,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial, reduce
-from itertools import chain
+from itertools import chain, permutations
 from operator import itemgetter
 from typing import Any
 
-from rrg_rewards.findings.comparing.attribute_errors import AttributeDiscrepancy, attribute_discrepancies, stated_places
+from rrg_rewards.findings.comparing.attribute_errors import (
+    AttributeDiscrepancy,
+    attribute_discrepancies,
+    levels_conflict,
+    sides_conflict,
+    stated_places,
+)
 from rrg_rewards.findings.comparing.finding_pairs import are_apart, covers, is_sign, match_cost, relation_of
+from rrg_rewards.findings.comparing.profiles import Profile, get_profile
 from rrg_rewards.findings.comparing.significance import SIGNIFICANCE_LEVELS, clinical_significance
-from rrg_rewards.findings.knowledge.concepts import Relation, concept_graph
+from rrg_rewards.findings.knowledge.concepts import Relation
 from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.coverage import Coverage
@@ -101,6 +108,7 @@ def compare_findings(
     candidate: str | Sequence[Finding],
     context: Mapping[str, Any] | None = None,
     open_findings: bool = False,
+    profile: str | Profile = "published",
 ) -> FindingComparison:
     """Compare two reports finding by finding.
 
@@ -122,9 +130,12 @@ def compare_findings(
         context: ``age`` and ``indication`` of the patient, both optional.
         open_findings: Whether to compare also the abnormal statements of report texts that name no known concept; see
             :func:`rrg_rewards.findings.extract_findings`.
+        profile: What is convention: the rules above, ``"published"``; ``"ct"``, a written convention for chest CT; or
+            the path of a YAML file, as ``docs/crimson.md`` explains.
 
     Raises:
         TypeError: If a report is neither a string nor a sequence of findings.
+        SettingError: If the profile is unknown or invalid.
 
     Example:
         >>> found = compare_findings("Bilateral effusions.", "Left effusion. Right effusion. Cardiomegaly.")
@@ -133,15 +144,18 @@ def compare_findings(
     """
     ours, our_coverage = _findings("reference", reference, open_findings)
     theirs, their_coverage = _findings("candidate", candidate, open_findings)
-    patient = Patient.from_context(context)
-    significance = partial(clinical_significance, patient=patient)
-    levels = [tuple([_finding_significance(finding, patient) for finding in report]) for report in (ours, theirs)]
-    groups = _groups(ours, theirs, levels) if ours and theirs else []
+    patient, profile = Patient.from_context(context), get_profile(profile)
+    significance = partial(clinical_significance, patient=patient, profile=profile)
+    ours, theirs = _joined(ours, profile), _joined(theirs, profile)
+    levels = [
+        tuple([_finding_significance(finding, patient, profile) for finding in report]) for report in (ours, theirs)
+    ]
+    groups = _groups(ours, theirs, levels, profile) if ours and theirs else []
     matches = []
     for of_ours, of_theirs, relation in groups:
-        here = _in_patient(relation, ours[of_ours[0]], theirs[of_theirs[0]], patient)
+        here = _in_patient(relation, ours[of_ours[0]], theirs[of_theirs[0]], patient, profile)
         united = _united([ours[i] for i in of_ours]), _united([theirs[j] for j in of_theirs])
-        errors = attribute_discrepancies(*united, here, significance)
+        errors = attribute_discrepancies(*united, here, significance, profile)
         matches.append(FindingMatch(tuple(of_ours), tuple(of_theirs), tuple(errors)))
     return FindingComparison(
         reference=ours,
@@ -156,12 +170,15 @@ def compare_findings(
     )
 
 
-def _in_patient(relation: Relation, reference: Finding, candidate: Finding, patient: Patient) -> Relation:
-    """Return the relation of two findings, which is negligible if the patient's context makes a sign its diagnosis."""
+def _in_patient(
+    relation: Relation, reference: Finding, candidate: Finding, patient: Patient, profile: Profile
+) -> Relation:
+    """Return the relation of two matched findings, of which the patient's context may say whether it is significant."""
     pair = {reference.concept, candidate.concept}
-    for rule in load_knowledge("significance")["diagnoses"]:
-        if rule["context"] in patient.contexts and rule["diagnosis"] in pair <= {rule["diagnosis"], *rule["of"]}:
-            return replace(relation, significant=False)
+    for row in profile.matches if patient.contexts else ():
+        is_of_both = not pair.isdisjoint(row["of"]) and pair <= {*row["of"], *row["with"]}
+        if row.get("context") in patient.contexts and is_of_both:
+            return replace(relation, significant=row["as"] == "significant")
     return relation
 
 
@@ -193,6 +210,25 @@ def _rest(findings: Sequence[Finding], taken: Iterable[int]) -> tuple[int, ...]:
     return tuple([i for i in range(len(findings)) if i not in gone])
 
 
+def _joined(findings: tuple[Finding, ...], profile: Profile) -> tuple[Finding, ...]:
+    """Return the findings of a report with those that are part of another one joined to it."""
+    parts, restated = profile["parts"], profile["restated"]
+    owners: dict[int, int] = {}
+    for i, j in permutations(range(len(findings)), 2) if parts or restated else ():
+        whole, part = findings[i], findings[j]
+        is_part = part.sentence == whole.sentence and part.concept in parts.get(whole.concept, ())
+        if (
+            (is_part or part.concept in restated.get(whole.concept, ()))
+            and not sides_conflict(whole.attributes, part.attributes)
+            and not levels_conflict(whole.attributes, part.attributes)
+        ):
+            owners.setdefault(j, i)
+    joined = {i: [finding] for i, finding in enumerate(findings) if i not in owners}
+    for j, i in owners.items():
+        joined.get(i, []).append(findings[j])
+    return tuple(_united(group) for group in joined.values())
+
+
 def _united(findings: Sequence[Finding]) -> Finding:
     """Combine mentions into one finding of the largest size; a left and a right one make a bilateral finding."""
     if len(findings) == 1:
@@ -214,7 +250,7 @@ def _united(findings: Sequence[Finding]) -> Finding:
 
 
 def _groups(
-    ours: Sequence[Finding], theirs: Sequence[Finding], levels: Sequence[Sequence[str]]
+    ours: Sequence[Finding], theirs: Sequence[Finding], levels: Sequence[Sequence[str]], profile: Profile
 ) -> list[tuple[list[int], list[int], Relation]]:
     """Return the groups of matched findings, as indices in both reports, and the relation of their concepts."""
     doubted = [finding.concept for finding in ours if finding.presence == "uncertain"]
@@ -222,7 +258,7 @@ def _groups(
     # Further findings do not match.
     ours, theirs = ours[:_MOST_FINDINGS], theirs[:_MOST_FINDINGS]
     our_weights, their_weights = weights = [[SIGNIFICANCE_WEIGHTS[level] for level in report] for report in levels]
-    pairs = _priced_pairs(ours, theirs, weights, considered)
+    pairs = _priced_pairs(ours, theirs, weights, considered, profile)
     partners = _assignment({(i, j): cost for cost, i, j, _ in pairs})
     groups = [([i], [j], relation) for _, i, j, relation in pairs if partners.get(i) == j]
     of_ours = {group[0][0]: k for k, group in enumerate(groups)}
@@ -231,10 +267,10 @@ def _groups(
     # is more significant, as a large nodule beside small ones is.
     for _, i, j, _ in pairs:
         excess = their_weights[j] - our_weights[i]
-        if j not in of_theirs and excess <= 0 and covers(ours[i], theirs[j]):
+        if j not in of_theirs and excess <= 0 and covers(ours[i], theirs[j], profile):
             of_theirs[j] = of_ours[i]
             groups[of_ours[i]][1].append(j)
-        elif i not in of_ours and excess >= 0 and covers(theirs[j], ours[i]):
+        elif i not in of_ours and excess >= 0 and covers(theirs[j], ours[i], profile):
             of_ours[i] = of_theirs[j]
             groups[of_theirs[j]][0].append(i)
     # A wrong diagnosis explains nothing.
@@ -245,7 +281,8 @@ def _groups(
     _add_signs(theirs, stated, _rest(theirs, of_theirs), their_weights, partial(is_sign, signs=signs))
     # A candidate that describes the signs of the reference's diagnosis invents none of them.
     for (i, *_), shown, relation in groups:
-        if relation.kind in ("unspecific", "severity") and relation.significant:
+        is_stated = profile.relates(ours[i].concept, theirs[shown[0]].concept)
+        if relation.kind in ("unspecific", "severity") and (relation.significant or is_stated):
             shown += [
                 j
                 for j in _rest(theirs, chain.from_iterable(group[1] for group in groups))
@@ -276,14 +313,18 @@ def _contained_signs() -> dict[str, list[str]]:
 
 
 def _priced_pairs(
-    ours: Sequence[Finding], theirs: Sequence[Finding], weights: Sequence[Sequence[float]], considered: frozenset[str]
+    ours: Sequence[Finding],
+    theirs: Sequence[Finding],
+    weights: Sequence[Sequence[float]],
+    considered: frozenset[str],
+    profile: Profile,
 ) -> list[tuple[float, int, int, Relation]]:
     """Return the pairs of findings that may match, the cheapest first: cost, indices in both reports, and relation."""
     pairs = []
-    for i, j in _related_pairs(ours, theirs):
+    for i, j in _related_pairs(ours, theirs, profile):
         reference, candidate = ours[i], theirs[j]
-        relation = relation_of(reference, candidate, considered)
-        if relation and not are_apart(reference, candidate, relation, (weights[0][i], weights[1][j])):
+        relation = relation_of(reference, candidate, considered, profile)
+        if relation and not are_apart(reference, candidate, relation, (weights[0][i], weights[1][j]), profile):
             pairs.append((match_cost(reference, candidate, relation), i, j, relation))
     return sorted(pairs, key=itemgetter(0, 1, 2))
 
@@ -340,29 +381,29 @@ def _add_signs(
                 break
 
 
-def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding]) -> Iterator[tuple[int, int]]:
+def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding], profile: Profile) -> Iterator[tuple[int, int]]:
     """Yield the indices of the pairs whose concepts may be related, in order; most pairs of two reports are not."""
-    related = concept_graph().related
     # Open findings, and those with alternatives, can be related to others by more than their concepts.
     concepts = [None if finding.alternatives or finding.concept == OTHER else finding.concept for finding in theirs]
     for i, finding in enumerate(ours):
         is_any = finding.alternatives or finding.concept == OTHER
         # A concept without an entry is related to itself.
-        kin = related(finding.concept)
+        kin = profile.related(finding.concept)
         for j, concept in enumerate(concepts):
             if is_any or concept is None or concept in kin:
                 yield i, j
 
 
 @lru_cache(maxsize=_FINDINGS)
-def _finding_significance(finding: Finding, patient: Patient) -> str:
+def _finding_significance(finding: Finding, patient: Patient, profile: Profile) -> str:
     """Return the greatest clinical significance of a finding's concept and of its alternatives.
 
     Example:
         >>> hedge = Finding("granuloma", "present", 0, 9, 0, "granuloma", alternatives=("pneumonia",))
-        >>> _finding_significance(hedge, Patient())
+        >>> _finding_significance(hedge, Patient(), get_profile("published"))
         'actionable_not_urgent'
     """
     named = (finding.concept, *finding.alternatives)
-    levels = [clinical_significance(concept, finding.attributes, patient, finding.words) for concept in named]
+    attributes, words, text = finding.attributes, finding.words, finding.text
+    levels = [clinical_significance(concept, attributes, patient, words, text, profile) for concept in named]
     return max(levels, key=SIGNIFICANCE_LEVELS.index)

@@ -1,31 +1,32 @@
-"""Clinical significance of findings, from ``concepts.yaml`` and ``significance.yaml`` in ``findings/knowledge``."""
+"""Clinical significance of findings, from the rows of a profile."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import floor
 from typing import Any
 
+from rrg_rewards.findings.comparing.profiles import LEVEL_NAMES, NUMBERS, Profile, get_profile
 from rrg_rewards.findings.knowledge.concepts import concept_graph
-from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.engine import get_engine
 from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.phrases import WordBits
+from rrg_rewards.findings.reading.tokens import tokenise
 
-# The levels by their names in the knowledge.
-_LEVELS = {
-    "benign": "benign_expected",
-    "not_actionable": "not_actionable_not_urgent",
-    "actionable": "actionable_not_urgent",
-    "urgent": "urgent",
-}
-SIGNIFICANCE_LEVELS = tuple(_LEVELS.values())
+SIGNIFICANCE_LEVELS = tuple(LEVEL_NAMES.values())
 """Levels of clinical significance, the least significant first."""
 
-Condition = Callable[[Attributes, Patient, Sequence[str]], bool]
+Condition = Callable[[Attributes, Patient, Sequence[str], str], bool]
 
 
-def clinical_significance(concept: str, attributes: Attributes, patient: Patient, words: Sequence[str] = ()) -> str:
+def clinical_significance(
+    concept: str,
+    attributes: Attributes,
+    patient: Patient,
+    words: Sequence[str] = (),
+    text: str = "",
+    profile: str | Profile = "published",
+) -> str:
     """Return the clinical significance of a finding on CRIMSON's scale of four levels.
 
     Args:
@@ -33,6 +34,8 @@ def clinical_significance(concept: str, attributes: Attributes, patient: Patient
         attributes: Attributes of the finding.
         patient: Age and clinical contexts.
         words: Content words of an open finding.
+        text: Words of the mention.
+        profile: Profile, or its name.
 
     Returns:
         ``urgent``, ``actionable_not_urgent``, ``not_actionable_not_urgent`` or ``benign_expected``.
@@ -47,67 +50,52 @@ def clinical_significance(concept: str, attributes: Attributes, patient: Patient
         >>> clinical_significance("other_finding", Attributes(), Patient(), words=("gastric", "perforation"))
         'urgent'
     """
-    default, by_severity, cases = _rules()[concept]
     steps = 0
-    for conditions, level in cases:
-        if all(condition(attributes, patient, words) for condition in conditions):
+    for conditions, level in _rules(get_profile(profile), concept):
+        if all(condition(attributes, patient, words, text) for condition in conditions):
             if level != "lower":
                 break
             steps += 1
-    else:
-        level = by_severity.get(attributes.severity, default)
     return SIGNIFICANCE_LEVELS[max(SIGNIFICANCE_LEVELS.index(level) - steps, 0)] if steps else level
 
 
-@cache
-def _rules() -> dict[str, tuple[str, dict[str | None, str], list[tuple[list[Condition], str]]]]:
-    return {
-        concept: (
-            _LEVELS[entry["significance"]],
-            {severity: _LEVELS[level] for severity, level in entry.get("severity", {}).items()},
-            [
-                (
-                    [_condition(key, value, concept) for key, value in case["if"].items()],
-                    _LEVELS.get(case["then"], case["then"]),
-                )
-                for case in [*_shared_cases(concept), *entry.get("cases", ())]
-            ],
-        )
-        for concept, entry in load_knowledge("concepts")["concepts"].items()
-    }
-
-
-def _shared_cases(concept: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the cases of ``significance.yaml`` that a concept shares with others."""
+@lru_cache(maxsize=2_048)
+def _rules(profile: Profile, concept: str) -> list[tuple[list[Condition], str]]:
+    """Return the conditions and the level of each row of a profile that is for a concept."""
     kinds = {concept, *concept_graph().wider(concept)}
-    for rule in load_knowledge("significance")["rules"]:
-        if concept in rule.get("concepts", ()) or not kinds.isdisjoint(rule.get("kinds_of", ())):
-            yield rule
+    return [
+        (
+            [_condition(key, value, concept) for key, value in row.get("if", {}).items()],
+            LEVEL_NAMES.get(row["then"], row["then"]),
+        )
+        for row in profile.significance
+        if row.keys().isdisjoint(("concepts", "kinds_of"))
+        or concept in row.get("concepts", ())
+        or not kinds.isdisjoint(row.get("kinds_of", ()))
+    ]
 
 
 def _condition(key: str, value: Any, concept: str) -> Condition:
     if key.startswith("not_"):
         denied = _condition(key.removeprefix("not_"), value, concept)
-        return lambda attributes, patient, words: not denied(attributes, patient, words)
-    name, _, bound = key.rpartition("_")
-    if bound in ("below", "from") and name in _MEASURES:
+        return lambda *finding: not denied(*finding)
+    if key in NUMBERS:
+        name, _, bound = key.rpartition("_")
         measure, is_below = _MEASURES[name], bound == "below"
-        return lambda attributes, patient, _: (
+        return lambda attributes, patient, *_: (
             (number := measure(attributes, patient)) is not None and (number < value) == is_below
         )
     if key == "known":
         family = concept_graph().family(concept)
-        return lambda _, patient, __: not family.isdisjoint(known_concepts(patient.known))
-    if key == "words":
+        return lambda _, patient, *__: not family.isdisjoint(known_concepts(patient.known))
+    if key in ("words", "named"):
         bits = WordBits((word, 1) for word in value)
-        return lambda _, __, words: any(bits[word] for word in words)
+        return lambda _, __, words, text: any(bits[word] for word in (words if key == "words" else tokenise(text)))
     choices = frozenset(value)
     if key == "context":
-        return lambda _, patient, __: not choices.isdisjoint(patient.contexts)
+        return lambda _, patient, *__: not choices.isdisjoint(patient.contexts)
     if key == "contexts":
-        return lambda _, patient, __: choices <= patient.contexts
-    if key not in Attributes._fields:
-        raise ValueError(f"unknown condition {key!r} of the significance of {concept}")
+        return lambda _, patient, *__: choices <= patient.contexts
     if key in ("location", "morphology"):
         return lambda attributes, *_: not choices.isdisjoint(getattr(attributes, key))
     return lambda attributes, *_: getattr(attributes, key) in choices

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
-from rrg_rewards.utilities.yaml_files import package_yaml, package_yaml_digest
+from rrg_rewards.utilities.yaml_files import package_yaml, package_yaml_digest, package_yaml_names
 
 _PACKAGE = "rrg_rewards.findings.knowledge"
+PROFILES = f"{_PACKAGE}.profiles"
+"""Package of the profiles; see :class:`rrg_rewards.findings.comparing.profiles.Profile`."""
 _MACRO = re.compile(r"(?<!\?P)<([a-z_]+)>")
 
 
@@ -41,7 +44,8 @@ def knowledge_digest() -> str:
         8
     """
     names = "attributes compositions concepts measurements open_findings plain_words spellings wordings"
-    return package_yaml_digest(_PACKAGE, *names.split(), "devices", "significance")
+    own = package_yaml_digest(_PACKAGE, *names.split(), "devices", "significance")
+    return sha256((own + package_yaml_digest(PROFILES, *package_yaml_names(PROFILES))).encode()).hexdigest()[:8]
 
 
 def joined(patterns: Sequence[str]) -> re.Pattern[str]:

@@ -13,17 +13,8 @@ from tests.helpers.tables import read_tables
 TABLES = read_tables(__file__)
 
 
-def test_rules_name_what_exists():
-    knowledge = load_knowledge("significance")
+def test_positions_of_devices_name_what_exists():
     concepts, locations = load_knowledge("concepts")["concepts"], load_knowledge("attributes")["location"]
-    conditions = [rule["if"] for rule in knowledge["rules"]]
-    conditions += [case["if"] for entry in concepts.values() for case in entry.get("cases", ())]
-    for rule in knowledge["rules"]:
-        assert {*rule.get("concepts", ()), *rule.get("kinds_of", ())} <= set(concepts), rule
-        assert {"if", "then"} < rule.keys() <= {"concepts", "kinds_of", "if", "then"}, rule
-    for condition in conditions:
-        for key in ("context", "not_context", "contexts"):
-            assert {*condition.get(key, ())} <= set(knowledge["contexts"]), condition
     for concept, positions in load_knowledge("devices")["positions"].items():
         assert concept in concepts
         assert {place for places in positions.values() for place in places} <= set(locations), concept

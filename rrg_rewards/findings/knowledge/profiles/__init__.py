@@ -1,0 +1,1 @@
+"""Conventions of comparing two reports: one YAML file a profile."""
