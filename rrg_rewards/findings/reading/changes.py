@@ -23,8 +23,9 @@ _BEFORE, _AFTER = 6, 4
 # Number of words before the name of an absent finding in which "previously" says that it was there.
 _FORMER_REACH = 4
 _JOINTS = frozenset({"and", "or", "/"})
-# Verbs of several subjects.
-_PLURAL = frozenset({"are", "were", "have", "remain", "persist", "appear"})
+# After the last of several findings, what is said of all: "effusion and edema are stable", "effusion and edema, stable".
+_PLURAL = frozenset({"are", "were", "have", "remain", "persist", "appear", ","})
+_DENIALS = frozenset({"no", "without"})
 
 
 def is_compared(tokens: Sequence[str]) -> bool:
@@ -132,8 +133,15 @@ def share_changes(
         return
     listed = _listed(tokens, names)
     leads = [modifier is not None and modifier.start < name[0] for modifier, name in zip(stated, names, strict=True)]
+    # "No change with cardiomegaly and mild edema"
+    is_denied = [
+        bool(found)
+        and not _DENIALS.isdisjoint(tokens[found.start : found.end])
+        and "with" in tokens[found.end : names[0][0]]
+        for found in stated
+    ]
     for k, is_listed in enumerate(listed):
-        if is_listed and leads[k] and result[k + 1].change is None:
+        if (is_listed or is_denied[k]) and leads[k] and result[k + 1].change is None:
             result[k + 1] = result[k + 1]._replace(change=result[k].change)
             leads[k + 1] = True
     is_predicate = False

@@ -16,6 +16,7 @@ from rrg_rewards.findings.reading.cue_codes import (
     DENYING,
     ENDED,
     EXIST,
+    FADED,
     FILLED,
     FORMER,
     HAVE,
@@ -46,13 +47,13 @@ from rrg_rewards.findings.reading.phrases import union
 
 # Cues that divide a sentence into clauses and lists.
 _DIVIDING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH | PERHAPS
-# A denied list does not go on after "and" and one of these.
-_BEGINNING = ARTICLE | SHOW | HEDGE | LASTING
 # Words between which and the start of an item there is no finding of the list: "cysts and, in the lung, a nodule".
 _ATTACHING = INSIDE | PURPOSE | LINKING
 # Maximum distances in tokens.
 # Between "not" and the verb that it negates: "was not clearly observed".
 _NOT_REACH = 3
+# Adverbs before a participle: "and previously seen, now resolved".
+_ADVERBS = 2
 # Between "not" and the earlier examination that it applies to: "not observed in the previous examination".
 _FORMER_REACH = 5
 
@@ -126,8 +127,9 @@ class Clauses:
                     self.spoken.append(i)
             elif code & OTHER:
                 self.others.append(i)
-            # "no pneumothorax with a small effusion", "no mass and mild emphysema", "no mass, and a nodule is seen"
-            if code & (WITH | JOINT) and self.union(i + 1, i + 2) & (DEGREE | HEDGE | (code & JOINT and _BEGINNING)):
+            # "no pneumothorax with persistent effusion", "no mass and mild emphysema", "no mass, and a nodule is seen"
+            begun = DEGREE | HEDGE | LASTING | (ARTICLE | SHOW if code & JOINT else 0)
+            if code & (WITH | JOINT) and self.union(i + 1, i + 2 + bool(self.union(i + 1, i + 2) & ARTICLE)) & begun:
                 self.openers.append(i)
         if self.breaks:
             self._split(self.breaks)
@@ -168,7 +170,7 @@ class Clauses:
                 (self.ahead if self.codes[verb] & SHOW else self.back).append(i)
             elif self._ends_at(i + 1) and self.union(i - 1, i) & BE:
                 self.back.append(i)
-        else:
+        elif not code & FADED or i == 0 or self._describes_next(i):
             # "Effusion, unlikely empyema", "the absent effusion", but not "effusion, now gone": "gone" has no code.
             is_last = self._ends_at(i + 1)
             is_adjective = not is_last and self.codes[i + 1] & ~FILLED
@@ -176,8 +178,17 @@ class Clauses:
             is_partitive = code & NONE and self.union(i + 1, i + 2) & PURPOSE
             introducing = BOUNDARY | ARTICLE | WITH | COMMA * bool(is_adjective)
             leads = i == 0 or is_partitive or (not is_last and self.codes[i - 1] & introducing)
+            leads = leads or (code & ENDED and self._describes_next(i))
             looks_back = not leads if code & ENDED else i > 0 and is_last
             (self.back if looks_back else self.ahead).append(i)
+
+    def _describes_next(self, i: int) -> bool:
+        """Whether "and" and adverbs before a participle make it one of the finding after it: "... and resolved edema"."""
+        joint = self._first_of(
+            JOINT | WITH, self.names | BREAKING | BE | HAVE, range(i - 1, max(0, i - _ADVERBS - 2), -1)
+        )
+        ends = BREAKING | STATING | BE | HAVE | INSIDE | PURPOSE | WITH | CURRENT
+        return joint > 0 and self._first_of(self.names, ends, range(i + 1, self.size)) >= 0
 
     def _split(self, breaks: list[int]) -> None:
         """Collect the index of the first token of each clause."""

@@ -7,6 +7,7 @@ from itertools import pairwise, takewhile
 from rrg_rewards.findings.reading.clauses import Clauses, any_between, first_between
 from rrg_rewards.findings.reading.cue_codes import (
     ABNORMAL,
+    ALIKE,
     ARTICLE,
     ASKING,
     BE,
@@ -21,6 +22,7 @@ from rrg_rewards.findings.reading.cue_codes import (
     DOUBT,
     ENDED,
     EXCEPT,
+    EXCHANGE,
     EXIST,
     EXTENT,
     FILLED,
@@ -70,7 +72,21 @@ from rrg_rewards.findings.reading.phrases import union
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
-_CHANGING = DENYING | HISTORY | FORMER | DOUBT | QUERY | PERHAPS | NORMAL | SURGERY | SUPPOSED | THAN | _UNASSERTED
+_CHANGING = (
+    DENYING
+    | HISTORY
+    | FORMER
+    | EXCHANGE
+    | DOUBT
+    | QUERY
+    | PERHAPS
+    | ALIKE
+    | NORMAL
+    | SURGERY
+    | SUPPOSED
+    | THAN
+    | _UNASSERTED
+)
 # Cues of the words that an item has which a whole answer such as "nil", after the next one, does not deny.
 _OWN = ABNORMAL | CURRENT | LASTING | INSIDE | PLACE
 # Maximum distances in tokens.
@@ -125,6 +141,8 @@ class NegationScope(Clauses):
             return ABSENT
         if kinds & (HISTORY | SURGERY) and self._is_history(clause, start, end):
             return ABSENT
+        if kinds & EXCHANGE and self._is_exchanged(clause, start, end):
+            return ABSENT
         if kinds & FORMER and not self.has_news and self._is_former(clause, start, end):
             return ABSENT
         if kinds & SUPPOSED and self._is_retracted(clause, start, end):
@@ -136,6 +154,7 @@ class NegationScope(Clauses):
             (kinds & DOUBT and self._is_doubted(clause, start))
             or (kinds & THAN and self._is_less_likely(clause, start))
             or (kinds & QUERY and union(codes[end : min(clause.stop, end + 2)]) & QUERY)
+            or (kinds & ALIKE and self._first_of(ALIKE, BOUNDARY | COMMA | STATING, range(end, clause.stop)) >= 0)
             or (kinds & PERHAPS and self._first_of(PERHAPS, BREAKING | STATING | WITH, range(end, clause.stop)) >= 0)
         )
         return UNCERTAIN if is_doubted else PRESENT
@@ -147,15 +166,24 @@ class NegationScope(Clauses):
     def _is_doubted(self, clause: range, start: int) -> bool:
         """Whether a word before a mention puts it in doubt, which is not so in "it may be due to the effusion"."""
         codes = self.codes
-        # "Possible organising pneumonia or a small mass", "whether the density at the left base is an effusion"
-        is_list = self.union(max(clause.start, start - _DOUBT_REACH), start) & (OTHER | COMMA) == OTHER
-        words = self._words_before(clause, start, _DOUBT_REACH * (1 + bool(is_list or self.kinds & WHETHER)))
+        # "Possible atelectasis, organising pneumonia or a small mass", "whether the density at the left base is an effusion"
+        is_list = bool(self.union(max(clause.start, start - _DOUBT_REACH), start) & OTHER)
+        is_list |= (
+            bool(self.others) and self._first_of(OTHER, BOUNDARY | STATING | BE | HAVE, range(start, clause.stop)) >= 0
+        )
+        words = self._words_before(clause, start, _DOUBT_REACH * (3 if is_list else 1 + bool(self.kinds & WHETHER)))
         if self._is_presupposed(start, WHETHER):
             return False
         ends = (n for n, i in enumerate(words) if codes[i] & REASON or self._ends_doubt(i, clause))
         words = words[: next(ends, None)]
         near = words if is_list else words[:_DOUBT_REACH]
         return any(codes[i] & DOUBT for i in near) or any(codes[i] & WHETHER for i in words)
+
+    def _is_exchanged(self, clause: range, start: int, end: int) -> bool:
+        """Whether another device takes the place of a mention: "exchange of the tube for a tracheostomy"."""
+        exchange = self._first_of(EXCHANGE, BREAKING | WITH, range(start - 1, clause.start - 1, -1))
+        is_first = exchange >= 0 and not self.union(exchange + 2, start) & PURPOSE
+        return is_first and self._first_of(WITH | PURPOSE, BREAKING | STATING | BE, range(end, clause.stop)) >= 0
 
     def _is_less_likely(self, clause: range, start: int) -> bool:
         """Whether a mention is the second of two: "a scar is likelier than pulmonary nodules"."""
@@ -165,6 +193,9 @@ class NegationScope(Clauses):
 
     def _ends_doubt(self, i: int, clause: range) -> bool:
         """Whether a comma or "and" begins a certain statement: "possible effusion and mild edema"."""
+        # "Possible pneumonia with a small effusion"
+        if self.codes[i] & WITH and self.union(i + 1, i + 3) & DEGREE and not self.union(i - 1, i) & (LINKING | FILLED):
+            return True
         # "If at all, there is minimal edema", "atelectasis, the effusion or pneumonia"
         if i not in self.openers or any_between(self.others, i, clause.stop):
             return False
@@ -254,7 +285,7 @@ class NegationScope(Clauses):
         # "Effusion persists and edema has resolved", "stable effusion, edema has resolved", "tube in place, ..."
         described = start if codes[first] & JOINT else clause
         is_list = len(parting) > 1 or codes[first + 1] & OTHER
-        if not is_list and self.union(described, first) & LASTING:
+        if not is_list and self.union(described, first) & (LASTING | (CURRENT if codes[first] & JOINT else 0)):
             return True
         has_verb = any_between(self.verbs, clause, start)
         # "Nodule in the right upper lobe, effusion nil", "effusion decreased, pneumothorax none"

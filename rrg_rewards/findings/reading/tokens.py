@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 
 from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.phrases import Memo
@@ -84,9 +85,10 @@ _OTHER_NUMBER_SIGN = re.compile(r"#(?!(?<=[a-z] #)(?![#\d])(?! \d)| of )")
 _ASKED_NEXT = re.compile(r"\?(?<![^\s(\[,/:?]\?)(?=[A-Za-z])")
 # "Not" in a contraction becomes a word of its own: "isn't" is "is nt".
 _CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
-# A comma before an adjective, and what ends the words before it.
-_SERIES = re.compile(rf", (?=(?:{'|'.join(sorted(cue_words('adjectives', 'descriptive')))})\b)")
+# A comma between two words, and what ends the words before it.
+_SERIES = re.compile(rf"(\w+), (?=({'|'.join(sorted(cue_words('adjectives', 'descriptive')))})\b|(\w+))")
 _END = re.compile(rf"[\n.,:{UNIT_MARK}]")
+_STOP = re.compile(rf"[\n.;(){UNIT_MARK}]")
 # Number of characters that contain three words.
 _THREE_WORDS = 40
 
@@ -95,10 +97,44 @@ def _join_adjectives(text: str) -> str:
     """Replace each comma between two adjectives of one noun phrase by a space."""
 
     def joined(found: re.Match[str]) -> str:
-        before = _END.split(text[max(0, found.start() - _THREE_WORDS) : found.start()])[-1]
-        return "  " if _ends_in_adjective(before.split()) else ", "
+        if found[1] not in _adjectives():
+            return found[0]
+        before = text[max(0, found.start() - _THREE_WORDS) : found.end(1)]
+        is_series = found[2] and _ends_in_adjective(_END.split(before)[-1].split())
+        words = _STOP.split(before)[-1].replace(",", " ").split()
+        return f"{found[1]}  " if is_series or _is_in_phrase(words, found[2] or found[3]) else found[0]
 
     return _SERIES.sub(joined, text) if ", " in text else text
+
+
+@cache
+def _adjectives() -> frozenset[str]:
+    return cue_words("adjectives", "descriptive", "stating", "further")
+
+
+def _is_in_phrase(words: list[str], following: str) -> bool:
+    """Whether some words end in an article and adjectives of the noun phrase that goes on: "with a small, left"."""
+    adjectives, descriptive = _adjectives(), cue_words("adjectives", "descriptive")
+    first = next(
+        (i for i in range(len(words) - 1, -1, -1) if words[i] not in adjectives and not words[i][0].isdigit()), -1
+    )
+    if (
+        first == len(words) - 1
+        or following in cue_words("connectives", "separators", "prepositions")
+        or following == "no"
+    ):
+        return False
+    if first < 0 or words[first] not in cue_words("adjectives", "articles"):
+        # "With small, dependent effusions", but not "scattered and small, effusion on the left"
+        is_opened = first < 0 or words[first] in cue_words("adjectives", "opening") or words[first - 1] == "there"
+        is_adjective = first < 0 and following not in adjectives
+        return (
+            words[first + 1] in descriptive
+            and is_opened
+            and not is_adjective
+            and (first < 1 or words[first - 1] not in adjectives)
+        )
+    return True
 
 
 def _ends_in_adjective(words: list[str]) -> bool:
