@@ -23,7 +23,7 @@ _BEFORE, _AFTER = 6, 4
 # Number of words before the name of an absent finding in which "previously" says that it was there.
 _FORMER_REACH = 4
 _JOINTS = frozenset({"and", "or", "/"})
-# After the last of several findings, what is said of all: "effusion and edema are stable", "effusion and edema, stable".
+# After these comes what is said of several findings: "effusion and edema are stable", "effusion and edema, stable".
 _PLURAL = frozenset({"are", "were", "have", "remain", "persist", "appear", ","})
 _DENIALS = frozenset({"no", "without"})
 

@@ -183,7 +183,7 @@ class Clauses:
             (self.back if looks_back else self.ahead).append(i)
 
     def _describes_next(self, i: int) -> bool:
-        """Whether "and" and adverbs before a participle make it one of the finding after it: "... and resolved edema"."""
+        """Whether a participle after "and" belongs to the finding after it: "hernia and now resolved edema"."""
         joint = self._first_of(
             JOINT | WITH, self.names | BREAKING | BE | HAVE, range(i - 1, max(0, i - _ADVERBS - 2), -1)
         )

@@ -166,7 +166,7 @@ class NegationScope(Clauses):
     def _is_doubted(self, clause: range, start: int) -> bool:
         """Whether a word before a mention puts it in doubt, which is not so in "it may be due to the effusion"."""
         codes = self.codes
-        # "Possible atelectasis, organising pneumonia or a small mass", "whether the density at the left base is an effusion"
+        # "Possible atelectasis, pneumonia or a small mass", "whether the density at the left base is an effusion"
         is_list = bool(self.union(max(clause.start, start - _DOUBT_REACH), start) & OTHER)
         is_list |= (
             bool(self.others) and self._first_of(OTHER, BOUNDARY | STATING | BE | HAVE, range(start, clause.stop)) >= 0

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from itertools import takewhile
 
 from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.phrases import Memo
@@ -114,27 +115,16 @@ def _adjectives() -> frozenset[str]:
 
 def _is_in_phrase(words: list[str], following: str) -> bool:
     """Whether some words end in an article and adjectives of the noun phrase that goes on: "with a small, left"."""
-    adjectives, descriptive = _adjectives(), cue_words("adjectives", "descriptive")
-    first = next(
-        (i for i in range(len(words) - 1, -1, -1) if words[i] not in adjectives and not words[i][0].isdigit()), -1
-    )
-    if (
-        first == len(words) - 1
-        or following in cue_words("connectives", "separators", "prepositions")
-        or following == "no"
-    ):
+    adjectives, opening = _adjectives(), cue_words("adjectives", "opening")
+    described = list(takewhile(lambda word: word in adjectives or word[0].isdigit(), reversed(words)))
+    if following in cue_words("connectives", "separators", "prepositions") or following == "no":
         return False
-    if first < 0 or words[first] not in cue_words("adjectives", "articles"):
-        # "With small, dependent effusions", but not "scattered and small, effusion on the left"
-        is_opened = first < 0 or words[first] in cue_words("adjectives", "opening") or words[first - 1] == "there"
-        is_adjective = first < 0 and following not in adjectives
-        return (
-            words[first + 1] in descriptive
-            and is_opened
-            and not is_adjective
-            and (first < 1 or words[first - 1] not in adjectives)
-        )
-    return True
+    *_, earlier, before = ("", "", *words[: len(words) - len(described)])
+    if before in cue_words("adjectives", "articles"):
+        return True
+    # "With small, dependent effusions", "small, left effusion", but not "scattered and small, effusion on the left"
+    is_opened = before in opening or earlier == "there" or (not before and following in adjectives)
+    return is_opened and earlier not in adjectives and described[-1] in cue_words("adjectives", "descriptive")
 
 
 def _ends_in_adjective(words: list[str]) -> bool:
