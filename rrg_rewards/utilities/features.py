@@ -2,13 +2,11 @@
 
 import errno
 import io
-import json
 import math
-import mmap
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
@@ -28,8 +26,7 @@ FEATURE_KEY = "arr"
 
 _MEMBER = f"{FEATURE_KEY}.npy"
 _ALIGNMENT = 64
-_LOCAL_HEADER = struct.Struct("<4s22xHH")
-_HEADER_LENGTH = struct.Struct("<Q")
+_LOCAL_HEADER = struct.Struct("<26xHH")
 _DTYPES = (np.dtype(np.float16), np.dtype(np.float32))
 # Errors that zipfile and numpy raise for damaged files.
 _DAMAGE = (
@@ -59,8 +56,6 @@ def read_features(
     path: str | Path,
     *,
     channels: int | None = None,
-    grid: Sequence[int] | None = None,
-    study: str | None = None,
     check_finite: bool = False,
 ) -> Array:
     """Read the features of one study, mapped into memory if possible.
@@ -73,8 +68,6 @@ def read_features(
     Args:
         path: Path of the file.
         channels: Expected width ``C`` of a token, if known.
-        grid: Expected ``(D, H, W)``, if known.
-        study: Name of the study in error messages. Default: the file's name without its ending.
         check_finite: Whether to check for NaN and infinity. This reads all values, which takes about 10 ms for
             CT-CHAT's 7 million values in memory.
 
@@ -96,17 +89,17 @@ def read_features(
         (2, 2, 2, 4)
     """
     path = Path(path)
-    with _named_errors(path, study):
-        features = _checked_shape(_reader(path)(path), grid, channels)
+    with _named_errors(path):
+        features = _checked_shape(_reader(path)(path), channels)
         if check_finite and not _is_finite(features):
             raise FeatureError("contains NaN or infinity; encode the study again")
         return features
 
 
 @contextmanager
-def _named_errors(path: Path, study: str | None) -> Iterator[None]:
+def _named_errors(path: Path) -> Iterator[None]:
     """Convert errors to :class:`FeatureError` with the study, the file and the remedy in the message."""
-    where = f"features of {study or path.stem}: {path}"
+    where = f"features of {path.stem}: {path}"
     try:
         yield
     except FeatureError as error:
@@ -128,62 +121,56 @@ def check_features(path: str | Path) -> None:
         FeatureError: See :func:`read_features`.
     """
     path = Path(path)
-    with _named_errors(path, None):
+    with _named_errors(path):
         read = _reader(path)
         if read is not _read_npz or not _is_compressed(path):
-            _checked_shape(read(path), None, None)
+            _checked_shape(read(path))
 
 
 def write_features(path: str | Path, features: Array) -> None:
     """Write the features of one study atomically, in a form that :func:`read_features` can map into memory.
 
     Args:
-        path: ``.npz`` (not compressed), ``.npy`` or ``.safetensors`` file. An existing file is replaced.
+        path: ``.npz`` file, which is not compressed. An existing file is replaced.
         features: ``(D, H, W, C)`` or ``(1, D, H, W, C)`` in ``float16`` or ``float32``; written as
             ``(1, D, H, W, C)``.
 
     Raises:
-        FeatureError: For an invalid shape or dtype, an unknown ending, or a missing folder.
+        FeatureError: For an invalid shape or dtype, another ending, or a missing folder.
         OSError: If the file cannot be written.
 
     Example:
         >>> write_features("study.pt", np.zeros((2, 2, 2, 4), np.float16))
         Traceback (most recent call last):
         ...
-        rrg_rewards.utilities.features.FeatureError: features of study: study.pt: the ending '.pt' is not a format of
-        features; use one of .npz, .npy, .safetensors
+        rrg_rewards.utilities.features.FeatureError: features of study: study.pt: must end in .npz
     """
     path = Path(path)
-    try:
-        encode = _by_ending(path, {".npz": _npz_bytes, ".npy": _npy_bytes, ".safetensors": _safetensors_bytes})
-        content = encode(np.ascontiguousarray(_checked_shape(np.asarray(features), None, None)[None]))
+    with _named_errors(path):
+        content = _npz_bytes(np.ascontiguousarray(_checked_shape(np.asarray(features))[None]))
+        if path.suffix.lower() != ".npz":
+            raise FeatureError("must end in .npz")
         if not path.parent.is_dir():
             raise FeatureError(f"the folder {path.parent} does not exist")
-    except FeatureError as error:
-        raise FeatureError(f"features of {path.stem}: {path}: {error}") from None
     with whole_file(path) as file:
         file.write(content)
 
 
-def _by_ending(path: Path, choices: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+def _reader(path: Path) -> Callable[[Path], Array]:
+    """Return the function that reads a file, which must exist."""
     ending = path.suffix.lower()
-    if ending not in choices:
+    if ending not in FEATURE_ENDINGS:
         kind = f"the ending {ending!r}" if ending else "an empty ending"
         raise FeatureError(f"{kind} is not a format of features; use one of {', '.join(FEATURE_ENDINGS)}")
-    return choices[ending]
-
-
-def _reader(path: Path) -> Callable[[Path], Array]:
-    read = _by_ending(path, {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors})
     if not path.exists():
         raise FeatureError("no such file; check the folder of features")
     if not path.is_file():
         raise FeatureError("is not a file")
-    return read
+    return {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}[ending]
 
 
-def _checked_shape(features: Array, grid: Sequence[int] | None, channels: int | None) -> Array:
-    """Return the features without a leading axis of 1, or raise for an invalid dtype or shape."""
+def _checked_shape(features: Array, channels: int | None = None) -> Array:
+    """Return the features without a leading axis of 1, or raise FeatureError for an invalid dtype or shape."""
     _check_dtype(features.dtype)
     shape = features.shape
     if len(shape) == 5 and shape[0] == 1:
@@ -194,10 +181,6 @@ def _checked_shape(features: Array, grid: Sequence[int] | None, channels: int | 
         raise FeatureError(
             f"expected tokens of width {channels}, found {features.shape[3]}; use the features of the encoder that "
             "the model was trained on"
-        )
-    if grid is not None and features.shape[:3] != tuple(grid):
-        raise FeatureError(
-            f"expected a grid of {tuple(grid)}, found {features.shape[:3]}; use features of volumes of one size"
         )
     return features
 
@@ -214,17 +197,8 @@ def _is_finite(features: Array) -> bool:
 
 
 def _map(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, fortran: bool) -> Array:
-    """Map an array in a file into memory; changes are not written to the file."""
-    needed = offset + dtype.itemsize * math.prod(shape)
-    size = file.seek(0, io.SEEK_END)
-    if needed > size:
-        raise FeatureError(f"truncated: needs {needed} bytes, has {size}; copy the file or encode the study again")
-    if not math.prod(shape):
-        return np.empty(shape, dtype)
-    # Not numpy.memmap, which takes longer to construct and to slice than small features take to read.
-    content = mmap.mmap(file.fileno(), needed, access=mmap.ACCESS_COPY)
-    array: Array = np.ndarray(shape, dtype, content, offset, order="F" if fortran else "C")
-    return array
+    """Map an array of a file into memory."""
+    return np.asarray(np.memmap(file, dtype, "c", offset, shape, "F" if fortran else "C"))
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -253,43 +227,25 @@ def _read_npz(path: Path) -> Array:
             keys = ", ".join(name.removesuffix(".npy") for name in names) or "nothing"
             raise FeatureError(f"has no array {FEATURE_KEY!r}; it contains: {keys}")
         member = archive.getinfo(_MEMBER)
-        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-            with archive.open(member) as stream:
-                return _unpack(stream, member.file_size)
-        start = _member_start(file, member)
-        file.seek(start)
-        shape, fortran, dtype = _npy_header(file)
-        offset = file.tell()
-        if offset - start + dtype.itemsize * math.prod(shape) != member.file_size:
-            raise FeatureError(f"the array's shape {shape} does not fit the {member.file_size} bytes of its entry")
-        return _map(file, dtype, shape, offset, fortran)
+        with archive.open(member) as stream:
+            shape, fortran, dtype = _npy_header(stream)
+            start = stream.tell()
+            if start + dtype.itemsize * math.prod(shape) != member.file_size:
+                raise FeatureError(f"the array's shape {shape} does not fit the {member.file_size} bytes of its entry")
+            if member.compress_type != zipfile.ZIP_STORED:
+                content = np.frombuffer(bytearray(stream.read()), dtype)
+                return content.reshape(shape, order="F" if fortran else "C")
+        file.seek(member.header_offset)
+        # The lengths in the archive's directory may differ from those before the entry.
+        name_length, extra_length = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+        start += member.header_offset + _LOCAL_HEADER.size + name_length + extra_length
+        return _map(file, dtype, shape, start, fortran)
 
 
 def _is_compressed(path: Path) -> bool:
     with zipfile.ZipFile(path) as archive:
         member = archive.NameToInfo.get(_MEMBER)
     return member is not None and member.compress_type != zipfile.ZIP_STORED
-
-
-def _member_start(file: BinaryIO, member: zipfile.ZipInfo) -> int:
-    """Return the offset of an entry's bytes, which follow its local header of variable length."""
-    file.seek(member.header_offset)
-    signature, name_length, extra_length = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
-    if signature != b"PK\x03\x04":
-        raise FeatureError("damaged: the archive's directory does not point to its entry; copy the file again")
-    return member.header_offset + _LOCAL_HEADER.size + int(name_length) + int(extra_length)
-
-
-def _unpack(stream: Any, size: int) -> Array:
-    """Read a compressed array of ``size`` bytes; reading to the end verifies the checksum."""
-    shape, fortran, dtype = _npy_header(stream)
-    # Checked before unpacking, because the header of a small file can state a size beyond the memory.
-    if stream.tell() + dtype.itemsize * math.prod(shape) != size:
-        raise FeatureError(f"the array's shape {shape} does not fit the {size} bytes of its entry")
-    content = bytearray(stream.read())
-    if len(content) != dtype.itemsize * math.prod(shape):
-        raise FeatureError(f"the array's shape {shape} does not fit the {len(content)} bytes of its entry")
-    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _read_safetensors(path: Path) -> Array:
@@ -310,26 +266,13 @@ def _read_safetensors(path: Path) -> Array:
     return features
 
 
-def _npy_bytes(features: Array) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, features, allow_pickle=False)
-    return buffer.getvalue()
-
-
 def _npz_bytes(features: Array) -> bytes:
     member = zipfile.ZipInfo(_MEMBER)
     # Unlike numpy.savez, align the values to 64 bytes with an extra field, which has the id that zipalign uses.
     padding = -(_LOCAL_HEADER.size + len(_MEMBER) + 4) % _ALIGNMENT
     member.extra = struct.pack("<HH", 0xD935, padding) + b"\0" * padding
-    buffer = io.BytesIO()
+    array, buffer = io.BytesIO(), io.BytesIO()
+    np.lib.format.write_array(array, features, allow_pickle=False)
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(member, _npy_bytes(features))
+        archive.writestr(member, array.getvalue())
     return buffer.getvalue()
-
-
-def _safetensors_bytes(features: Array) -> bytes:
-    dtype = "F16" if features.dtype == np.float16 else "F32"
-    entry = {"dtype": dtype, "shape": features.shape, "data_offsets": [0, features.nbytes]}
-    header = json.dumps({FEATURE_KEY: entry}).encode()
-    header += b" " * (-(_HEADER_LENGTH.size + len(header)) % _ALIGNMENT)
-    return _HEADER_LENGTH.pack(len(header)) + header + features.tobytes()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from rrg_rewards.data import (
     CtRateCounts,
@@ -44,10 +45,12 @@ def files(tmp_path):
     volumes = ("train_1_a_1", "train_1_a_2", "train_1_b_1", "train_2_a_1", "train_9_a_1")
     (tmp_path / "labels.csv").write_text(label_table(*(f"{volume}.nii.gz" for volume in volumes)))
     folder = tmp_path / "features"
-    for volume, ending in (("train_1_a_2", ".npz"), ("train_1_b_1", ".npy"), ("train_2_a_1", ".safetensors")):
-        place = folder / "train" / volume[:7]
-        place.mkdir(parents=True, exist_ok=True)
-        write_features(place / f"{volume}{ending}", np.zeros((2, 2, 2, 4), np.float16))
+    array = np.zeros((2, 2, 2, 4), np.float16)
+    for patient in (1, 2):
+        (folder / "train" / f"train_{patient}").mkdir(parents=True)
+    write_features(folder / "train" / "train_1" / "train_1_a_2.npz", array)
+    np.save(folder / "train" / "train_1" / "train_1_b_1.npy", array)
+    save_file({"arr": array}, folder / "train" / "train_2" / "train_2_a_1.safetensors")
     write_features(folder / "train_8_a_1.npz", np.zeros((2, 2, 2, 4), np.float16))
     (folder / "train" / "notes.txt").write_text("not features")
     return tmp_path / "reports.csv", tmp_path / "labels.csv", folder
@@ -77,7 +80,7 @@ def test_read_ct_rate_all_three_sources_are_joined_and_what_is_left_out_is_count
     table, counts = read_ct_rate(*files)
     assert table.column("study_id") == ["train_1_a_2", "train_1_b_1", "train_2_a_1"]
     assert table.column("labels") == [[int(label == "Cardiomegaly") for label in CT_RATE.labels]] * 3
-    assert [read_features(path, grid=(2, 2, 2)).shape for path in table.column("image")] == [(2, 2, 2, 4)] * 3
+    assert [read_features(path).shape for path in table.column("image")] == [(2, 2, 2, 4)] * 3
     assert counts == CtRateCounts(
         reports=5,
         labels=5,
@@ -153,7 +156,7 @@ def test_read_ct_rate_different_rows_of_one_volume_are_refused(files, tmp_path):
 
 @pytest.mark.parametrize("second", ["train_1_a_2.npz", "train_1_a_2.npy", "train_1_a_2.nii.gz.npz"])
 def test_read_ct_rate_two_feature_files_of_one_volume_are_refused(files, second):
-    write_features(files[2] / second, np.zeros((2, 2, 2, 4), np.float16))
+    (files[2] / second).touch()
     with pytest.raises(TableError, match=r"train_1_a_2 has two feature files, .* and .*; remove one"):
         read_ct_rate(*files)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from rrg_rewards.utilities import features as module
 from rrg_rewards.utilities.features import FEATURE_ENDINGS, FeatureError, check_features, read_features, write_features
@@ -41,6 +41,16 @@ def save_compressed(path, **arrays):
     np.savez_compressed(path, **arrays)
 
 
+def save(path, array):
+    """Save any array as others would."""
+    if path.suffix == ".npz":
+        np.savez(path, arr=array)
+    elif path.suffix == ".npy":
+        np.save(path, array)
+    else:
+        save_file({"arr": torch.from_numpy(array)}, path)
+
+
 @pytest.fixture(params=FEATURE_ENDINGS)
 def path(request, tmp_path):
     return tmp_path / f"train_1_a_1{request.param}"
@@ -48,26 +58,26 @@ def path(request, tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("lead", [(), (1,)])
-def test_features_what_is_written_is_read_bit_for_bit_and_mapped(path, dtype, lead):
+def test_features_of_each_kind_are_read_bit_for_bit_and_mapped(path, dtype, lead):
     features = example(dtype)
-    write_features(path, features.reshape(*lead, *SHAPE))
-    read = read_features(path, channels=6, grid=(3, 4, 5), check_finite=True)
+    save(path, features.reshape(*lead, *SHAPE))
+    read = read_features(path, channels=6, check_finite=True)
     assert read.dtype == dtype
     assert read.tobytes() == features.tobytes()
     assert is_mapped(read)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("lead", [(), (1,)])
+def test_features_that_are_written_are_aligned_and_others_read_them(tmp_path, dtype, lead):
+    features = example(dtype)
+    write_features(tmp_path / "a.npz", features.reshape(*lead, *SHAPE))
+    read = read_features(tmp_path / "a.npz")
     assert read.flags.aligned
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_features_files_are_those_that_others_read(tmp_path):
-    features = example()
-    for ending in FEATURE_ENDINGS:
-        write_features(tmp_path / f"a{ending}", features)
+    assert is_mapped(read)
     with np.load(tmp_path / "a.npz") as archive:
-        assert archive["arr"].shape == (1, *SHAPE)
-        np.testing.assert_array_equal(archive["arr"][0], features)
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy")[0], features)
-    np.testing.assert_array_equal(load_file(tmp_path / "a.safetensors")["arr"][0].numpy(), features)
+        np.testing.assert_array_equal(archive["arr"], features[None])
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
 @pytest.mark.parametrize("save", [save_npz, save_compressed])
@@ -81,7 +91,7 @@ def test_features_archives_of_numpy_are_read_and_mapped_where_they_are_stored(tm
 
 
 def test_features_mapping_reads_no_more_than_what_is_used(path):
-    write_features(path, np.zeros((64, 64, 64, 64), np.float16))
+    save(path, np.zeros((64, 64, 64, 64), np.float16))
 
     def mapped_kilobytes():
         """Resident size of the mappings of the file."""
@@ -91,7 +101,7 @@ def test_features_mapping_reads_no_more_than_what_is_used(path):
         block = re.search(rf"{re.escape(str(path))}\n.*?Rss:\s+(\d+) kB", maps.read_text(), re.DOTALL)
         return int(block[1])
 
-    read = read_features(path, channels=64, grid=(64, 64, 64))
+    read = read_features(path, channels=64)
     assert read.nbytes == 2**25
     assert mapped_kilobytes() < 2**12
     read.sum()
@@ -99,7 +109,7 @@ def test_features_mapping_reads_no_more_than_what_is_used(path):
 
 
 def test_features_writing_to_what_was_read_leaves_the_file_as_it_is(path):
-    write_features(path, example())
+    save(path, example())
     before = path.read_bytes()
     read_features(path)[:] = 0
     assert path.read_bytes() == before
@@ -119,11 +129,11 @@ def test_features_bfloat16_becomes_float32_exactly(tmp_path, name):
 def refused(path, match, **arguments):
     with pytest.raises(FeatureError, match=match) as error:
         read_features(path, **arguments)
-    assert str(error.value).startswith(f"features of {arguments.get('study', path.stem)}: {path}: ")
+    assert str(error.value).startswith(f"features of {path.stem}: {path}: ")
 
 
 def test_features_missing_file_and_a_folder_are_named_with_the_study(path):
-    refused(path, "no such file", study="train_1")
+    refused(path, "no such file")
     path.mkdir()
     refused(path, "is not a file")
 
@@ -144,26 +154,15 @@ def test_features_wrong_key_lists_the_keys_that_are_there(tmp_path):
     refused(tmp_path / "b.safetensors", "it contains: nothing")
 
 
-def save(path, array):
-    """Save any array as others would."""
-    if path.suffix == ".npz":
-        np.savez(path, arr=array)
-    elif path.suffix == ".npy":
-        np.save(path, array)
-    else:
-        save_file({"arr": torch.from_numpy(array)}, path)
-
-
 @pytest.mark.parametrize("shape", [(6,), (5, 6), (4, 5, 6), (2, 3, 4, 5, 6), (1, 1, 3, 4, 5, 6), (0, 4, 5, 6), ()])
 def test_features_another_number_of_axes_is_refused_with_the_shape(path, shape):
     save(path, np.zeros(shape, np.float32))
     refused(path, re.escape(f"must have the shape (D, H, W, C) or (1, D, H, W, C), none of them 0, got {shape}"))
 
 
-def test_features_another_width_or_grid_is_refused_with_both(path):
-    write_features(path, example())
+def test_features_another_width_is_refused_with_both(path):
+    save(path, example())
     refused(path, "expected tokens of width 512, found 6", channels=512)
-    refused(path, r"expected a grid of \(24, 24, 24\), found \(3, 4, 5\)", grid=(24, 24, 24))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint8, np.bool_])
@@ -200,7 +199,7 @@ def test_features_objects_are_refused_and_never_loaded(tmp_path, name):
 def test_features_what_is_not_finite_is_refused_where_asked(path, value):
     features = example()
     features[2, 1, 0, 3] = value
-    write_features(path, features)
+    save(path, features)
     assert read_features(path).shape == SHAPE
     refused(path, "contains NaN or infinity", check_finite=True)
 
@@ -215,7 +214,7 @@ def test_features_zip_of_another_kind_is_refused(tmp_path):
 
 @pytest.mark.parametrize("damage", [(b"(1,", b"(01"), (b"{'", b",'"), (b"<f2", b"<f9"), (b"False", b"Fa(se")])
 def test_features_headers_of_numpy_that_make_no_sense_are_refused(tmp_path, damage):
-    write_features(tmp_path / "a.npy", example())
+    np.save(tmp_path / "a.npy", example()[None])
     (tmp_path / "b.npy").write_bytes((tmp_path / "a.npy").read_bytes().replace(*damage))
     refused(tmp_path / "b.npy", "damaged or truncated")
 
@@ -266,8 +265,8 @@ SMALL = example(np.float16, (1, 2, 2, 2, 3))
 def files(tmp_path_factory):
     """A file of each kind, its bytes and a path for damaged copies."""
     folder = tmp_path_factory.mktemp("features")
-    for ending in FEATURE_ENDINGS:
-        write_features(folder / f"written{ending}", SMALL)
+    write_features(folder / "written.npz", SMALL)
+    np.save(folder / "array.npy", SMALL)
     np.savez(folder / "stored.npz", arr=SMALL, other=np.arange(4))
     np.savez_compressed(folder / "compressed.npz", arr=SMALL)
     save_file({"arr": torch.from_numpy(SMALL).bfloat16().half()}, folder / "library.safetensors")
@@ -281,9 +280,9 @@ def test_features_file_cut_anywhere_is_refused_or_exact(files):
         for length in range(len(content)):
             path.write_bytes(content[:length])
             try:
-                read = read_features(path, study="train_1")
+                read = read_features(path)
             except FeatureError as error:
-                assert str(error).startswith(f"features of train_1: {path}: ")  # noqa: PT017
+                assert str(error).startswith(f"features of {path.stem}: {path}: ")  # noqa: PT017
             else:
                 assert read.tobytes() == whole
 
@@ -319,18 +318,20 @@ def test_features_any_bytes_at_all_raise_nothing_else(tmp_path_factory, content,
         (np.zeros((2, 0, 2, 2), np.float16), r"must have the shape"),
     ],
 )
-def test_features_what_could_not_be_read_is_not_written(path, features, match):
+def test_features_what_could_not_be_read_is_not_written(tmp_path, features, match):
+    path = tmp_path / "a.npz"
     with pytest.raises(FeatureError, match=match):
         write_features(path, features)
     assert not path.exists()
 
 
-def test_features_missing_folder_is_named(path):
+def test_features_missing_folder_is_named(tmp_path):
     with pytest.raises(FeatureError, match=r"the folder .*missing does not exist"):
-        write_features(path.parent / "missing" / path.name, example())
+        write_features(tmp_path / "missing" / "a.npz", example())
 
 
-def test_features_failed_write_leaves_what_was_there_and_nothing_else(path, monkeypatch):
+def test_features_failed_write_leaves_what_was_there_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "a.npz"
     write_features(path, example())
     before = path.read_bytes()
 
@@ -349,7 +350,8 @@ def test_features_failed_write_leaves_what_was_there_and_nothing_else(path, monk
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_features_equal_features_make_equal_files(path):
+def test_features_equal_features_make_equal_files(tmp_path):
+    path = tmp_path / "a.npz"
     write_features(path, example())
     before = path.read_bytes()
     write_features(path, example())

@@ -313,7 +313,7 @@ def test_write_phantom_volumes_as_the_published_features_are(tmp_path):
         expected = phantom_volume(study, (2, 3, 4), 16)
         with np.load(path) as archive:
             np.testing.assert_array_equal(archive["arr"], expected[None])
-        np.testing.assert_array_equal(read_features(path, channels=16, grid=(2, 3, 4)), expected)
+        np.testing.assert_array_equal(read_features(path, channels=16), expected)
 
 
 def test_phantom_volume_two_studies_of_one_id_are_refused(tmp_path):
