@@ -2,7 +2,6 @@
 
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward
 from rrg_rewards.rewards.compose import AsyncComposedReward, ComposedReward, Gate, RewardPart, compose
-from rrg_rewards.rewards.crepe import CrepeReward
 from rrg_rewards.rewards.crg import CRGReward
 from rrg_rewards.rewards.recommended import RecommendedReward
 from rrg_rewards.rewards.registry import available_rewards, make_reward
@@ -15,7 +14,6 @@ __all__ = [
     "AsyncMetricReward",
     "CRGReward",
     "ComposedReward",
-    "CrepeReward",
     "FormatReward",
     "Gate",
     "MetricReward",

@@ -16,7 +16,6 @@ from rrg_rewards.utilities.plugins import Registry, import_object
 # Rewards with a class of their own, which are imported lazily. Other names are those of metrics to wrap.
 _REWARDS = {
     "composed": "rrg_rewards.rewards.compose:ComposedReward",
-    "crepe": "rrg_rewards.rewards.crepe:CrepeReward",
     "crg": "rrg_rewards.rewards.crg:CRGReward",
     "format": "rrg_rewards.rewards.shaping:FormatReward",
     "overlong": "rrg_rewards.rewards.shaping:OverlongPenalty",

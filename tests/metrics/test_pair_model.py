@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from rrg_rewards.metrics import CREPE, ER2Score, make_metric
 from rrg_rewards.models import CrepeModel, ER2ScoreModel
-from rrg_rewards.rewards import CrepeReward, make_reward
+from rrg_rewards.rewards import make_reward
 
 PAIRS = random_pairs(6, longest=20)
 METRICS = {"crepe": CREPE, "er2score": ER2Score}
@@ -157,9 +157,8 @@ def test_pair_model_options_reach_the_predictor(make, name, folders, tmp_path):
     options = {**OPTIONS, **further}
     assert vars(make(**options).predictor.options) == options
     assert isinstance(make_metric(name, model=folders[name], dtype="bfloat16"), METRICS[name])
-    if name == "crepe":
-        assert vars(CrepeReward(folders[name], **options).metric.predictor.options) == options
-        assert vars(CrepeReward(folders[name]).metric.predictor.options) == vars(make().predictor.options)
+    assert vars(make_reward(name, model=folders[name], **options).metric.predictor.options) == options
+    assert vars(make_reward(name, model=folders[name]).metric.predictor.options) == vars(make().predictor.options)
 
 
 @pytest.mark.parametrize(

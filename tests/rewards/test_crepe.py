@@ -1,6 +1,5 @@
 """Rewards of CREPE and of ER²Score."""
 
-import math
 import pickle
 
 import pytest
@@ -9,7 +8,7 @@ from tiny_crepe import random_pairs, save_tiny_crepe
 from tiny_er2score import LORA, save_tiny_er2score
 
 from rrg_rewards.metrics import CREPE, ER2Score
-from rrg_rewards.rewards import CrepeReward, available_rewards, make_reward
+from rrg_rewards.rewards import available_rewards, make_reward
 from rrg_rewards.rewards.registry import check_reward_options
 
 METRICS = {"crepe": CREPE, "er2score": ER2Score}
@@ -49,7 +48,6 @@ def test_pair_model_reward_is_the_score_with_its_sign(make, name, batch, scores)
     sign = -1 if name == "crepe" else 1
     assert values[:-1] == (sign * scores.value[:-1]).tolist()
     assert len(set(values)) > 3
-    assert isinstance(make(), CrepeReward) == (name == "crepe")
 
 
 def test_pair_model_reward_of_weighted_sub_scores(make, name, batch, scores):
@@ -72,11 +70,8 @@ def test_pair_model_reward_logs_its_sub_scores(make, name, batch, scores):
     assert nothing == {f"{name}/unscorable": 1}
 
 
-@pytest.mark.parametrize("options", [{}, {"shape": "exponential", "tau": 0.5}])
-def test_pair_model_reward_pickles_small_and_takes_its_settings_along(make, name, batch, options):
-    if name == "er2score" and options:
-        return
-    reward = make(weights={"wrong_severity": 2.0}, name="errors", **options)
+def test_pair_model_reward_pickles_small_and_takes_its_settings_along(make, batch):
+    reward = make(weights={"wrong_severity": 2.0}, name="errors")
     values = reward(**batch)
     written = pickle.dumps(reward)
     again = pickle.loads(written)
@@ -87,7 +82,7 @@ def test_pair_model_reward_pickles_small_and_takes_its_settings_along(make, name
 
 def test_pair_model_reward_options_are_checked_by_name_without_a_model(name):
     assert name in available_rewards()
-    further = {"crepe": {"shape": "exponential", "tau": 2.0}, "er2score": {"share_prefix": False}}[name]
+    further = {"crepe": {}, "er2score": {"share_prefix": False}}[name]
     check_reward_options(name, model="nowhere/to-be-found", weights={}, dtype="bfloat16", **further)
     with pytest.raises(ValueError, match=f"unknown option of reward '{name}' 'weight'; did you mean 'weights'"):
         check_reward_options(name, weight={})
@@ -104,33 +99,3 @@ def test_pair_model_reward_leaves_random_numbers_of_training_the_same(make, batc
     after = torch.rand(1)
     torch.manual_seed(0)
     assert torch.equal(after, torch.rand(1))
-
-
-@pytest.mark.parametrize("name", ["crepe"], indirect=True)
-def test_crepe_reward_an_exponential_reward_lies_between_0_and_1(make, batch, scores):
-    values = make(shape="exponential", tau=3.0)(**batch)
-    assert values[-1] is None
-    assert values[:-1] == pytest.approx([math.exp(-score / 3) for score in scores.value[:-1].tolist()])
-    assert all(0 < value <= 1 for value in values[:-1])
-
-
-def test_crepe_reward_signature_tells_shapes_apart(folders):
-    shapes = ({}, {"shape": "exponential"}, {"shape": "exponential", "tau": 1})
-    signatures = [CrepeReward(folders["crepe"], **shape).signature for shape in shapes]
-    assert len(set(signatures)) == 3
-    assert signatures[0].endswith("|sign:-1")
-    assert signatures[2].endswith("|shape:exponential|tau:1")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"shape": "square"}, "shape must be 'linear' or 'exponential', got 'square'"),
-        ({"tau": 0}, "tau must be positive and finite, got 0"),
-        ({"tau": math.inf}, "tau must be positive and finite, got inf"),
-        ({"reference_column": None}, "crepe needs a reference_column"),
-    ],
-)
-def test_crepe_reward_settings_without_a_meaning_are_refused(folders, options, message):
-    with pytest.raises(ValueError, match=message):
-        CrepeReward(folders["crepe"], **options)
