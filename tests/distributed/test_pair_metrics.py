@@ -1,9 +1,8 @@
 """Metrics with a model in real processes: totals equal those of one process, also in a GRPO run under ZeRO-3."""
 
 import json
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +19,19 @@ from tests.distributed.shares import ROWS, SHARES, WHOLE, exercise, feed, rows_o
 
 REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
 WEIGHTS = {"omitted_finding": 2.0, "false_comparison": 0.5}
-TAU = 4.0
 STEPS = 2
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A metric with a model: a function that writes the model, options of the reward, and the reward of a score."""
+    """A metric with a model: a function that writes the model, and the reward of a score."""
 
     save: Callable[[Path], Path]
     reward_of: Callable[[float], float]
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 SUBJECTS = {
-    "crepe": Subject(
-        lambda root: save_tiny_crepe(root / "model"),
-        lambda score: math.exp(-score / TAU),
-        {"shape": "exponential", "tau": TAU},
-    ),
+    "crepe": Subject(lambda root: save_tiny_crepe(root / "model"), lambda score: -score),
     # The adapter is loaded on the backbone under ZeRO-3.
     "er2score": Subject(lambda root: save_tiny_er2score(root, lora=LORA), lambda score: score),
 }
@@ -140,7 +133,7 @@ def launch(tmp_path_factory: pytest.TempPathFactory, name: str, folder: str) -> 
     root = tmp_path_factory.mktemp(f"{name}_grpo")
     rows = [{"findings": f"lungs {report}", "impression": report} for report in REPORTS * 2]
     (root / "reports.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    reward = {"name": name, "model": folder, "weights": WEIGHTS, "dtype": "float32", **SUBJECTS[name].options}
+    reward = {"name": name, "model": folder, "weights": WEIGHTS, "dtype": "float32"}
     config = {
         "model_name_or_path": str(save_tiny_policy(root / "policy")),
         "dataset": str(root / "reports.jsonl"),
