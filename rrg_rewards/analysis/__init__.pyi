@@ -68,7 +68,6 @@ from rrg_rewards.analysis.settings import CompareSettings as CompareSettings
 from rrg_rewards.analysis.settings import CountingSettings as CountingSettings
 from rrg_rewards.analysis.settings import EvaluationSettings as EvaluationSettings
 from rrg_rewards.analysis.settings import GradingSettings as GradingSettings
-from rrg_rewards.analysis.settings import JudgeLimits as JudgeLimits
 from rrg_rewards.analysis.settings import LabelSettings as LabelSettings
 from rrg_rewards.analysis.settings import MetricChoice as MetricChoice
 from rrg_rewards.analysis.settings import MiningSettings as MiningSettings

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Generic
 from typing_extensions import Self
 
 from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
-from rrg_rewards.analysis.settings import JudgeLimits
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result
@@ -56,7 +55,7 @@ class Estimate:
     judged_by: Mapping[str, int] | None = None
 
     def __str__(self) -> str:
-        cost = "cost: unknown without a price, in the settings of the judge or as `price_in` and `price_out`"
+        cost = "cost: unknown without a `price` in the settings of the judge"
         if self.cost is not None:
             cost = f"estimated cost: {money(self.cost)}, without repeated requests"
         time = "time: unknown without a rate limit"
@@ -243,16 +242,12 @@ class AnswerRun(ABC, Generic[Item, Result]):
         """Return these numbers in a line of text."""
         return f"pairs: {len(self.items)}; in the output: {self.num_held}; to request: {len(self.missing)}"
 
-    def estimate(self, limits: JudgeLimits = JudgeLimits()) -> Estimate:
-        """Estimate the cost of the missing answers; nothing is sent.
-
-        Args:
-            limits: Prices and rate limits that the judge does not have.
-        """
+    def estimate(self) -> Estimate:
+        """Estimate the cost of the missing answers, by prices and rate limits of the judge; nothing is sent."""
         known = {} if self.judge is None else self.judge.arguments()
         prompts = map(self.task.messages, self.missing)
         answers = map(self._expected_answer, self.missing)
-        return estimate_requests(prompts, answers, {**known, **limits.arguments()})
+        return estimate_requests(prompts, answers, known)
 
     def preview(self) -> str:
         """Return the conversation about the first missing item as text; empty if nothing is missing."""
@@ -422,18 +417,17 @@ def distinct_items(items: Sequence[Item | None], noun: str, lacks: str, log: Run
     return different
 
 
-def choose_model(judge: JudgeSetting, limits: JudgeLimits, lacks: str) -> Judge:
+def choose_model(judge: JudgeSetting, lacks: str) -> Judge:
     """Return a judge that is a language model.
 
     Args:
         judge: The judge.
-        limits: Prices and rate limits of the judge.
         lacks: Why the judge must be a language model, for messages, such as ``writes no reports``.
 
     Raises:
         SettingError: If the judge is unknown, its settings are invalid, or it is no language model.
     """
-    chosen = choose_judge(judge, **limits.arguments())
+    chosen = choose_judge(judge)
     if chosen.is_immediate or chosen.task_names is not None:
         name = chosen.signature if isinstance(judge, Judge) else judge
         raise SettingError("judge", f"{name} {lacks}; name a language model, as in openai:MODEL")

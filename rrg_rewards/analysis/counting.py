@@ -7,7 +7,7 @@ from typing import Any
 
 from rrg_rewards.analysis.answers import AnswerRun, choose_model, distinct_items
 from rrg_rewards.analysis.judge_choice import JudgeSetting
-from rrg_rewards.analysis.settings import CountingSettings, JudgeLimits
+from rrg_rewards.analysis.settings import CountingSettings
 from rrg_rewards.data.records.error_records import read_error_records
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import Judge, ReportPair
@@ -27,8 +27,8 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
 
     Example:
         >>> run = CountingRun([ReportPair("Small left effusion.", "Clear.")] * 2, "counts.jsonl")
-        >>> run.estimate(JudgeLimits(requests_per_minute=5)).minutes
-        0.2
+        >>> run.estimate().requests
+        1
     """
 
     activity = "counting"
@@ -99,7 +99,6 @@ def count_errors(
     output: str | Path,
     settings: CountingSettings = CountingSettings(),
     *,
-    limits: JudgeLimits = JudgeLimits(),
     log: RunLog | None = None,
 ) -> CountingRun:
     """Let a language model count the errors of candidate reports, and append each answer to a file.
@@ -111,7 +110,6 @@ def count_errors(
         judge: Judge, its name or its settings, as for :func:`~rrg_rewards.judges.get_judge`; a language model.
         output: JSON lines file to append to.
         settings: The settings; ``source`` is used.
-        limits: Prices and rate limits of a judge that is given by name or settings.
         log: Receives notes, warnings and progress.
 
     Returns:
@@ -127,7 +125,7 @@ def count_errors(
         ...
         rrg_rewards.utilities.settings.SettingError: judge: rules counts no errors; name a language model...
     """
-    return CountingRun(pairs, output, choose_model(judge, limits, "counts no errors"), settings).complete(log)
+    return CountingRun(pairs, output, choose_model(judge, "counts no errors"), settings).complete(log)
 
 
 def read_pairs(

@@ -10,7 +10,7 @@ import yaml
 
 from rrg_rewards.analysis.answers import AnswerRun, choose_model, distinct_items
 from rrg_rewards.analysis.judge_choice import JudgeSetting
-from rrg_rewards.analysis.settings import GradingSettings, JudgeLimits
+from rrg_rewards.analysis.settings import GradingSettings
 from rrg_rewards.data.records.graded_reports import GradedReport, read_graded_reports
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.base import Judge
@@ -169,7 +169,6 @@ def grade_reports(
     output: str | Path,
     settings: GradingSettings = GradingSettings(),
     *,
-    limits: JudgeLimits = JudgeLimits(),
     log: RunLog | None = None,
 ) -> GradingRun:
     """Let a language model write candidate reports of graded quality, and append each one to a file.
@@ -183,7 +182,6 @@ def grade_reports(
         judge: Judge, its name or its settings, as for :func:`~rrg_rewards.judges.get_judge`; a language model.
         output: JSON lines file to append to.
         settings: Scoring system, tiers, and reports per tier.
-        limits: Prices and rate limits of a judge that is given by name or settings.
         log: Receives notes, warnings and progress.
 
     Returns:
@@ -199,7 +197,7 @@ def grade_reports(
         ...
         rrg_rewards.utilities.settings.SettingError: tiers: ... no report has a total in the tier [1, 2]...
     """
-    return GradingRun(references, output, choose_model(judge, limits, "writes no reports"), settings).complete(log)
+    return GradingRun(references, output, choose_model(judge, "writes no reports"), settings).complete(log)
 
 
 def read_references(

@@ -13,12 +13,11 @@ JudgeSetting = str | Mapping[str, Any] | Judge
 """A judge, its name, or its settings."""
 
 
-def choose_judge(setting: JudgeSetting, **further: Any) -> Judge:
+def choose_judge(setting: JudgeSetting) -> Judge:
     """Return the judge of a setting ``judge``.
 
     Args:
         setting: Name, settings as a YAML mapping or as text of one, or a judge.
-        **further: Arguments of the judge from other settings; they override those of the mapping.
 
     Raises:
         SettingError: For an unknown name or invalid settings.
@@ -28,7 +27,7 @@ def choose_judge(setting: JudgeSetting, **further: Any) -> Judge:
         True
     """
     try:
-        return get_judge(setting, **further)
+        return get_judge(setting)
     except (ValueError, TypeError) as error:
         raise SettingError("judge", str(error)) from error
 

@@ -409,46 +409,6 @@ class AgreementSettings(Seed, Workers):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class JudgeLimits(Settings):
-    """Prices and rate limits of a server.
-
-    Example:
-        >>> JudgeLimits(price_in=2.5, price_out=10, requests_per_minute=60).arguments()
-        {'price': (2.5, 10), 'requests_per_minute': 60}
-    """
-
-    price_in: float | None = setting(None, "price of a million prompt tokens", metavar="X", minimum=0)
-    price_out: float | None = setting(None, "price of a million completion tokens", metavar="X", minimum=0)
-    price_cached: float | None = setting(
-        None,
-        "price of a million prompt tokens from the server's prefix cache (default: that of the others)",
-        metavar="X",
-        minimum=0,
-    )
-    requests_per_minute: float | None = setting(None, "maximum requests per minute", metavar="N", above=0)
-    tokens_per_minute: float | None = setting(
-        None, "maximum tokens per minute, of prompts and answers", metavar="N", above=0
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.price_in is None) != (self.price_out is None):
-            raise SettingError(None, "`price_in` and `price_out` go together")
-        if self.price_cached is not None and self.price_in is None:
-            raise SettingError("price_cached", "requires `price_in` and `price_out`")
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a judge that are set."""
-        arguments = {
-            "price": None if self.price_in is None else (self.price_in, self.price_out),
-            "price_cached": self.price_cached,
-            "requests_per_minute": self.requests_per_minute,
-            "tokens_per_minute": self.tokens_per_minute,
-        }
-        return {name: value for name, value in arguments.items() if value is not None}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CountingSettings(Settings):
     """Settings of :func:`~rrg_rewards.analysis.count_errors`."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.settings import LANGUAGE_MODEL, JudgeLimits
+from rrg_rewards.analysis.settings import LANGUAGE_MODEL
 from rrg_rewards.cli.options import (
     InputTable,
     Outputs,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class AnswerCommand(JudgeLimits, InputTable, Outputs):
+class AnswerCommand(InputTable, Outputs):
     """A command that requests answers about the rows of a table, which are appended to its output."""
 
     judge: str | None = setting(None, f"{LANGUAGE_MODEL}; required without `dry_run`", metavar="JUDGE")
@@ -46,7 +46,7 @@ class AnswerCommand(JudgeLimits, InputTable, Outputs):
         from rrg_rewards.analysis.answers import choose_model
 
         if self.judge is not None:
-            return choose_model(self.judge, self, lacks)
+            return choose_model(self.judge, lacks)
         if not self.dry_run:
             raise UsageError("--judge is required unless --dry-run is set")
         return None
@@ -76,7 +76,7 @@ class AnswerCommand(JudgeLimits, InputTable, Outputs):
         self.check()
         run = make_run(self.read(terminal))
         if judge is None or self.dry_run:
-            expected = run.estimate(self)
+            expected = run.estimate()
             if self.json is not None:
                 # The plan has a hash of the answer's schema, which needs pydantic.
                 self.write_summary({**run.plan(), "estimate": asdict(expected)})
@@ -106,6 +106,4 @@ def add_answer_options(parser: argparse.ArgumentParser, items: str, *, model: bo
     overwrite = {"help": "replace a summary that exists; --output is never replaced"}
     add_shared_options(parser, "output", "json", "format", "overwrite", output=output, overwrite=overwrite)
     if model:
-        add_settings(parser, AnswerCommand, "judge")
-        add_settings(parser, JudgeLimits)
-        add_settings(parser, AnswerCommand, "dry_run")
+        add_settings(parser, AnswerCommand, "judge", "dry_run")

@@ -14,7 +14,8 @@ second Ctrl-C stops immediately. Repeat the same command to request the pairs th
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
 Examples:
-  rrg-rewards count pairs.csv --output counts.jsonl --dry-run --price-in 2.5 --price-out 10
+  rrg-rewards count pairs.csv --output counts.jsonl --dry-run \
+      --judge "{name: openai, model: my-model, price: [2.5, 10]}"
   rrg-rewards count pairs.csv --output counts.jsonl --max-pairs 20 \
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
   rrg-rewards count pairs.csv --prediction-column generated --reference-column report --output counts.jsonl \

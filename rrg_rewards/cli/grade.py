@@ -13,12 +13,13 @@ second Ctrl-C stops immediately. Repeat the same command to request the reports 
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
 Examples:
-  rrg-rewards grade reports.csv --report-column report --output graded.jsonl --dry-run --price-in 2.5 --price-out 10
+  rrg-rewards grade reports.csv --report-column report --output graded.jsonl --dry-run \
+      --judge "{name: openai, model: my-model, price: [2.5, 10]}"
   rrg-rewards grade reports.csv --output graded.jsonl --max-reports 20 \
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, temperature: 0.7}"
   rrg-rewards grade reports.csv --output graded.jsonl --system mrscore --per-tier 2 \
-      --judge "{name: openai, model: gpt-x, base_url: https://api.example.org/v1, allow_remote: true}" \
-      --requests-per-minute 60 --tokens-per-minute 90000
+      --judge "{name: openai, model: gpt-x, base_url: https://api.example.org/v1, allow_remote: true, \
+      requests_per_minute: 60, tokens_per_minute: 90000}"
   rrg-rewards grade reports.csv --output graded.jsonl --system mine.yaml --tiers "[[8, 10], [4, 7], [0, 3]]" --dry-run
 
 exit codes: 0 success, 1 reports were requested but none was written, 2 wrong command line, 130 interrupted

@@ -14,7 +14,7 @@ from counting_answers import counts_of
 from run_notes import RunNotes
 from scripted_judge import ScriptedJudge
 
-from rrg_rewards.analysis import CountingRun, CountingSettings, Estimate, JudgeLimits, count_errors, stop_at_interrupt
+from rrg_rewards.analysis import CountingRun, CountingSettings, Estimate, count_errors, stop_at_interrupt
 from rrg_rewards.analysis.answers import choose_model, estimate_requests, evaluate_in_batches
 from rrg_rewards.data.tables.appending import AppendedLines
 from rrg_rewards.data.tables.table import TableError
@@ -92,9 +92,6 @@ def test_an_estimate_sends_and_writes_nothing(output):
     assert (judge.asked, output.exists()) == ([], False)
     assert (found.requests, found.minutes) == (4, 2.0)
     assert found.cost == (found.prompt_tokens + 2 * found.completion_tokens) / 1e6
-    # The limits that are passed override those of the judge.
-    limits = JudgeLimits(price_in=0, price_out=0, requests_per_minute=1)
-    assert (run.estimate(limits).cost, run.estimate(limits).minutes) == (0, 4.0)
     count_errors(PAIRS[:3], AnsweringJudge(well), output)
     assert CountingRun(PAIRS, output).estimate().requests == 1
 
@@ -102,7 +99,7 @@ def test_an_estimate_sends_and_writes_nothing(output):
 def test_an_estimate_in_words():
     assert str(Estimate(2, 1500, 20, None, None)).splitlines() == [
         "estimated tokens: 1,500 of prompts, 20 of answers (4 characters per token)",
-        "cost: unknown without a price, in the settings of the judge or as `price_in` and `price_out`",
+        "cost: unknown without a `price` in the settings of the judge",
         "time: unknown without a rate limit",
     ]
     assert str(Estimate(2, 1, 1, 0.0213, 1.5)).splitlines()[1:] == [
@@ -373,18 +370,17 @@ def test_a_run_without_a_judge_requests_nothing(output):
 
 
 @pytest.mark.parametrize(
-    ("judge", "limits", "message"),
+    ("judge", "message"),
     [
-        ("rules", JudgeLimits(), "judge: rules counts no errors; name a language model, as in openai:MODEL"),
-        (ScriptedJudge(), JudgeLimits(), "judge: scripted counts no errors"),
-        ("ruls", JudgeLimits(), "unknown judge 'ruls'; did you mean 'rules'?"),
-        ("{name: rules", JudgeLimits(), "cannot read"),
-        (AnsweringJudge(well), JudgeLimits(requests_per_minute=1), "cannot be set on a judge object"),
+        ("rules", "judge: rules counts no errors; name a language model, as in openai:MODEL"),
+        (ScriptedJudge(), "judge: scripted counts no errors"),
+        ("ruls", "unknown judge 'ruls'; did you mean 'rules'?"),
+        ("{name: rules", "cannot read"),
     ],
 )
-def test_a_judge_that_is_no_language_model_is_refused(judge, limits, message):
+def test_a_judge_that_is_no_language_model_is_refused(judge, message):
     with pytest.raises(SettingError) as raised:
-        choose_model(judge, limits, "counts no errors")
+        choose_model(judge, "counts no errors")
     assert message in str(raised.value)
 
 

@@ -6,7 +6,7 @@ import pytest
 from answering_judge import AnsweringJudge
 from grading_answers import graded, honest
 
-from rrg_rewards.analysis import GradingRun, GradingSettings, JudgeLimits, grade_reports, read_references
+from rrg_rewards.analysis import GradingRun, GradingSettings, grade_reports, read_references
 from rrg_rewards.data.records.graded_reports import read_graded_reports
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.tasks.grading import tier_name
@@ -85,7 +85,7 @@ def test_a_file_with_an_invalid_score_is_refused(output):
 def test_tiers_as_numbers_or_text(output, tiers):
     run = GradingRun(REFERENCES, output, settings=GradingSettings(tiers=tiers))
     assert run.wanted_by_tier == {"-1 to 0": 2, "-3 to -2": 2}
-    assert run.estimate(JudgeLimits(requests_per_minute=2)).minutes == 2.0
+    assert run.estimate().requests == 4
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from rrg_rewards.analysis import (
     CandidateSettings,
     CountingSettings,
     GradingSettings,
-    JudgeLimits,
     LabelSettings,
     MetricChoice,
     MiningSettings,
@@ -19,22 +18,9 @@ from rrg_rewards.analysis import (
 from rrg_rewards.utilities.settings import SettingError
 
 
-def test_limits_are_the_arguments_of_a_judge_that_are_set():
-    assert JudgeLimits().arguments() == {}
-    assert JudgeLimits(price_in=0, price_out=2.0).arguments() == {"price": (0, 2.0)}
-    prices = JudgeLimits(price_in=1, price_out=2, price_cached=0.5).arguments()
-    assert prices == {"price": (1, 2), "price_cached": 0.5}
-    assert JudgeLimits(tokens_per_minute=5).arguments() == {"tokens_per_minute": 5}
-
-
 @pytest.mark.parametrize(
     ("settings", "values", "setting"),
     [
-        (JudgeLimits, {"price_in": 1}, None),
-        (JudgeLimits, {"price_in": -1, "price_out": 1}, "price_in"),
-        (JudgeLimits, {"price_cached": 1}, "price_cached"),
-        (JudgeLimits, {"requests_per_minute": 0}, "requests_per_minute"),
-        (JudgeLimits, {"tokens_per_minute": float("nan")}, "tokens_per_minute"),
         (CountingSettings, {"max_pairs": 0}, "max_pairs"),
         (GradingSettings, {"per_tier": 0}, "per_tier"),
         (CandidateSettings, {"per_report": 0}, "per_report"),

@@ -56,8 +56,8 @@ def test_a_dry_run_without_a_summary_needs_no_pydantic(run, pairs, output, monke
 def test_a_dry_run_sends_and_writes_nothing(run, pairs, output, tmp_path):
     with serve() as server:
         result = run(
-            *("count", pairs, "--output", output, "--dry-run", "--judge", judge(server)),
-            *("--price-in", 2, "--price-out", 8, "--requests-per-minute", 6, "--json", tmp_path / "plan.json"),
+            *("count", pairs, "--output", output, "--dry-run", "--judge", judge(server, requests_per_minute=6)),
+            *("--json", tmp_path / "plan.json"),
         )
         assert server.requests == []
     assert result.code == 0
@@ -99,7 +99,6 @@ def test_counts_are_a_source_of_training(run, pairs, output):
 WRONG = {
     "no judge": ((), 2, "--judge is required unless --dry-run is set"),
     "the rules": (("--judge", "rules"), 2, "argument --judge: rules counts no errors; name a language model"),
-    "half a price": (("--judge", "openai:m", "--price-in", "1"), 2, "--price-in and --price-out go together"),
     "no such column": (("--dry-run", "--prediction-column", "text"), 1, "unknown column 'text'"),
 }
 

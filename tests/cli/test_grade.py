@@ -59,8 +59,8 @@ def held(path):
 def test_a_dry_run_sends_and_writes_nothing(run, reports, output, tmp_path):
     with serve() as server:
         result = run(
-            *("grade", reports, "--output", output, "--dry-run", "--judge", judge(server), "--per-tier", 2),
-            *("--price-in", 2, "--price-out", 8, "--requests-per-minute", 6, "--json", tmp_path / "plan.json"),
+            *("grade", reports, "--output", output, "--dry-run", "--per-tier", 2),
+            *("--judge", judge(server, price=[2, 8], requests_per_minute=6), "--json", tmp_path / "plan.json"),
         )
         assert server.requests == []
     assert result.code == 0
@@ -79,19 +79,18 @@ def test_a_dry_run_sends_and_writes_nothing(run, reports, output, tmp_path):
 
 
 def test_a_dry_run_needs_no_judge(run, reports, output):
-    result = run("grade", reports, "--output", output, "--dry-run", "--system", "mrscore", "--tokens-per-minute", 1000)
+    result = run("grade", reports, "--output", output, "--dry-run", "--system", "mrscore")
     assert result.code == 0
     assert "3 of 70 to 100" in result.out
-    assert "cost: unknown without a price" in result.out
-    # Nine prompts of some 1,300 tokens at 1,000 a minute.
-    assert "minimum time at the rate limits: 1" in result.out
+    assert "cost: unknown without a `price`" in result.out
+    assert "time: unknown without a rate limit" in result.out
 
 
 def test_reports_are_written_with_where_they_are_from(run, reports, output, tmp_path):
     with serve() as server:
         result = run(
-            *("grade", reports, "--output", output, "--judge", judge(server), "--source", "tiny"),
-            *("--price-in", 1, "--price-out", 10, "--json", tmp_path / "summary.json"),
+            *("grade", reports, "--output", output, "--judge", judge(server, price=[1, 10])),
+            *("--source", "tiny", "--json", tmp_path / "summary.json"),
         )
     assert result.code == 0
     assert sorted(held(output)) == sorted(ITEMS)
@@ -150,25 +149,6 @@ def test_nothing_but_failures_is_a_failed_run(run, reports, output):
     assert result.code == 1
     assert "9 failed with status; the first: the server answered HTTP 401" in result.err
     assert "9 reports are missing" in result.err
-
-
-def test_limits_reach_the_judge(run, reports, output, monkeypatch):
-    made = {}
-    from rrg_rewards.judges.server.calls import RateLimiter
-
-    def noted(self, requests_per_minute=None, tokens_per_minute=None):
-        made.update(requests=requests_per_minute, tokens=tokens_per_minute)
-        original(self, requests_per_minute, tokens_per_minute)
-
-    original = RateLimiter.__init__
-    monkeypatch.setattr(RateLimiter, "__init__", noted)
-    with serve() as server:
-        run(
-            *("grade", reports, "--output", output, "--judge", judge(server), "--max-reports", 1),
-            *("--requests-per-minute", 60000, "--tokens-per-minute", 1e6),
-        )
-    assert made == {"requests": 60000, "tokens": 1e6}
-    assert len(lines(output)) == 3
 
 
 START = "import sys; from rrg_rewards.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -256,10 +236,6 @@ WRONG = {
     "unknown judge": (("--judge", "opnai:m"), 2, "did you mean 'openai'?"),
     "another machine": (("--judge", REMOTE), 2, "report text would leave this one"),
     "another machine, dry": (("--judge", REMOTE, "--dry-run"), 2, "report text would leave this one"),
-    "no limits": (("--judge", "local:x", "--price-in", "1", "--price-out", "1"), 2, "unknown argument of the judge"),
-    "half a price": (("--judge", OPENAI, "--price-in", "1"), 2, "--price-in and --price-out go together"),
-    "a negative price": (("--price-in", "-1"), 2, "argument --price-in: must be"),
-    "no rate": (("--requests-per-minute", "0"), 2, "argument --requests-per-minute: must be"),
     "no reports a tier": (("--per-tier", "0"), 2, "argument --per-tier: must be"),
     "unknown system": (("--dry-run", "--system", "radclik"), 2, "did you mean 'radcliq'?"),
     "no such file": (("--dry-run", "--system", "mine.yaml"), 1, "mine.yaml"),
