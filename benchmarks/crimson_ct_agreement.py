@@ -11,8 +11,9 @@ and either its two reports (``reference``, ``candidate``) or a ``row`` of the ta
 The script prints, for each set:
 
 - Kendall's tau between each metric and the CRIMSON score of the annotation, with a bootstrap 95 % interval over pairs,
-  and the number of pairs that CRIMSON by rules does not score because it could not read the reference; tau is over all
-  pairs, as if the unread words were not there;
+  and of CRIMSON by rules, with both profiles of the package, also the mean absolute difference of the scores. The
+  number of pairs that CRIMSON by rules does not score because it could not read the reference; tau is over all pairs,
+  as if the unread words were not there;
 - how many annotated findings the rules read (recall), and how many of the findings that the rules read are annotated
   (precision). A finding counts once: findings are paired one to one where the words of a finding lie in a quote;
 - of the paired findings, how many have the annotated side, size (within 1 mm) and significance.
@@ -143,13 +144,14 @@ def annotated_evaluation(entry: dict[str, Any]) -> CrimsonEvaluation:
 
 def scores(pairs: Sequence[Pair]) -> dict[str, list[float]]:
     """Score all pairs with each metric."""
-    judge, labeler, crg = RuleJudge(), RuleLabeler("ct_rate"), ReportCRG()
+    labeler, crg = RuleLabeler("ct_rate"), ReportCRG()
     references, candidates = ([pair.reports[name] for pair in pairs] for name in REPORTS)
     ours, theirs = labeler(references), labeler(candidates)
     both, total = (ours & theirs).sum(-1), ours.sum(-1) + theirs.sum(-1)
-    evaluations = [judge.evaluation(ReportPair(r, c)) for r, c in zip(references, candidates, strict=True)]
+    items = [ReportPair(r, c) for r, c in zip(references, candidates, strict=True)]
+    judges = {"CRIMSON (rules)": RuleJudge(), "CRIMSON (rules, profile ct)": RuleJudge(profile="ct")}
     return {
-        "CRIMSON (rules)": crimson_score(evaluations).tolist(),
+        **{name: crimson_score([*map(judge.evaluation, items)]).tolist() for name, judge in judges.items()},
         "label F1 (rules)": torch.where(total > 0, 2 * both / total.clamp(min=1), 1.0).tolist(),
         "CRG (rules)": crg.score(candidates, references).value.tolist(),
         "ROUGE-L": [rouge_l(r, c) for r, c in zip(references, candidates, strict=True)],
@@ -251,13 +253,16 @@ def main() -> None:
     for name, pairs in read_sets(arguments).items():
         draws = bootstrap_draws(len(pairs), arguments.resamples)
         target = np.array([pair.score for pair in pairs])
-        taus = {
-            metric: agreement_with_interval(np.array(values), target, draws) for metric, values in scores(pairs).items()
-        }
+        measured = scores(pairs)
+        taus = {metric: agreement_with_interval(np.array(values), target, draws) for metric, values in measured.items()}
+        for metric, values in measured.items():
+            if metric.startswith("CRIMSON"):
+                taus[metric]["mean_error"] = float(np.abs(np.array(values) - target).mean())
         unread = unscorable(pairs)
         print(f"\n{name}: {len(pairs)} pairs, {unread} with an unread reference{'':20s} tau (95 %)")
         for metric, row in taus.items():
-            print(f"  {metric:36s} {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f})")
+            error = f", mean error {row['mean_error']:.3f}" if "mean_error" in row else ""
+            print(f"  {metric:36s} {row['tau']:.3f} ({row['low']:.3f} to {row['high']:.3f}){error}")
         read: dict[str, Any] = {}
         for report in REPORTS:
             counts, lines = reading(pairs, report, arguments.errors)

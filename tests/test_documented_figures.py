@@ -72,6 +72,12 @@ def test_pages_have_the_agreement_on_chest_ct() -> None:
         for name, one in results("crimson_ct_agreement")["sets"].items()
     }
     assert f"on all pairs {taus['CTRG']:.2f} and {taus['CT-RATE']:.2f}." in page("findings.md")
+    sets = [one["kendall_tau"] for one in results("crimson_ct_agreement")["sets"].values()]
+    published, ct = ([one[f"CRIMSON (rules{name})"] for one in sets] for name in ("", ", profile ct"))
+    assert f"τ is {interval(published[0])} and {interval(published[1])} with the default" in page("crimson.md")
+    assert f"and {interval(ct[0])} and {interval(ct[1])} with" in page("crimson.md")
+    errors = [f"{first['mean_error']:.3f} and {second['mean_error']:.3f}" for first, second in (published, ct)]
+    assert f"the mean error of a score is {errors[0]}, and {errors[1]}." in page("crimson.md")
 
 
 def test_crimson_page_has_what_the_training_form_pays() -> None:

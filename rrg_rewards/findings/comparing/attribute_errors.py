@@ -192,7 +192,8 @@ def _location(reference: Finding, candidate: Finding, profile: Profile) -> Itera
     if sides_conflict(ours, theirs):
         # Of a finding on both sides, one side may be the one that matters.
         partly = "bilateral" in (ours.laterality, theirs.laterality)
-        significant = not partly or not {reference.concept, "all"}.isdisjoint(profile["each_side"])
+        is_less = profile["one_of_both"] and ours.laterality == "bilateral"
+        significant = not partly or is_less or reference.concept in profile["each_side"]
         yield AttributeDiscrepancy("location", significant, f"{theirs.laterality} for {ours.laterality}")
     if "malpositioned" in (ours.device_position, theirs.device_position):
         if ours.device_position != theirs.device_position:

@@ -210,7 +210,7 @@ class ReportErrors(_ReportsFile):
 
     Errors are drawn by :func:`rrg_rewards.findings.error_counts`. Reports that the engine cannot read reliably are
     excluded. An error is clinically significant (``ErrorRecord.significant``) if its finding is urgent or actionable by
-    the rules of ``rrg_rewards/findings/knowledge/concepts.yaml``, without regard to the finding's attributes.
+    the profile ``published``, without regard to the finding's attributes.
 
     Args:
         path: CSV, JSON lines or Parquet file of reports.

@@ -8,6 +8,7 @@ import pytest
 from rrg_rewards.findings import compare_findings
 from rrg_rewards.findings.comparing.profiles import LEVEL_NAMES, get_profile
 from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.yaml_files import package_yaml
 from tests.helpers.tables import read_tables
@@ -135,3 +136,14 @@ def test_unknown_profile(tmp_path):
     assert error.value.setting == "profile"
     with pytest.raises(FileNotFoundError, match="mine"):
         get_profile(tmp_path / "mine.yaml")
+
+
+def test_page_has_the_scores_of_both_profiles():
+    page = (Path(__file__).parents[3] / "docs" / "crimson.md").read_text(encoding="utf-8")
+    table = page.split("Where the two profiles differ, by score:")[1].split("\n\n")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert len(rows) > 10
+    for reference, candidate, *shown, _ in rows:
+        scores = [CRIMSON(profile=profile).score([candidate], [reference]).value for profile in ("published", "ct")]
+        assert [f"{score.item():.3g}" for score in scores] == shown, (reference, candidate)
+        assert len(set(shown)) == 2
