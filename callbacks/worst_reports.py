@@ -11,7 +11,7 @@ from typing import Any
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.pages import Column, Page, Pane, Rows, write_page
 from rrg_rewards.utilities.charts import Curves, Histogram, cards
-from rrg_rewards.utilities.markup import Markup, shown_number, table
+from rrg_rewards.utilities.markup import Markup, markdown_table, shown_number, table
 from rrg_rewards.utilities.texts import encodable_text
 
 
@@ -178,22 +178,13 @@ def log_table(logger: Any, name: str, table: Table, step: int) -> bool:
         experiment.log_table(run_id=logger.run_id, data=data, artifact_file=f"{name}/step_{step}.json")
         return True
     if hasattr(experiment, "add_text"):
-        experiment.add_text(name, _markdown(table), global_step=step)
+        experiment.add_text(name, markdown_table(table.names, _rows(table)), global_step=step)
         return True
     return False
 
 
 def _rows(table: Table) -> list[list[Any]]:
     return [list(cells) for cells in zip(*table.columns.values(), strict=True)]
-
-
-def _markdown(table: Table) -> str:
-    rows = [table.names, ["---"] * len(table.names), *_rows(table)]
-    return "\n".join("| " + " | ".join(_markdown_cell(cell) for cell in row) + " |" for row in rows)
-
-
-def _markdown_cell(cell: object) -> str:
-    return "" if cell is None else str(cell).replace("|", "\\|").replace("\n", "<br>")
 
 
 _Place = tuple[int, int, int]

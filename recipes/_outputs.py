@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data import Table, write_json, write_table
-from rrg_rewards.models.model_card import CARD_NAME, base_model, card_table, number, write_model_card
+from rrg_rewards.models.model_card import CARD_NAME, base_model, number, write_model_card
 from rrg_rewards.pages import run_page, write_page
 from rrg_rewards.recipes._data import RecipeData, is_file_name
+from rrg_rewards.utilities.markup import markdown_table
 from rrg_rewards.utilities.processes import process_index
 
 
@@ -155,7 +156,7 @@ def _data(run: Mapping[str, Any]) -> str:
     left_out = ", ".join(f"{count} ({reason})" for reason, count in rows["left out"].items() if count) or "none"
     # The file of held-out rows is named if there is one.
     names = dict.fromkeys((_source(run["config"]["dataset"]), _heldout_source(run["config"])))
-    return card_table(
+    return markdown_table(
         ("Source", "Training rows", "Held-out rows", "Left out"),
         [(", held out: ".join(names), str(rows["train"]), str(rows["heldout"]), left_out)],
     )
@@ -172,7 +173,7 @@ def _source(name: str) -> str:
 
 def _rewards(run: Mapping[str, Any]) -> str:
     rows = [(f"`{one['name']}`", f"{one['weight']:g}", f"`{one['signature']}`") for one in run.get("rewards", [])]
-    return card_table(("Reward", "Weight", "Signature"), rows) if rows else ""
+    return markdown_table(("Reward", "Weight", "Signature"), rows) if rows else ""
 
 
 def _evaluation(evaluation: Mapping[str, Any], run: Mapping[str, Any]) -> str:
@@ -189,7 +190,7 @@ def _evaluation(evaluation: Mapping[str, Any], run: Mapping[str, Any]) -> str:
     return (
         f"Greedy reports for {run['rows']['heldout']} held-out rows, before and after training. In parentheses: "
         "bootstrap interval over reports, 95 %; that of the change is paired. Reports without a score after training: "
-        f"{unscorable}.\n\n" + card_table(("Reward", "Statistic", *(_STAGES[stage] for stage in stages)), rows)
+        f"{unscorable}.\n\n" + markdown_table(("Reward", "Statistic", *(_STAGES[stage] for stage in stages)), rows)
     )
 
 

@@ -77,20 +77,6 @@ def base_model(source: str) -> dict[str, str]:
     return {"base_model": source} if is_id else {}
 
 
-def card_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table.
-
-    Example:
-        >>> print(card_table(("a", "b"), [("1", "2")]))
-        | a | b |
-        |---|---|
-        | 1 | 2 |
-    """
-    lines = [headings, *([cell.replace("|", r"\|") for cell in row] for row in rows)]
-    head, *body = (f"| {' | '.join(line)} |" for line in lines)
-    return "\n".join([head, "|" + "---|" * len(headings), *body])
-
-
 def number(value: float | None, interval: Sequence[float | None] | None = None) -> str:
     """Format a number with its interval.
 

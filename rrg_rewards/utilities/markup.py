@@ -97,3 +97,19 @@ def shown_p(value: float | None) -> str:
         ('<0.0001', '0.0300', '-')
     """
     return "<0.0001" if value is not None and value < 0.0001 else shown_number(value)
+
+
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table of Markdown.
+
+    Example:
+        >>> print(markdown_table(("a", "b"), [("1", None)]))
+        | a | b |
+        |---|---|
+        | 1 |  |
+    """
+    cells = [
+        ["" if cell is None else str(cell).replace("|", r"\|").replace("\n", "<br>") for cell in row] for row in rows
+    ]
+    head, *body = (f"| {' | '.join(row)} |" for row in [headings, *cells])
+    return "\n".join([head, "|" + "---|" * len(headings), *body])

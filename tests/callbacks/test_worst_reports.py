@@ -91,7 +91,7 @@ def test_log_table_mlflow_client() -> None:
 def test_log_table_tensorboard_writer_gets_markdown() -> None:
     writer = Recorder("add_text")
     assert log_table(Recorder(experiment=writer), "val/crg_worst", TABLE, step=7)
-    markdown = "| score | reference |\n| --- | --- |\n| 0.5 | one\\|two<br>three |\n| 0.7 |  |"
+    markdown = "| score | reference |\n|---|---|\n| 0.5 | one\\|two<br>three |\n| 0.7 |  |"
     assert writer.calls == [(("val/crg_worst", markdown), {"global_step": 7})]
 
 

@@ -20,12 +20,13 @@ from rrg_rewards.functional.agreement import (
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals, preference_pairs, rows_with_totals
-from rrg_rewards.models.model_card import base_model, card_table, number, write_model_card
+from rrg_rewards.models.model_card import base_model, number, write_model_card
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
 from rrg_rewards.utilities.charts import Curves, DrawnChart, Interval, Intervals, Scatter, draw_png
+from rrg_rewards.utilities.markup import markdown_table
 
 _CORRELATIONS: tuple[AgreementStatistic, ...] = ("kendall", "spearman")
 
@@ -179,8 +180,9 @@ def _crepe_sections(report: Report) -> list[Section]:
         numbers = _numbers(row, ("mean_true", "mae", "mae_of_mean"))
         categories.append((name, *numbers, "yes" if below else "no"))
     text = (
-        f"Kendall's tau of predicted and true total counts on {test['pairs_with_total']} held-out pairs: "
-        f"**{number(test['tau'])}**; mean absolute error of the total: {number(test['mae'])}."
+        f"Kendall's tau of predicted and true total counts on {test['pairs_with_total']} held-out pairs (in "
+        f"parentheses: bootstrap interval, 95 %): **{number(test['tau'], test.get('tau_interval'))}**; mean absolute "
+        f"error of the total: {number(test['mae'])}."
     )
     headings = ("Category", "Mean true count", "MAE", "MAE of always predicting the mean", "Below it")
     return [Section(text, ("Source", "Pairs", "Tau", "MAE of the total"), sources), Section("", headings, categories)]
@@ -199,8 +201,9 @@ def _er2score_sections(report: Report) -> list[Section]:
     return [
         Section(
             f"Of {test['pairs']} held-out pairs of a better and a worse report on the same reference, the total orders "
-            f"**{number(test['accuracy'])}** correctly. Over {test['reports']} reports, Kendall's tau of predicted and "
-            f"true totals under {report['scoring_system']['name']} is {number(test['kendall'])}, Spearman's rho "
+            f"**{number(test['accuracy'], test.get('accuracy_interval'))}** correctly (in parentheses: bootstrap "
+            f"interval, 95 %). Over {test['reports']} reports, Kendall's tau of predicted and true totals under "
+            f"{report['scoring_system']['name']} is {number(test['kendall'])}, Spearman's rho "
             f"{number(test['spearman'])}.",
             ("Source", "Reports", "Pairs", "Accuracy", "Kendall", "Spearman"),
             sources,
@@ -241,27 +244,25 @@ def _end(history: History) -> dict[str, Any]:
 
 def _write(folder: Path, report: dict[str, Any], plots: Mapping[str, DrawnChart]) -> dict[str, Any]:
     write_json(report, folder / "report.json", overwrite=True)
-    lines = [f"# {report['task']}: training report", ""]
-    for section in sections(report):
-        lines += [*([section.text, ""] if section.text else []), *_table(section), ""]
+    parts = [f"# {report['task']}: training report", _tables(report)]
     if find_spec("matplotlib") is not None:
         for name, chart in plots.items():
             with open_output(folder / name, overwrite=True) as file:
                 file.write(draw_png([chart], (6, 4)))
-        lines += [f"![{name}]({name})" for name in plots]
+        parts.append("\n".join(f"![{name}]({name})" for name in plots))
     with open_output(folder / "report.md", overwrite=True) as file:
-        file.write(("\n".join(lines).rstrip() + "\n").encode("utf-8"))
+        file.write(("\n\n".join(parts) + "\n").encode("utf-8"))
     return report
+
+
+def _tables(report: Report) -> str:
+    """Return the sections of a report as Markdown."""
+    parts = ((section.text, markdown_table(section.headings, section.rows)) for section in sections(report))
+    return "\n\n".join(part for section in parts for part in section if part)
 
 
 def _numbers(row: Report, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(number(row[name]) for name in names)
-
-
-def _table(section: Section) -> list[str]:
-    """Return the lines of a Markdown table with text in the first column and numbers in the other columns."""
-    rule = "|".join(["---", *["---:"] * (len(section.headings) - 1)])
-    return [f"| {' | '.join(section.headings)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in section.rows)]
 
 
 _NAMES = {"crepe": "CREPE", "er2score": "ER2Score"}
@@ -302,7 +303,7 @@ def write_metric_card(folder: Path, report: Mapping[str, Any], pretrained: str) 
         f'metric.score(["Small left effusion."], ["Large left effusion."]).value\n```',
         f"Signature, which identifies the weights and the settings of a score:\n\n```\n{report['signature']}\n```",
         f"## Data\n\n{_data_section(report['data'])}",
-        f"## Agreement\n\n{_agreement_section(report)}",
+        f"## Agreement with the annotations of held-out pairs\n\n{_tables(report)}",
         f"## Limits\n\n{_limits_section(report)}",
     ]
     return write_model_card(folder, metadata, _card_results(report), "\n\n".join(parts))
@@ -311,7 +312,7 @@ def write_metric_card(folder: Path, report: Mapping[str, Any], pretrained: str) 
 def _data_section(data: Mapping[str, Any]) -> str:
     names = sorted({source for side in _SIDES for source in data[side]["by_source"]})
     rows = [(source, *(str(data[side]["by_source"].get(source, 0)) for side in _SIDES)) for source in names]
-    return card_table(("Source", *(f"{side.capitalize()} rows" for side in _SIDES.values())), rows)
+    return markdown_table(("Source", *(f"{side.capitalize()} rows" for side in _SIDES.values())), rows)
 
 
 def _headline(report: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -319,20 +320,6 @@ def _headline(report: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     if report["task"] == "crepe":
         return (("tau", "Kendall's tau of total counts"), ("mae", "Mean absolute error of the total count"))
     return (("accuracy", "Pairwise accuracy"), ("kendall", "Kendall's tau"), ("spearman", "Spearman's rho"))
-
-
-def _agreement_section(report: Mapping[str, Any]) -> str:
-    statistics = _headline(report)
-    test = report["test"]
-    rows = [("all", str(test["pairs"]), *(number(test[key], test.get(f"{key}_interval")) for key, _ in statistics))]
-    rows += [
-        (source, str(own["pairs"]), *(number(own[key]) for key, _ in statistics))
-        for source, own in report["test_by_source"].items()
-    ]
-    return (
-        "Agreement with the annotations of held-out pairs. In parentheses: percentile bootstrap interval, 95 %.\n\n"
-        + card_table(("Source", "Pairs", *(name for _, name in statistics)), rows)
-    )
 
 
 def _limits_section(report: Mapping[str, Any]) -> str:
