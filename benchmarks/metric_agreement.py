@@ -40,7 +40,6 @@ def main() -> int:
     parser.add_argument("--metrics", default="crimson,crg,rouge,bleu", help="metrics to compare")
     parser.add_argument("--baseline", default="crimson", help="metric that the others are compared with")
     parser.add_argument("--labeler", default="rules:chexbert", help="labeler of crg (default: %(default)s)")
-    parser.add_argument("--png", type=Path, help="plot to write")
     parser.add_argument("--output", type=Path, default=RESULTS / "metric_agreement.json")
     arguments = parser.parse_args()
     need(arguments.radpref, "RadPref by CRIMSON's authors, with radiologists' ratings")
@@ -51,7 +50,6 @@ def main() -> int:
         options += ["--candidates", ",".join(SUFFIXES)]
         context = ["--context", "age=age", "--context", "indication=indication"]
         files = ["--json", str(result), "--overwrite"]
-        files += [] if arguments.png is None else ["--png", str(arguments.png)]
         code = rrg_rewards(["agreement", str(table), "--human", "preference", *options, *context, *files])
         if code == 0:
             # The table's folder is temporary.

@@ -17,7 +17,6 @@ from benchmark_data import SHARED, need
 
 from rrg_rewards.attack import attack_reward
 from rrg_rewards.data import write_json
-from rrg_rewards.pages import draw_attack
 from rrg_rewards.rewards import Reward, make_reward
 
 RESULTS = Path(__file__).parent / "results" / "reward_attack"
@@ -83,7 +82,6 @@ def main() -> None:
         )
         record = {"corpus": arguments.corpus, **result.to_dict(quotes=False)}
         write_json(record, RESULTS / f"{arguments.corpus}_{name}.json", overwrite=True)
-        (RESULTS / f"{arguments.corpus}_{name}.png").write_bytes(draw_attack(result))
         best = result.best
         line = {key: getattr(result, key) for key in ("blank", "honest", "reference", "calls")}
         line |= {"best": best.family, "reward": best.reward, "gain": best.gain, "interval": best.interval}

@@ -28,9 +28,7 @@ def option(default: Any, help: str) -> Any:  # noqa: A002 (as in argparse)
 class DataArguments:
     """Arguments that select the training and held-out rows and format their prompts."""
 
-    dataset: str = option(MISSING, "CSV, JSONL or Parquet file, or the name of a data set on the Hub.")
-    dataset_config: str | None = option(None, "Configuration of a data set on the Hub.")
-    dataset_split: str = option("train", "Split of a data set on the Hub.")
+    dataset: str = option(MISSING, "CSV, JSONL or Parquet file, or the name of a data set on the Hub (split train).")
     input_column: str = option("findings", "Column that fills {input} in the prompt.")
     reference_column: str = option("reference", "Column of reference reports.")
     image_column: str | None = option(None, "Column of image paths, absolute or relative to the folder of the table.")

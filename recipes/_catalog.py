@@ -5,6 +5,7 @@ Beside training runs, the files of the folder ``judges`` are settings of judges.
 
 import re
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from rrg_rewards.utilities.names import unknown_name_message
@@ -65,18 +66,6 @@ def recipe_path(name: str) -> Path:
     return known[name]
 
 
-def _validate_by_script(script: str, path: Path) -> None:
-    try:
-        module = import_module(script)
-    except ModuleNotFoundError as error:
-        if error.name != script:
-            raise
-        raise ValueError(f"the launch line's script {script} does not exist") from error
-    if not hasattr(module, "validate"):
-        raise ValueError(f"the launch line's script {script} has no function validate")
-    module.validate(path)
-
-
 def validate_recipe(path: str | Path) -> str:
     """Validate a recipe with the parser of its script, without loading a model or data.
 
@@ -108,7 +97,10 @@ def validate_recipe(path: str | Path) -> str:
         return "judge"
     script, task = _launched(Path(path))
     if script is not None:
-        _validate_by_script(script, Path(path))
+        module = import_module(script) if find_spec(script) is not None else None
+        if not hasattr(module, "validate"):
+            raise ValueError(f"the launch line's script {script} does not exist, or has no function validate")
+        module.validate(path)
         return script
     import_module("rrg_rewards.training.metrics.cli").validate(task, path)
     return f"rrg-rewards train {task}"

@@ -35,7 +35,7 @@ class RecipeData:
     dropped: Mapping[str, int]
 
 
-def load_table(name: str, config: str | None = None, split: str = "train") -> Table:
+def load_table(name: str) -> Table:
     """Load a CSV, JSONL or Parquet file, recognised by its extension, or a data set from the Hub.
 
     Raises:
@@ -47,7 +47,7 @@ def load_table(name: str, config: str | None = None, split: str = "train") -> Ta
             raise FileNotFoundError(f"{name}: no such file")
         table = read_table(name)
     else:
-        rows = load_dataset(name, config, split=split)
+        rows = load_dataset(name, split="train")
         table = Table({column: list(rows[column]) for column in rows.column_names}, source=name)
     if not len(table):
         raise TableError(f"{name}: no rows")
@@ -67,7 +67,7 @@ def load_recipe_data(arguments: DataArguments, columns: Sequence[str]) -> Recipe
     dropped = {"blank input or reference": 0, "no image": 0, "input too long": 0}
 
     def prepare(name: str) -> Any:
-        table = load_table(name, arguments.dataset_config, arguments.dataset_split)
+        table = load_table(name)
         # Relative paths in a file refer to its folder, so that the folder can be moved.
         folder = Path(name).parent if is_file_name(name) else Path()
         return _prepare(table, arguments, columns, dropped, folder)

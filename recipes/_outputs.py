@@ -111,7 +111,6 @@ def write_policy_card(folder: str | Path, method: str) -> bool:
         "Data": _data(run),
         "Rewards": _rewards(run),
         "Evaluation": _evaluation(evaluation, run),
-        "Reward hacking": _hacking(folder) if "rewards" in run else "",
         "Limits": _limits(run),
     }
     parts = [f"# {folder.name}", about, *(f"## {title}\n\n{text}" for title, text in sections.items() if text)]
@@ -191,30 +190,6 @@ def _evaluation(evaluation: Mapping[str, Any], run: Mapping[str, Any]) -> str:
         f"Greedy reports for {run['rows']['heldout']} held-out rows, before and after training. In parentheses: "
         "bootstrap interval over reports, 95 %; that of the change is paired. Reports without a score after training: "
         f"{unscorable}.\n\n" + markdown_table(("Reward", "Statistic", *(_STAGES[stage] for stage in stages)), rows)
-    )
-
-
-def _hacking(folder: Path) -> str:
-    results = [_read(path) for path in sorted(folder.glob("attack*.json"))]
-    # Another file of this name must not end a finished run.
-    lines = [_attack(result) for result in results if isinstance(result, dict) and "families" in result]
-    if not lines:
-        lines.append("- No attack on the rewards is recorded in the folder of the run (`rrg-rewards attack --json`).")
-    watch = folder / "reward_watch.json"
-    if not watch.exists():
-        return "\n".join([*lines, "- The training was not watched."])
-    causes = sorted({alarm["cause"] for alarm in _read(watch)["alarms"]})
-    return "\n".join([*lines, f"- Alarms of the watch in training: {', '.join(causes) or 'none'}."])
-
-
-def _attack(attack: Mapping[str, Any]) -> str:
-    best = attack["families"][0]
-    honest = "" if attack["honest"] is None else f", of the honest reports {number(attack['honest'])}"
-    return (
-        f"- Attack on `{attack['reward']}`: {attack['verdict']}. Mean reward of the blank report "
-        f"{number(attack['blank'])}{honest}, of the references {number(attack['reference'])}. The best text without an "
-        f"image (family `{best['family']}`) earns {number(best['reward'])}, a gain of "
-        f"{number(best['gain'], best['interval'])}."
     )
 
 

@@ -59,8 +59,6 @@ score of any report because its judge failed (the outputs are written before); 2
 """
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
 from rrg_rewards.analysis.settings import AgreementColumns, AgreementSettings, MetricChoice, PairColumns
 from rrg_rewards.cli.options import (
@@ -75,7 +73,6 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.worker_pool import prepare_workers
 
 
@@ -93,7 +90,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_metric_options(parser)
     output = {"default": None, "help": "write all values as a table to FILE; - is standard output"}
     add_shared_options(parser, "json", "format", "overwrite", "batch_size", "seed", output=output)
-    add_settings(parser, Drawings, "latex", "png")
+    add_settings(parser, Drawings, "latex")
     text = {"help": "let the page of --html contain the reports of the table"}
     add_settings(parser, PageOptions, with_text=text)
 
@@ -102,17 +99,16 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     choice, columns = settings_from(args, MetricChoice), settings_from(args, AgreementColumns)
     settings, pairs = settings_from(args, AgreementSettings), settings_from(args, PairColumns)
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
-    outputs.check(latex=args.latex, png=args.png, html=page.html)
-    if args.png is not None:
-        require("matplotlib.figure", extra="plot")
+    outputs.check(latex=args.latex, html=page.html)
 
     if args.workers != 1:
         prepare_workers()
     from rrg_rewards.analysis.agreement_tables import agreement_of_table
     from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
-    from rrg_rewards.analysis.tables import agreement_grids, agreement_rows, text_grids
+    from rrg_rewards.analysis.tables import agreement_grids, agreement_latex, agreement_rows, text_grids
     from rrg_rewards.data.tables.table import Table
+    from rrg_rewards.data.tables.writers import open_output
     from rrg_rewards.pages.agreement_page import agreement_page
     from rrg_rewards.version import __version__
 
@@ -132,22 +128,10 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     texts = {"texts": {name: one.to_dict() for name, one in found.texts.items()}} if found.texts else {}
     result = {"version": __version__, "table": args.table, **dataset, **found.result.to_dict(), **texts, **usage}
     terminal.show(*agreement_grids(result), *text_grids(texts), stderr=outputs.hides_results)
-    _write_files(result, args.latex, args.png, outputs.overwrite)
+    if args.latex is not None:
+        with open_output(args.latex, outputs.overwrite) as file:
+            file.write(agreement_latex(result).encode())
     if page.html is not None:
         page.write(agreement_page(result, found.rows), outputs.overwrite)
     outputs.write(Table.from_records(agreement_rows(result)), result)
     return terminal.exit_code(found.errors)
-
-
-def _write_files(result: Mapping[str, Any], latex: str | None, png: str | None, overwrite: bool) -> None:
-    """Write the LaTeX table and the plot, if they are set."""
-    from rrg_rewards.analysis.tables import agreement_latex
-    from rrg_rewards.data.tables.writers import open_output
-    from rrg_rewards.pages.agreement_page import draw_agreement
-
-    if latex is not None:
-        with open_output(latex, overwrite) as file:
-            file.write(agreement_latex(result).encode())
-    if png is not None:
-        with open_output(png, overwrite) as file:
-            file.write(draw_agreement(result))

@@ -48,7 +48,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rrg_rewards.analysis.settings import Batches, RewardChoice, Seed, Workers
 from rrg_rewards.cli.options import (
-    Drawings,
     InputTable,
     Outputs,
     PageOptions,
@@ -59,7 +58,6 @@ from rrg_rewards.cli.options import (
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import SettingError, Settings, setting
 from rrg_rewards.utilities.worker_pool import prepare_workers
 from rrg_rewards.utilities.yaml_files import is_yaml_path
@@ -110,7 +108,6 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_table_argument(parser, "PAIRS", "references")
     add_settings(parser, RewardChoice)
     add_settings(parser, _Files)
-    add_settings(parser, Drawings, "png")
     add_settings(parser, _Search)
     add_shared_options(parser, "json", "format", "overwrite")
     text = {"help": "let the page of --html contain texts with sentences of your reports"}
@@ -192,22 +189,17 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     search, files = settings_from(args, _Search), settings_from(args, _Files)
     if search.workers != 1:
         prepare_workers()
-    from rrg_rewards.data.tables.writers import open_output, write_json
-    from rrg_rewards.pages.attack_page import attack_page, draw_attack
+    from rrg_rewards.data.tables.writers import write_json
+    from rrg_rewards.pages.attack_page import attack_page
 
     if search.against == "honest" and files.honest_column is None:
         raise SettingError("against", "honest needs `honest_column`")
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
-    outputs.check(png=args.png, html=page.html)
-    if args.png is not None:
-        require("matplotlib.figure", extra="plot")
+    outputs.check(html=page.html)
     table = settings_from(args, InputTable).read(terminal)
     result = _attack(settings_from(args, RewardChoice), search, files.honest_column, table, terminal)
     if outputs.json is not None:
         write_json(result.to_dict(quotes=not files.no_quotes), outputs.json, outputs.overwrite)
-    if args.png is not None:
-        with open_output(args.png, outputs.overwrite) as file:
-            file.write(draw_attack(result))
     if page.html is not None:
         page.write(attack_page(result, page.with_text), outputs.overwrite)
     line = f"{result.verdict}; {result.calls} calls"

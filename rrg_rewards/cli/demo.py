@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 
 _NUM_REPORTS = 3
 
-# Seconds between two lines of progress where there is no terminal.
-_NOTE_SECONDS = 60.0
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _Demo(Seed):
@@ -110,18 +107,8 @@ def _stage(terminal: Terminal, start: float, name: str, description: str) -> Ite
         with terminal.progress(name) as progress:
             yield progress
         return
-    done = expected = 0
-    noted = time.monotonic()
-    terminal.note(f"{name}: {description} ({noted - start:.0f} s elapsed)")
-
-    def report(finished: int, added: int) -> None:
-        nonlocal done, expected, noted
-        done, expected, now = done + finished, expected + added, time.monotonic()
-        if now - noted >= _NOTE_SECONDS:
-            terminal.note(f"{name}: {done} of {expected} ({now - start:.0f} s elapsed)")
-            noted = now
-
-    yield report
+    terminal.note(f"{name}: {description} ({time.monotonic() - start:.0f} s elapsed)")
+    yield lambda finished, added: None  # noqa: ARG005 (as a progress bar)
 
 
 def _train(settings: _Demo, folder: Path, terminal: Terminal, start: float) -> None:

@@ -442,7 +442,6 @@ class Drawings(Settings):
 
     markdown: str | None = setting(None, "write the result as tables of Markdown to FILE", metavar="FILE")
     latex: str | None = setting(None, "write the result as a LaTeX tabular to FILE", metavar="FILE")
-    png: str | None = setting(None, "write a plot of the result to FILE", metavar="FILE")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,7 +1,7 @@
 """Static HTML pages of results: one file each, which opens offline and loads nothing."""
 
-from rrg_rewards.pages.agreement_page import agreement_page, draw_agreement
-from rrg_rewards.pages.attack_page import attack_page, draw_attack
+from rrg_rewards.pages.agreement_page import agreement_page
+from rrg_rewards.pages.attack_page import attack_page
 from rrg_rewards.pages.compare_page import compare_page
 from rrg_rewards.pages.highlights import highlights
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, render_page, write_page
@@ -18,8 +18,6 @@ __all__ = [
     "agreement_page",
     "attack_page",
     "compare_page",
-    "draw_agreement",
-    "draw_attack",
     "highlights",
     "render_page",
     "run_page",

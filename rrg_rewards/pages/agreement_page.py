@@ -6,7 +6,7 @@ from typing import Any
 from rrg_rewards.analysis.agreement import RatedRows
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.text_tables import HEADING, distinct_tables
-from rrg_rewards.utilities.charts import Interval, Intervals, Matrix, Scatter, cards, draw_png
+from rrg_rewards.utilities.charts import Interval, Intervals, Matrix, Scatter, cards
 from rrg_rewards.utilities.markup import Markup, element, shown_interval, shown_number, shown_p, table
 
 # Points of a plot; more cannot be told apart.
@@ -48,24 +48,6 @@ def agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
     lead += sample_note(len(names), "rows")
     shown = Rows("row", names, cells, panes).sampled()
     return Page("Agreement with human judgements", lead, sections, shown, facts)
-
-
-def draw_agreement(result: Mapping[str, Any]) -> bytes:
-    """Draw the correlations of all columns, and the first statistic with intervals for each judgement, as PNG.
-
-    Args:
-        result: The summary of the command.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.
-    """
-    matrix = _correlations(result)
-    charts: list[Intervals | Matrix] = [matrix]
-    for human, found in next(iter(result["groups"].values()))["human"].items():
-        statistic, scores = next(iter(found["agreement"].items()))
-        charts.append(_intervals(f"{human}: {statistic.capitalize()}, {found['rows']} rows", statistic, scores))
-    widths = [3 + 0.6 * len(matrix.names), *([3.2] * (len(charts) - 1))]
-    return draw_png(charts, (sum(widths), 2 + 0.5 * len(matrix.names)), columns=len(charts), widths=widths)
 
 
 def _correlations(result: Mapping[str, Any]) -> Matrix:

@@ -4,7 +4,7 @@ import math
 
 from rrg_rewards.attack.results import AttackResult
 from rrg_rewards.pages.page import Column, Page, Pane, Rows
-from rrg_rewards.utilities.charts import Interval, Intervals, draw_png
+from rrg_rewards.utilities.charts import Interval, Intervals
 from rrg_rewards.utilities.markup import Markup, element, shown_number, table
 
 
@@ -57,34 +57,11 @@ def attack_sections(result: AttackResult) -> dict[str, list[Markup]]:
     }
 
 
-def draw_attack(result: AttackResult) -> bytes:
-    """Draw the gain of each family with its interval, and return the plot as PNG.
-
-    Args:
-        result: Result of :func:`rrg_rewards.attack.attack_reward`.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.
-    """
-    honest = "" if result.honest is None else f", honest {result.honest:.3g}"
-    title = (
-        f"{result.reward}: blank {result.blank:.3g}{honest}, reference {result.reference:.3g}\n"
-        "gain on references not searched (dashed: threshold; dotted: the references themselves)"
-    )
-    chart = _gain_chart(title, result)
-    return draw_png([chart], (8, 1.5 + 0.28 * len(chart.rows)))
-
-
 def _gains(result: AttackResult) -> list[Markup]:
-    chart = _gain_chart(
+    title = (
         f"Gain of the best text of each family over {result.baseline}, with 95 % intervals. "
-        "Dashed: threshold; dotted: the references themselves",
-        result,
+        "Dashed: threshold; dotted: the references themselves"
     )
-    return [chart.svg() if chart.rows else element("p", "No family has a gain.")]
-
-
-def _gain_chart(title: str, result: AttackResult) -> Intervals:
     rows = [
         Interval(family.family.replace("_", " "), family.gain, *family.interval, family.outcome)
         for family in result.families
@@ -92,4 +69,5 @@ def _gain_chart(title: str, result: AttackResult) -> Intervals:
     ]
     base = result.honest if result.baseline == "honest" and result.honest is not None else result.blank
     marks = {"zero": 0.0, "threshold": float(result.settings["threshold"]), "reference": result.reference - base}
-    return Intervals(title, rows, {name: value for name, value in marks.items() if math.isfinite(value)})
+    shown = {name: value for name, value in marks.items() if math.isfinite(value)}
+    return [Intervals(title, rows, shown).svg() if rows else element("p", "No family has a gain.")]

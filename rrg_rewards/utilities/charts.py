@@ -13,12 +13,7 @@ _WIDTH, _LEFT, _RIGHT, _ROW = 480.0, 150.0, 20.0, 24.0
 _LETTERS = 21
 _BINS = 24
 # Of the marks in a PNG; those of a page are in its style sheet.
-_COLORS = {"value": "tab:blue", "exploit": "tab:red", "unclear": "tab:orange", "none": "tab:green"}
-_MARKS = {
-    "zero": {"color": "black"},
-    "threshold": {"color": "black", "linestyle": "--"},
-    "reference": {"color": "gray", "linestyle": ":"},
-}
+_COLORS = {"value": "tab:blue", "unclear": "tab:orange"}
 
 
 class Interval(NamedTuple):
@@ -131,12 +126,9 @@ class Intervals:
     def draw(self, axes: Any) -> None:
         """Draw the chart on axes of matplotlib."""
         for number, row in enumerate(self.rows):
-            color = _COLORS[row.kind]
-            axes.plot(row.value, number, "o", color=color)
-            if row.low is not None and row.high is not None:
-                axes.plot([row.low, row.high], [number, number], color=color)
-        for kind, value in self.marks.items():
-            axes.axvline(value, linewidth=0.8, **_MARKS[kind])
+            axes.plot(row.value, number, "o", color=_COLORS[row.kind])
+        for value in self.marks.values():
+            axes.axvline(value, linewidth=0.8, color="gray", linestyle=":")
         axes.set_yticks(range(len(self.rows)), [row.name for row in self.rows])
         axes.invert_yaxis()
 
@@ -250,10 +242,7 @@ class Curves:
     def draw(self, axes: Any) -> None:
         """Draw the chart on axes of matplotlib."""
         for name, points in self.lines.items():
-            style = {"linestyle": "--", "color": "gray"} if name in self.dashed else {"marker": "."}
-            axes.plot([step for step, _ in points], [value for _, value in points], label=name, **style)
-        for step in self.marks:
-            axes.axvline(step, color="red", linewidth=0.7, alpha=0.5)
+            axes.plot([step for step, _ in points], [value for _, value in points], label=name, marker=".")
         _label(axes, self.across, self.lines)
 
 
@@ -290,25 +279,12 @@ class Matrix:
                 ]
         return _svg(self.title, 36 + cell * len(self.names), parts, width)
 
-    def draw(self, axes: Any) -> None:
-        """Draw the chart on axes of matplotlib, with a colour bar."""
-        cells = [[float("nan") if value is None else value for value in row] for row in self.values]
-        image = axes.imshow(cells, vmin=-1, vmax=1, cmap="RdBu_r")
-        axes.set_xticks(range(len(self.names)), self.names, rotation=45, ha="right")
-        axes.set_yticks(range(len(self.names)), self.names)
-        for row, values in enumerate(self.values):
-            for column, value in enumerate(values):
-                text = "-" if value is None else f"{value:.2f}"
-                color = "white" if value is not None and abs(value) > 0.6 else "black"
-                axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
-        axes.figure.colorbar(image, ax=axes, shrink=0.8)
 
-
-DrawnChart = Curves | Intervals | Matrix | Scatter
+DrawnChart = Curves | Intervals | Scatter
 """Charts that can be drawn as PNG."""
 
 
-def cards(charts: Iterable[DrawnChart | Histogram], wide: bool = False) -> list[Markup]:
+def cards(charts: Iterable[DrawnChart | Histogram | Matrix], wide: bool = False) -> list[Markup]:
     """Return charts side by side as one element, or nothing if there are none.
 
     Example:
@@ -319,32 +295,23 @@ def cards(charts: Iterable[DrawnChart | Histogram], wide: bool = False) -> list[
     return [element("div", *drawings, class_="cards wide" if wide else "cards")] if drawings else []
 
 
-def draw_png(
-    charts: Sequence[DrawnChart],
-    size: tuple[float, float],
-    columns: int = 1,
-    widths: Sequence[float] | None = None,
-) -> bytes:
-    """Draw charts in one figure, row by row, and return it as PNG.
+def draw_png(chart: DrawnChart) -> bytes:
+    """Draw a chart with matplotlib.
 
     Args:
-        charts: The charts.
-        size: Width and height of the figure in inches.
-        columns: Number of charts in a row.
-        widths: Width of each column in relation to the others. Default: equal widths.
+        chart: The chart.
+
+    Returns:
+        The PNG image.
 
     Raises:
         ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.
     """
-    figure = require("matplotlib.figure", extra="plot").Figure(figsize=size, layout="constrained")
-    rows = -(-len(charts) // columns) or 1
-    grid = figure.subplots(rows, columns, squeeze=False, width_ratios=widths)
-    for axes in grid.flat[len(charts) :]:
-        axes.axis("off")
-    for axes, chart in zip(grid.flat, charts, strict=False):
-        axes.set_title(chart.title, fontsize=9)
-        axes.tick_params(labelsize=8)
-        chart.draw(axes)
+    figure = require("matplotlib.figure", extra="plot").Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(chart.title, fontsize=9)
+    axes.tick_params(labelsize=8)
+    chart.draw(axes)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()

@@ -50,17 +50,6 @@ def test_stages_show_progress_bars_in_a_terminal(monkeypatch: pytest.MonkeyPatch
         assert messages == expected
 
 
-def test_stages_say_how_far_they_are_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    messages: list[str] = []
-    monkeypatch.setattr(Terminal, "note", lambda _, text: messages.append(text))
-    monkeypatch.setattr(Terminal, "is_interactive", False)
-    monkeypatch.setattr("rrg_rewards.cli.demo._NOTE_SECONDS", 0.0)
-    with _stage(Terminal(), time.monotonic(), "warm start", "imitate") as progress:
-        progress(0, 2)
-        progress(1, 0)
-    assert messages[1:] == ["warm start: 0 of 2 (0 s elapsed)", "warm start: 1 of 2 (0 s elapsed)"]
-
-
 def test_demo_keeps_an_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--output", str(tmp_path)]) == 1
     assert "exists; choose another --output" in capsys.readouterr().err

@@ -1,9 +1,9 @@
-"""The page and the plot of agreement with human judgements."""
+"""The page of agreement with human judgements."""
 
 import torch
 
 from rrg_rewards.analysis.agreement import RatedRows
-from rrg_rewards.pages import agreement_page, draw_agreement
+from rrg_rewards.pages import agreement_page
 
 
 def test_agreement_page_draws_no_line_of_no_agreement_for_binary():
@@ -20,12 +20,3 @@ def test_agreement_page_draws_no_line_of_no_agreement_for_binary():
     drawn = "".join(page.sections["Agreement with rating"]).split("<figure>")
     assert ['class="zero"' in part for part in drawn[1:]] == [False, True]
     assert ["line: no agreement" in part for part in drawn[1:]] == [False, True]
-
-
-def test_draw_agreement_returns_a_png_of_all_judgements():
-    entry = {"value": 0.8, "low": 0.7, "high": 0.9, "p_value": 0.01}
-    unknown = {"value": None, "low": None, "high": None, "p_value": None}
-    judgement = {"rows": 4, "agreement": {"kendall": {"rouge": entry, "crg": unknown}}, "differences": []}
-    heat = {"statistic": "kendall", "rows": 4, "names": ["rouge", "crg"], "values": [[1.0, None], [None, 1.0]]}
-    group = {"human": {"rating": judgement, "errors": judgement}, "correlations": heat}
-    assert draw_agreement({"groups": {"all": group}}).startswith(b"\x89PNG")

@@ -1,7 +1,7 @@
-"""The page and the plot of an attack."""
+"""The page of an attack."""
 
 from rrg_rewards.attack import attack_reward
-from rrg_rewards.pages import attack_page, draw_attack
+from rrg_rewards.pages import attack_page
 
 
 def found_and_missed():
@@ -12,10 +12,6 @@ def found_and_missed():
 
     references = {"reference": [f"Cardiomegaly. Study number {row}." for row in range(48)]}
     return attack_reward(reward, references, families=["findings", "normal"], budget=12_000, max_references=48)
-
-
-def test_draw_attack_returns_a_png():
-    assert draw_attack(found_and_missed()).startswith(b"\x89PNG")
 
 
 def test_attack_page_shows_each_family_by_its_gain():

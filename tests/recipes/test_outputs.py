@@ -15,15 +15,6 @@ from rrg_rewards.models.model_card import is_written_here
 from rrg_rewards.recipes import grpo, sft
 from rrg_rewards.recipes._outputs import write_policy_card
 
-ATTACK = {
-    "reward": "crg",
-    "verdict": "exploits, which gain more than 0.1: labels",
-    "blank": -0.9,
-    "honest": -0.5,
-    "reference": 0.9,
-    "families": [{"family": "labels", "text": "SECRET", "reward": 0.13, "gain": 0.7, "interval": [0.44, 0.95]}],
-}
-
 
 def read(path: Path) -> Any:
     return json.loads(path.read_text())
@@ -51,14 +42,6 @@ def test_policy_card_a_run_writes_a_card_with_its_figures(
     assert f"| reports.jsonl | {run['rows']['train']} | {run['rows']['heldout']} |" in card.text
     assert str(tmp_path) not in card.text
 
-    # An attack that was made later is in the next card, without its texts.
-    (folder / "attack_crg.json").write_text(json.dumps(ATTACK))
-    assert write_policy_card(folder, "GRPO")
-    text = (folder / "README.md").read_text()
-    assert "exploits, which gain more than 0.1: labels" in text
-    assert "0.700 (0.440 to 0.950)" in text
-    assert "SECRET" not in text
-
     # The folder of a data set that is a folder is not named either.
     data_set = tmp_path / "hospital"
     data_set.mkdir()
@@ -67,11 +50,6 @@ def test_policy_card_a_run_writes_a_card_with_its_figures(
     text = (folder / "README.md").read_text()
     assert "| hospital | " in text
     assert str(tmp_path) not in text
-
-    # Another file of the user with this name is no attack.
-    (folder / "attack_notes.json").write_text("[]")
-    assert write_policy_card(folder, "GRPO")
-    assert (folder / "README.md").read_text() == text
 
     # A reward that no report has a score of is no result.
     evaluation["after"]["crg"]["crg"] = dict.fromkeys(("estimate", "low", "high"))

@@ -248,7 +248,7 @@ def _write(folder: Path, report: dict[str, Any], plots: Mapping[str, DrawnChart]
     if find_spec("matplotlib") is not None:
         for name, chart in plots.items():
             with open_output(folder / name, overwrite=True) as file:
-                file.write(draw_png([chart], (6, 4)))
+                file.write(draw_png(chart))
         parts.append("\n".join(f"![{name}]({name})" for name in plots))
     with open_output(folder / "report.md", overwrite=True) as file:
         file.write(("\n\n".join(parts) + "\n").encode("utf-8"))

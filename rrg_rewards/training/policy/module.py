@@ -99,13 +99,11 @@ class PolicyModule(SamplingModule):
         sampler_correction: Correction of the loss for completions with log-probabilities of their sampler
             (:class:`~rrg_rewards.training.VLLMGenerator`): a mode of
             :func:`rrg_rewards.functional.importance_weights`, or ``None``.
-        sampler_clip_min: Lower bound of the ratios of trainer and sampler, or ``None``.
         sampler_clip_max: Upper bound of the ratios of trainer and sampler, or ``None``.
         loss: Options of :func:`rrg_rewards.functional.policy_loss` that replace those of the algorithm.
         gamma: Discount of ``ppo``.
         lam: :math:`\lambda` of the generalised advantage estimation of ``ppo``.
         value_weight: Weight of the value loss of ``ppo``.
-        value_clip: Clipping range of the value loss of ``ppo``, or ``None``.
         learning_rate: Highest learning rate of the schedule.
         weight_decay: Weight decay. Biases and norms are not decayed.
         warmup_ratio: Fraction of the steps in which the learning rate rises.
@@ -168,13 +166,11 @@ class PolicyModule(SamplingModule):
         kl_correction: bool = True,
         scale: RewardScale | None = None,
         sampler_correction: ImportanceMode | None = "token_truncate",
-        sampler_clip_min: float | None = None,
         sampler_clip_max: float | None = 3.0,
         loss: Mapping[str, Any] | None = None,
         gamma: float = 1.0,
         lam: float = 0.95,
         value_weight: float = 0.1,
-        value_clip: float | None = 0.2,
         learning_rate: float = 1e-6,
         weight_decay: float = 0.0,
         warmup_ratio: float = 0.0,
@@ -200,12 +196,12 @@ class PolicyModule(SamplingModule):
         self._unrewarded = UnrewardedCalls(max_unrewarded_calls)
         self.num_generations, self.minibatches, self.epochs = num_generations, minibatches, epochs
         self.beta, self.kl_estimator, self.kl_correction = beta, kl_estimator, kl_correction
-        self.gamma, self.lam, self.value_weight, self.value_clip = gamma, lam, value_weight, value_clip
+        self.gamma, self.lam, self.value_weight = gamma, lam, value_weight
         self.scale = scale or self.algorithm.scale
         self.train_mode = train_mode
         self.micro_batch_tokens = checked_setting(micro_batch_tokens)
         self.reference_column = reference_column
-        self.sampler_weights = _make_sampler_weights(sampler_correction, sampler_clip_min, sampler_clip_max)
+        self.sampler_weights = _make_sampler_weights(sampler_correction, sampler_clip_max)
         self.loss_options = _make_loss_options({**self.algorithm.loss, **(loss or {})}, generator)
         self.reference = _make_reference(generator, beta, reference)
         self.value_head = _make_value_head(generator, seed) if self.algorithm.baseline == "value" else None
@@ -292,7 +288,7 @@ class PolicyModule(SamplingModule):
             assert part.values is not None
             assert part.returns is not None
             values = self.predict_values(scores)
-            error = value_loss(values, part.values, part.returns, part.mask, clip=self.value_clip)
+            error = value_loss(values, part.values, part.returns, part.mask)
             # Weight by tokens, as in the policy loss, because processes have different numbers of tokens.
             error = error * part.mask.sum() / part.tokens_per_step
             loss = loss + self.value_weight * error
@@ -418,12 +414,12 @@ def _make_reference(generator: nn.Module, beta: float, reference: ReferenceName)
 
 
 def _make_sampler_weights(
-    mode: ImportanceMode | None, clip_min: float | None, clip_max: float | None
+    mode: ImportanceMode | None, clip_max: float | None
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
     """Return the function of the weights that correct for the sampler, or ``None`` without correction."""
     if mode is None:
         return None
-    weights = partial(importance_weights, mode=mode, clip_min=clip_min, clip_max=clip_max)
+    weights = partial(importance_weights, mode=mode, clip_max=clip_max)
     # The function checks its arguments. Call it now instead of at the first step.
     weights(*[torch.zeros(1, 1)] * 3)
     return weights

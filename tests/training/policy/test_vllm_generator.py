@@ -75,10 +75,9 @@ def test_sampler_correction_minibatches_and_resuming_keep_the_log_probabilities(
     torch.testing.assert_close(restored.completions.log_probs, module.rollout.completions.log_probs)
 
 
-@pytest.mark.parametrize("options", [{"sampler_correction": "token"}, {"sampler_clip_min": 3.0}])
-def test_sampler_correction_a_wrong_correction_is_refused_before_training(options):
-    with pytest.raises(ValueError, match=r"mode must be|clip_min must be less"):
-        PolicyModule(tiny_generator(), says_edema, **options)
+def test_sampler_correction_a_wrong_correction_is_refused_before_training():
+    with pytest.raises(ValueError, match="mode must be"):
+        PolicyModule(tiny_generator(), says_edema, sampler_correction="token")
 
 
 class Engine:
