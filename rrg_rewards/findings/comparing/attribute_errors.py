@@ -325,8 +325,8 @@ def _measurement(
             yield AttributeDiscrepancy("measurement", significant, explanation)
     # "A tiny nodule" is no nodule of 20 mm.
     for sized, graded in ((ours, theirs), (theirs, ours)) if concept in profile["sized"] else ():
-        lowest, highest = profile["degree_sizes"].get(None if graded.size_mm else graded.severity, (0, inf))
-        if sized.size_mm is not None and not lowest <= sized.size_mm <= highest:
+        sizes = profile["degree_sizes"].get(None if graded.size_mm else graded.severity, (0, inf))
+        if sized.size_mm is not None and not min(sizes) <= sized.size_mm <= max(sizes):
             yield AttributeDiscrepancy("measurement", True, f"{graded.severity} for {sized.size_mm:g} mm")
 
 
@@ -360,8 +360,10 @@ def _values_differ(concept: str, kind: str, ours: float, theirs: float, profile:
     elif kind == "size":
         if (ours >= profile["mass_size"]) != (theirs >= profile["mass_size"]):
             return True
-        margins = [row for row in profile["size_margins"] if ours >= row["from"]][-1]
-        margin = min(margins.get("mm", inf), margins.get("share", inf) * ours)
+        row: dict[str, float] = next(
+            (row for row in reversed(profile["size_margins"]) if ours >= row.get("from", 0)), {}
+        )
+        margin = min(row.get("mm", inf), row.get("share", inf) * ours)
     if ratio is not None:
         return bool(max(ours, theirs) > ratio * min(ours, theirs))
     # Rounded, because the share and sizes in cm are not exact in binary.

@@ -214,11 +214,12 @@ def _joined(findings: tuple[Finding, ...], profile: Profile) -> tuple[Finding, .
     """Return the findings of a report with those that are part of another one joined to it."""
     parts, restated = profile["parts"], profile["restated"]
     owners: dict[int, int] = {}
-    for i, j in permutations(range(len(findings)), 2) if parts or restated else ():
+    for i, j in permutations(range(min(len(findings), _MOST_FINDINGS)), 2) if parts or restated else ():
         whole, part = findings[i], findings[j]
         is_part = part.sentence == whole.sentence and part.concept in parts.get(whole.concept, ())
         if (
-            (is_part or part.concept in restated.get(whole.concept, ()))
+            i not in owners
+            and (is_part or part.concept in restated.get(whole.concept, ()))
             and not sides_conflict(whole.attributes, part.attributes)
             and not levels_conflict(whole.attributes, part.attributes)
         ):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from functools import cache
 from hashlib import sha256
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,10 @@ class Profile:
         others = [row for row in inherited if row not in on_patient]
         self.significance: list[Mapping[str, Any]] = [*on_patient, *rows["significance"], *others]
         self.matches: list[Mapping[str, Any]] = [*rows["matches"], *(base.matches if base else ())]
-        self._settings = {**(base._settings if base else {}), **{row["name"]: row["value"] for row in rows["settings"]}}
+        self.settings: dict[str, Any] = dict(base.settings) if base else {}
+        for row in rows["settings"]:
+            name, value = row["name"], row["value"]
+            self.settings[name] = {**self.settings.get(name, {}), **value} if isinstance(value, dict) else value
         self._pairs: dict[tuple[str, str], Relation | None] = {}
         self._related: dict[str, set[str]] = {}
         for row in self.matches:
@@ -68,7 +71,7 @@ class Profile:
                     self._related.setdefault(first, {*concept_graph().related(first)}).add(second)
 
     def __getitem__(self, setting: str) -> Any:
-        return self._settings[setting]
+        return self.settings[setting]
 
     def relates(self, reference: str, candidate: str) -> bool:
         """Whether a row of the profile says how two concepts are related."""
@@ -112,9 +115,9 @@ def _package_profile(name: str) -> Profile:
 
 def _user_profile(path: Path) -> Profile:
     content = check_keys(str(path), read_user_yaml(path), ("extends", *_ROWS))
-    base = _package_profile(
-        _named(f"{path}, extends", content.get("extends", "published"), package_yaml_names(PROFILES))
-    )
+    extended = content.get("extends", "published")
+    _check_names(f"{path}, extends", [extended], package_yaml_names(PROFILES))
+    base = _package_profile(extended)
     for kind in _ROWS.keys() & content.keys():
         if not isinstance(content[kind], list):
             raise ValueError(f"{path}, {kind}: must be a list of rows, got {content[kind]!r}")
@@ -127,12 +130,11 @@ def _check_row(where: str, kind: str, row: Any, base: Profile) -> None:
     """Raise ``ValueError`` if a row of a user's file is invalid."""
     required, others = _ROWS[kind]
     check_keys(where, row, (*required, *others), required)
-    known: dict[str, Collection[str]] = dict.fromkeys(
-        ("concepts", "kinds_of", "of", "with"), load_knowledge("concepts")["concepts"]
-    )
+    attributes, concepts = load_knowledge("attributes"), load_knowledge("concepts")["concepts"]
+    known: dict[str, Collection[str]] = dict.fromkeys(("concepts", "kinds_of", "of", "with"), concepts)
     known |= dict.fromkeys(("context", "contexts"), load_knowledge("significance")["contexts"])
-    known |= {"then": (*LEVEL_NAMES, "lower"), "as": ("none", "negligible", "significant"), "name": base._settings}
-    known |= {name: load_knowledge("attributes")[name] for name in _LISTED}
+    known |= {"then": (*LEVEL_NAMES, "lower"), "as": ("none", "negligible", "significant"), "name": base.settings}
+    known |= {name: attributes[name] for name in _LISTED}
     if "context" in row and row["as"] == "none":
         raise ValueError(f"{where}: a context makes a match significant or negligible, and parts no findings")
     conditions = row.get("if", {})
@@ -140,33 +142,39 @@ def _check_row(where: str, kind: str, row: Any, base: Profile) -> None:
     for key, value in (*row.items(), *conditions.items()):
         name, here = key.removeprefix("not_"), f"{where}, {key}"
         if name in ("then", "as", "name") or (key == "context" and kind == "matches"):
-            _named(here, value, known[name])
-        elif name == "source":
-            _check_type(here, value, "", "a text")
-        elif name in NUMBERS or name == "known":
-            _check_type(here, value, *((0, "a number") if name in NUMBERS else (True, "true or false")))
+            _check_names(here, [value], known[name])
+        elif name in ("source", "known", *NUMBERS):
+            _check_like(here, value, 0 if name in NUMBERS else name == "known" or "a text")
         elif name == "value":
-            _check_type(here, value, base[row["name"]], f"as in {base[row['name']]!r}")
-            margins = value if row["name"] == "size_margins" else ()
-            for one in margins:
-                check_keys(here, one, ("from", "mm", "share"), ("from",))
-            if margins and margins[0]["from"] != 0:
-                raise ValueError(f"{here}: the first margin must be from 0 mm")
+            profiles = (base, *map(_package_profile, package_yaml_names(PROFILES)))
+            examples = [profile[row["name"]] for profile in profiles]
+            _check_like(here, value, next(filter(None, examples), examples[0]))
+            listed = (attributes[attribute] for attribute in (*_LISTED, "location"))
+            _check_names(here, _texts(value), {*concepts, *chain(*listed), *_texts(examples)})
         elif name != "if":
-            _check_type(here, value, [], "a list")
-            for one in value:
-                _named(here, one, known.get(name, {one: None} if isinstance(one, str) else ()))
+            _check_like(here, value, ["a text"])
+            _check_names(here, value, known.get(name, value))
 
 
-def _named(where: str, name: Any, known: Collection[str]) -> str:
-    """Return a name if it is known."""
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"{where}: {unknown_name_message('name', str(name), known)}")
-    return name
+def _texts(value: Any) -> list[str]:
+    """Return all texts in a value, and the keys of its mappings."""
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [value] if isinstance(value, str) else [text for part in parts for text in _texts(part)]
 
 
-def _check_type(where: str, value: Any, like: Any, wanted: str) -> None:
-    """Raise ``ValueError`` if a value is not of the type of another one."""
-    kinds = (int, float) if isinstance(like, int | float) and not isinstance(like, bool) else type(like)
-    if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(like, bool):
-        raise ValueError(f"{where}: must be {wanted}, got {value!r}")
+def _check_names(where: str, names: Collection[Any], known: Collection[str]) -> None:
+    """Raise ``ValueError`` if one of several names is not known."""
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            raise ValueError(f"{where}: {unknown_name_message('name', str(name), known)}")
+
+
+def _check_like(where: str, value: Any, example: Any) -> None:
+    """Raise ``ValueError`` if a value, or a value in it, has another type than in an example."""
+    kinds = (int, float) if isinstance(example, int | float) and not isinstance(example, bool) else type(example)
+    if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(example, bool):
+        raise ValueError(f"{where}: must be like {example!r}, got {value!r}")
+    inner = ([*one.values()] if isinstance(one, dict) else one for one in (value, example))
+    values, examples = (one if isinstance(one, list) else [] for one in inner)
+    for part in values if examples else ():
+        _check_like(where, part, examples[0])

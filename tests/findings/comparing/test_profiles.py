@@ -117,8 +117,14 @@ def test_a_file_relates_concepts_that_are_unrelated(written):
         ("matches: [{of: [bulla], with: [bulla], as: none, context: trauma, source: mine}]", "row 1"),
         ("settings: [{name: severity_stps, value: 1, source: mine}]", "row 1, name.*'severity_steps'"),
         ("settings: [{name: severity_steps, value: true, source: mine}]", "row 1, value"),
-        ("settings: [{name: size_margins, value: [{from: 6, mm: 2}], source: mine}]", "row 1, value"),
         ("settings: [{name: size_margins, value: [{form: 0, mm: 2}], source: mine}]", "row 1, value.*'from'"),
+        ("settings: [{name: size_margins, value: [{from: 0, mm: x}], source: mine}]", "row 1, value"),
+        ("settings: [{name: parts, value: {pneumonia: consolidation}, source: mine}]", "row 1, value"),
+        (
+            "settings: [{name: parts, value: {pneumonia: [consolidations]}, source: mine}]",
+            "row 1, value.*'consolidation'",
+        ),
+        ("settings: [{name: each_side, value: [lung_nodul], source: mine}]", "row 1, value.*'lung_nodule'"),
         ("!!python/object/apply:os.getcwd []", "mine.yaml"),
         ("significance: [", "mine.yaml"),
     ],
@@ -128,6 +134,13 @@ def test_errors_of_a_file_name_the_row_in_one_line(written, text, named):
         get_profile(written(text))
     assert error.value.setting == "profile"
     assert "\n" not in str(error.value)
+
+
+def test_parts_of_one_another_are_one_finding(written):
+    path = written("settings: [{name: parts, value: {emphysema: [bulla], bulla: [emphysema]}, source: mine}]")
+    found = compare_findings("Emphysema with bulla in the right lung.", "Hiatal hernia. " * 400, profile=path)
+    assert [finding.concept for finding in found.reference] == ["emphysema"]
+    assert found.reference[0].laterality == "right"
 
 
 def test_unknown_profile(tmp_path):
