@@ -38,7 +38,6 @@ from rrg_rewards.analysis.frames import score_frame as score_frame
 from rrg_rewards.analysis.grading import GradingRun as GradingRun
 from rrg_rewards.analysis.grading import grade_reports as grade_reports
 from rrg_rewards.analysis.grading import read_references as read_references
-from rrg_rewards.analysis.input_tables import TableOptions as TableOptions
 from rrg_rewards.analysis.labelling import LabelledTable as LabelledTable
 from rrg_rewards.analysis.labelling import label_table as label_table
 from rrg_rewards.analysis.metric_choice import choose_reward as choose_reward

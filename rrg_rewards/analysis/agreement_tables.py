@@ -20,7 +20,6 @@ from rrg_rewards.analysis.agreement import (
 )
 from rrg_rewards.analysis.batch_scoring import score_batches
 from rrg_rewards.analysis.distinct import DistinctTexts
-from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.report_pairs import PairReader
@@ -61,7 +60,7 @@ def agreement_of_table(
     *,
     pairs: PairColumns = PairColumns(),  # noqa: B008 (frozen)
     settings: AgreementSettings = AgreementSettings(),  # noqa: B008 (frozen)
-    options: TableOptions = TableOptions(),  # noqa: B008 (frozen)
+    format: str | None = None,  # noqa: A002
     batch_size: int = 256,
     with_text: bool = False,
     log: RunLog | None = None,
@@ -82,7 +81,7 @@ def agreement_of_table(
             if a lower score is better.
         pairs: Columns of predictions, references and context of the metrics, and of the names of rows.
         settings: Statistics, columns of which a lower number is better, baseline, bootstrap and permutations.
-        options: How the table is read.
+        format: Format of a table with an unknown ending.
         batch_size: Number of rows in a batch.
         with_text: Whether the result keeps the reports of the table.
         log: Receives notes, warnings and progress.
@@ -111,9 +110,9 @@ def agreement_of_table(
     _check_columns(columns, made, settings)
     # Some metrics compare all references, so that their reports are one batch.
     rows = None if made else batch_size
-    opened = BatchedTable(table, options.format, options.delimiter, rows) if not annotated else nullcontext(annotated)
+    opened = BatchedTable(table, format, rows) if not annotated else nullcontext(annotated)
     with opened as batches:
-        return _measured(_Reading(str(table), batches, columns, pairs, options, log), made, settings, with_text)
+        return _measured(_Reading(str(table), batches, columns, pairs, log), made, settings, with_text)
 
 
 def _annotated(
@@ -175,7 +174,6 @@ class _Reading:
     batches: Iterable[Table]
     columns: AgreementColumns
     pairs: PairColumns
-    options: TableOptions
     log: RunLog
 
     def rows(self, with_text: bool) -> RatedRows:
@@ -186,9 +184,7 @@ class _Reading:
         units, groups, labels = [torch.zeros(0, dtype=torch.long)], list[str](), list[str]()
         texts: dict[str, list[str | None]] = {}
         with self.log.progress("reading") as progress:
-            for place, table in enumerate(self.batches):
-                if not place:
-                    note_delimiter(table, self.source, self.options.delimiter, self.log)
+            for table in self.batches:
                 for name, values in cells.items():
                     values += self._values(table, name)
                 if self.columns.unit is not None:
@@ -226,7 +222,7 @@ class _Reading:
         readers = []
         for column in self._prediction_columns:
             columns = replace(self.pairs, prediction_column=column)
-            reader = PairReader(columns, self.batches, metrics, self.source, self.options.delimiter)
+            reader = PairReader(columns, self.batches, metrics, self.source)
             reader.check(self.log)
             texts[column] = reader.distinct
             readers.append(reader)

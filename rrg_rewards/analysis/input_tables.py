@@ -3,32 +3,12 @@
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from rrg_rewards.data.tables.table import EMPTY_CELL, Table, table_format
 from rrg_rewards.data.tables.writers import open_table
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.texts import find_placeholders, placeholder_message
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """How tables are read.
-
-    Args:
-        format: Format of tables with an unknown ending.
-        delimiter: Delimiter of CSV tables. Default: by their header.
-    """
-
-    format: str | None = None
-    delimiter: str | None = None
-
-
-def note_delimiter(table: Table, source: str | Path, delimiter: str | None, log: RunLog) -> None:
-    """Say if a table is not separated by commas, unless its delimiter is set."""
-    if table.delimiter != "," and delimiter is None:
-        log.note(f"{source} is separated by {'tabs' if table.delimiter == chr(9) else 'semicolons'}")
 
 
 def with_new_columns(

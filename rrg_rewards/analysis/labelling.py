@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableSink, note_delimiter, with_new_columns
+from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableSink, with_new_columns
 from rrg_rewards.analysis.judge_choice import choose_labeler
 from rrg_rewards.analysis.outcomes import RunUsage, by_kind
 from rrg_rewards.analysis.settings import LabelSettings
@@ -124,7 +124,6 @@ class TableLabelling:
         settings: The labeler and the column of the reports.
         source: Name of the table.
         log: Receives notes, warnings and progress.
-        delimiter: Delimiter of CSV input, if it is set.
         keep_types: Whether :meth:`check` collects the types of the columns, for Parquet output.
 
     Raises:
@@ -137,10 +136,9 @@ class TableLabelling:
         settings: LabelSettings,
         source: str,
         log: RunLog,
-        delimiter: str | None = None,
         keep_types: bool = False,
     ) -> None:
-        self._settings, self._source, self._log, self._delimiter = settings, source, log, delimiter
+        self._settings, self._source, self._log = settings, source, log
         self._types: dict[str, Any] | None = {} if keep_types else None
         self._left_out: dict[str, int] = {}
         self._tables = batches
@@ -170,8 +168,6 @@ class TableLabelling:
         """
         words = PlaceholderCounts()
         for table in self._batches():
-            if not self._rows:
-                note_delimiter(table, self._source, self._delimiter, self._log)
             self._rows += len(table)
             self._reports += len(self._texts(table))
             for column in table.text_columns(self._settings.text_column):

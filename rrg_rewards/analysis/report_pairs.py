@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.analysis.distinct import DistinctTexts, TextCounter
-from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableOptions, TableSink, note_delimiter
+from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableSink
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.data.tables.readers import BatchedTable, read_table
 from rrg_rewards.data.tables.table import Table, TableError, is_missing, rows_by_study
@@ -105,7 +105,6 @@ class PairReader:
         batches: The input, which is iterated at least twice.
         metrics: The metrics by name.
         source: Name of the table in messages.
-        delimiter: Delimiter of CSV input, if it is set; otherwise :meth:`check` names the detected one.
         keep_types: Whether :meth:`check` collects the types of the columns, for Parquet output.
 
     Raises:
@@ -125,7 +124,6 @@ class PairReader:
     batches: Iterable[Table]
     metrics: Mapping[str, ReportMetric]
     source: str = "table"
-    delimiter: str | None = None
     keep_types: bool = False
     rows: int = field(default=0, init=False)
     reference_columns: list[str] = field(default_factory=list, init=False)
@@ -160,7 +158,6 @@ class PairReader:
         with log.progress("reading") as progress:
             for batch in self:
                 if not rows:
-                    note_delimiter(batch.table, self.source, self.delimiter, log)
                     self.reference_columns = self._reference_columns(batch.table)
                 rows += len(batch.table)
                 missing += list(batch.predictions).count(None)
@@ -312,7 +309,7 @@ def opened_pairs(
     columns: PairColumns,
     rows: int,
     *,
-    options: TableOptions = TableOptions(),  # noqa: B008 (frozen)
+    format: str | None = None,  # noqa: A002
     sink: TableSink | None = None,
     log: RunLog,
 ) -> Iterator[PairReader]:
@@ -323,7 +320,7 @@ def opened_pairs(
         metrics: Metrics by name.
         columns: Where the table has predictions, references and context.
         rows: Number of rows in a batch.
-        options: How the table is read.
+        format: Format of a table with an unknown ending.
         sink: Table to write, which may need the types of the columns.
         log: Receives notes, warnings and progress.
 
@@ -333,23 +330,20 @@ def opened_pairs(
     """
     if not metrics:
         raise SettingError("metrics", "at least one is needed")
-    with BatchedTable(table, options.format, options.delimiter, rows) as batches:
-        columns, tables = join_references(columns, batches, options.delimiter)
+    with BatchedTable(table, format, rows) as batches:
+        columns, tables = join_references(columns, batches)
         keep_types = sink is not None and sink.is_parquet
-        pairs = PairReader(columns, tables, metrics, str(table), options.delimiter, keep_types)
+        pairs = PairReader(columns, tables, metrics, str(table), keep_types)
         pairs.check(log)
         yield pairs
 
 
-def join_references(
-    columns: PairColumns, batches: Iterable[Table], delimiter: str | None = None
-) -> tuple[PairColumns, Iterable[Table]]:
+def join_references(columns: PairColumns, batches: Iterable[Table]) -> tuple[PairColumns, Iterable[Table]]:
     """Return columns and batches with the columns of the table of references, if there is one.
 
     Args:
         columns: The columns.
         batches: Batches of the table of predictions.
-        delimiter: Delimiter of CSV tables.
 
     Raises:
         SettingError: If ``references`` and ``key`` are not set together.
@@ -360,7 +354,7 @@ def join_references(
             raise SettingError("key", "needs `references`")
         return columns, batches
     key, other_key = columns.keys
-    truth = read_table(columns.references, None, delimiter)
+    truth = read_table(columns.references)
     first = next(iter(batches))
     # A column of the other table would become the prediction, and references would be scored as predictions.
     _check_named(first, columns.prediction_column, "prediction_column")

@@ -22,7 +22,6 @@ from rrg_rewards.analysis.constant_text import (
     note_left_out,
 )
 from rrg_rewards.analysis.distinct import DistinctTexts
-from rrg_rewards.analysis.input_tables import TableOptions, note_delimiter
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.report_pairs import PairReader
@@ -109,7 +108,7 @@ def compare_tables(
     prediction_columns: Sequence[str] = (),
     columns: PairColumns = PairColumns(),  # noqa: B008 (frozen)
     settings: CompareSettings = CompareSettings(),  # noqa: B008 (frozen)
-    options: TableOptions = TableOptions(),  # noqa: B008 (frozen)
+    format: str | None = None,  # noqa: A002
     log: RunLog | None = None,
 ) -> TableComparison:
     r"""Compare systems whose reports are in tables, as :func:`~rrg_rewards.analysis.compare_systems`.
@@ -127,7 +126,7 @@ def compare_tables(
             ``COLUMN`` or ``NAME=COLUMN``. Default: ``prediction``.
         columns: Where the tables have references and context; its ``prediction_column`` is not used.
         settings: Scores, groups, baseline, bootstrap and permutations.
-        options: How tables are read.
+        format: Format of tables with an unknown ending.
         log: Receives notes, warnings and progress.
 
     Raises:
@@ -146,7 +145,7 @@ def compare_tables(
     """
     log = log or RunLog()
     made = metrics_by_name(metrics)
-    reading = _Reading(columns, settings.scores, bool(made), options, log)
+    reading = _Reading(columns, settings.scores, bool(made), format)
     studies, runs = reading.read(tables, prediction_columns or ("prediction",))
     systems = list(dict.fromkeys(run.system for run in runs))
     if settings.baseline is not None and settings.baseline not in systems:
@@ -300,8 +299,7 @@ class _Reading:
     columns: PairColumns
     scores: Sequence[str]
     has_metrics: bool
-    options: TableOptions
-    log: RunLog
+    format: str | None
 
     def read(self, tables: Sequence[str | Path], prediction_columns: Sequence[str]) -> tuple[Table, list[SystemRun]]:
         """Return the studies with the predictions of all runs, and the runs."""
@@ -321,8 +319,7 @@ class _Reading:
         return self._from_columns(named[0][1], predictions)
 
     def _table(self, path: str | Path) -> Table:
-        table = read_table(path, self.options.format, self.options.delimiter)
-        note_delimiter(table, path, self.options.delimiter, self.log)
+        table = read_table(path, self.format)
         if not len(table):
             raise TableError(f"{path}: has no rows")
         return table
@@ -353,7 +350,7 @@ class _Reading:
                     raise SettingError("scores", f"two columns have the name {named!r}")
                 run.scores[named] = _scores(table, score.replace(_PLACEHOLDER, column), range(len(table)))
             runs.append(run)
-        return replace(table, delimiter=","), runs
+        return table, runs
 
     def _with_truth(self, table: Table, references: str | Path, predictions: Sequence[str]) -> Table:
         """Return the table of references with the columns of predictions and scores of a table."""
@@ -385,7 +382,7 @@ class _Reading:
             runs.append(run)
         dropped = (column, *self.scores) if self.columns.references is None else ()
         kept = {name: cells for name, cells in first.columns.items() if name not in dropped}
-        return replace(first, columns={**kept, **predictions}, types={}, delimiter=","), runs
+        return replace(first, columns={**kept, **predictions}, types={}), runs
 
     def _matching_rows(self, first: Table, other: Table) -> Sequence[int]:
         """Return the row of a table that has the study of each row of the first; raise if the studies differ."""

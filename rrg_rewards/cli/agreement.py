@@ -104,7 +104,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.workers != 1:
         prepare_workers()
     from rrg_rewards.analysis.agreement_tables import agreement_of_table
-    from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.tables import agreement_grids, agreement_latex, agreement_rows, text_grids
     from rrg_rewards.data.tables.table import Table
@@ -118,7 +117,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         make_metrics(choice),
         pairs=pairs,
         settings=settings,
-        options=settings_from(args, TableOptions),
+        format=args.format,
         batch_size=args.batch_size,
         with_text=page.with_text,
         log=terminal,

@@ -55,7 +55,6 @@ from rrg_rewards.cli.options import (
     PageOptions,
     UsageError,
     add_command_parser,
-    add_delimiter_option,
     add_settings,
     add_shared_options,
     settings_from,
@@ -76,7 +75,6 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         metavar="[NAME=]TABLE",
         help="table of a system's reports, or of all systems (.csv, .tsv, .jsonl, .parquet, .json, .xlsx)",
     )
-    add_delimiter_option(parser)
     add_settings(
         parser, MetricChoice, "metrics", metrics={"help": "metrics to compute; rrg-rewards score --list shows them"}
     )
@@ -113,7 +111,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.check(markdown=args.markdown, latex=args.latex, html=page.html)
     columns = settings_from(args, PairColumns, prediction_column="prediction")
 
-    from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.system_tables import compare_tables
     from rrg_rewards.analysis.tables import comparison_grids, settings_text, text_grids
@@ -126,7 +123,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         prediction_columns=args.prediction_column or (),
         columns=columns,
         settings=settings,
-        options=settings_from(args, TableOptions),
+        format=args.format,
         log=terminal,
     )
     result = compared.result

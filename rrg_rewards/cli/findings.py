@@ -47,7 +47,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     if output != "-" and table_format(output, "jsonl") != "jsonl":
         raise UsageError(f"argument --output: must be a file of JSON lines (.jsonl), got {output!r}")
     outputs.check()
-    with BatchedTable(args.table, args.format, args.delimiter, settings.batch_size) as batches:
+    with BatchedTable(args.table, args.format, settings.batch_size) as batches:
         export = FindingExport(batches, settings)
         with open_output(output, outputs.overwrite) as file:
             for item in export:

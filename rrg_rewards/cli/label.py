@@ -67,8 +67,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     rows = None if settings.chooses_scans else settings.batch_size
     keep_types = outputs.sink is not None and outputs.sink.is_parquet
-    with BatchedTable(args.table, args.format, args.delimiter, rows) as batches:
-        labelling = TableLabelling(batches, settings, args.table, terminal, args.delimiter, keep_types)
+    with BatchedTable(args.table, args.format, rows) as batches:
+        labelling = TableLabelling(batches, settings, args.table, terminal, keep_types)
         labelling.check()
         if args.dry_run:
             outputs.write_summary({"labels": {"most_requests": labelling.most_requests}})

@@ -260,37 +260,21 @@ class InputTable(Settings):
 
     table: str
     format: str | None = None
-    delimiter: str | None = setting(None, "delimiter of CSV input: , ; or tab (default: by its header)", metavar="CHAR")
 
     def read(self, log: RunLog) -> "Table":
-        """Read the table, say how it is separated, and warn if it has no rows."""
-        from rrg_rewards.analysis.input_tables import note_delimiter
+        """Read the table, and warn if it has no rows."""
         from rrg_rewards.data.tables.readers import read_table
 
-        table = read_table(self.table, self.format, self.delimiter)
-        note_delimiter(table, self.table, self.delimiter, log)
+        table = read_table(self.table, self.format)
         if not len(table):
             log.warn(f"{self.table} has a header and no rows")
         return table
-
-
-def _delimiter(text: str) -> str:
-    mark = {"tab": "\t", "\\t": "\t"}.get(text, text)
-    if len(mark) != 1 or mark in '"\r\n':
-        raise argparse.ArgumentTypeError(f"must be one character or tab, got {text!r}")
-    return mark
 
 
 def add_table_argument(parser: argparse.ArgumentParser, metavar: str, content: str) -> None:
     """Add the positional argument that names the input table."""
     endings = ".csv, .tsv, .jsonl, .parquet, .json, .xlsx"
     parser.add_argument("table", metavar=metavar, help=f"table of {content} ({endings}); - is standard input")
-    add_delimiter_option(parser)
-
-
-def add_delimiter_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--delimiter``."""
-    add_settings(parser, InputTable, "delimiter", delimiter={"type": _delimiter})
 
 
 def add_reward_options(parser: argparse.ArgumentParser, *names: str) -> None:

@@ -187,7 +187,6 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
             raise SettingError(option, "requires --engine ray")
     if args.workers != 1:
         prepare_workers()
-    from rrg_rewards.analysis.input_tables import TableOptions
     from rrg_rewards.analysis.metric_choice import make_metrics
     from rrg_rewards.analysis.report_pairs import opened_pairs
     from rrg_rewards.analysis.scoring import Scoring
@@ -196,9 +195,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.check(html=page.html)
     metrics = make_metrics(settings_from(args, MetricChoice))
     columns, settings = settings_from(args, PairColumns), settings_from(args, ScoreSettings)
-    options = settings_from(args, TableOptions)
     with opened_pairs(
-        args.table, metrics, columns, settings.batch_size, options=options, sink=outputs.sink, log=terminal
+        args.table, metrics, columns, settings.batch_size, format=args.format, sink=outputs.sink, log=terminal
     ) as pairs:
         if args.dry_run:
             return _show_estimates(pairs, metrics, outputs, terminal)
@@ -253,7 +251,6 @@ def _score_on_ray(args: argparse.Namespace, terminal: Terminal) -> int:
         columns=settings_from(args, PairColumns),
         settings=settings_from(args, ScoreSettings),
         format=args.format,
-        delimiter=args.delimiter,
         address=args.address,
         num_gpus=args.gpus_per_worker or 0,
         log=terminal,

@@ -54,7 +54,6 @@ def score_files(
     columns: PairColumns = PairColumns(),  # noqa: B008 (frozen)
     settings: ScoreSettings = ScoreSettings(),  # noqa: B008 (frozen)
     format: str | None = None,  # noqa: A002
-    delimiter: str | None = None,
     address: str | None = None,
     num_gpus: float = 0,
     block_rows: int = 1024,
@@ -79,7 +78,6 @@ def score_files(
         settings: Prefix of new columns, number of pairs that are scored in a call, and number of workers, of half a CPU
             each; 0 for one for each CPU but one, or for each GPU.
         format: Format of files with an unknown ending.
-        delimiter: Delimiter of CSV.
         address: Address of a Ray cluster; ``None`` for one on this machine, which ends with the run.
         num_gpus: GPUs of each worker, for metrics with a model.
         block_rows: Number of rows of a block.
@@ -99,7 +97,7 @@ def score_files(
     if columns.references is not None:
         raise SettingError("references", "is a further table; workers need the references in the rows of the first")
     paths, folder = _paths(table, format), Path(output).resolve()
-    pairs = PairReader(columns, _tables(paths, format, delimiter), metrics, str(table), delimiter, keep_types=True)
+    pairs = PairReader(columns, _tables(paths, format), metrics, str(table), keep_types=True)
     pairs.check(log)
     signatures = {name: signature_with_references(metric, columns.best) for name, metric in metrics.items()}
     run = {"metrics": signatures, "columns": repr(columns), "prefix": settings.prefix, "block_rows": block_rows}
@@ -113,7 +111,7 @@ def score_files(
         context.target_max_block_size, context.enable_progress_bars, context.print_on_execution_start = 1, False, False
         with ray.data.DataContext.current(context):
             files = ray.data.from_items([{"place": place, "path": str(path)} for place, path in enumerate(paths)])
-            reading = [folder, format, delimiter, block_rows]
+            reading = [folder, format, block_rows]
             blocks = files.map_batches(_unfinished, fn_args=reading, batch_size=1, num_cpus=_READER_CPUS)
             done = blocks.map_batches(
                 _Worker,
@@ -204,9 +202,9 @@ def local_options(workers: int) -> dict[str, Any]:
     }
 
 
-def _tables(paths: Sequence[Path], format_: str | None, delimiter: str | None) -> Iterator[Table]:
+def _tables(paths: Sequence[Path], format_: str | None) -> Iterator[Table]:
     for path in paths:
-        with BatchedTable(path, format_, delimiter) as batches:
+        with BatchedTable(path, format_) as batches:
             yield from batches
 
 
@@ -246,9 +244,9 @@ def _finished(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield block["rows"], block["states"]
 
 
-def _unfinished(batch: Any, folder: Path, format_: str | None, delimiter: str | None, size: int) -> Iterator[Any]:
+def _unfinished(batch: Any, folder: Path, format_: str | None, size: int) -> Iterator[Any]:
     """Yield the blocks of a file that are not finished, as one row each."""
-    with BatchedTable(batch["path"][0], format_, delimiter, size) as tables:
+    with BatchedTable(batch["path"][0], format_, size) as tables:
         for number, table in enumerate(tables):
             name = f"{int(batch['place'][0]):05}-{number:07}"
             if len(table) and not (folder / "sums" / f"{name}.pt").exists():

@@ -339,13 +339,12 @@ def test_texts_that_stand_for_nothing_are_scored_with_a_warning(words, run, writ
     assert result.err.count("count as reports") == 1
 
 
-@pytest.mark.parametrize(("name", "mark"), [("pairs.csv", ";"), ("pairs.tsv", "\t"), ("pairs.csv", "|")])
+@pytest.mark.parametrize(("name", "mark"), [("pairs.csv", ";"), ("pairs.tsv", "\t")])
 def test_other_delimiters(words, run, tmp_path, name, mark):
     path = tmp_path / name
     path.write_text("".join(mark.join(row) + "\n" for row in [("prediction", "reference"), *PAIRS[:2]]))
-    result = run("score", path, "--metrics", "crg", "--output", "-", *(["--delimiter", mark] if mark == "|" else []))
+    result = run("score", path, "--metrics", "crg", "--output", "-")
     assert len(list(csv.DictReader(result.out.splitlines()))) == 2
-    assert ("is separated by" in result.err) == (mark != "|")
 
 
 def test_a_score_column_that_exists_is_replaced_with_a_warning(words, run, write_csv):

@@ -28,7 +28,7 @@ _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 _MOST_BYTES = 2**26
 
 
-def read_table(path: str | Path, table_format_name: str | None = None, delimiter: str | None = None) -> Table:
+def read_table(path: str | Path, table_format_name: str | None = None) -> Table:
     r"""Read and check a whole table.
 
     CSV is quoted with double quotes and encoded in UTF-8, with or without a byte order mark. Its cells are text, also
@@ -44,7 +44,6 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
         path: Path of the table, or ``-`` for standard input.
         table_format_name: ``csv``, ``jsonl`` or ``parquet``, if the path has another ending. Default for standard
             input: ``csv``.
-        delimiter: Character that separates the cells of a CSV table, instead of the detected one.
 
     Raises:
         TableError: If the file is malformed. The message names the line and the row.
@@ -63,7 +62,7 @@ def read_table(path: str | Path, table_format_name: str | None = None, delimiter
     with _opened(path) as file:
         # Parquet and Excel are read from their end, so that a stream must be in memory.
         whole = BytesIO(file.read()) if kind in ("parquet", "xlsx") and not file.seekable() else file
-        return next(_parse(whole, kind, _source(path), None, delimiter))
+        return next(_parse(whole, kind, _source(path), None))
 
 
 class BatchedTable:
@@ -75,7 +74,6 @@ class BatchedTable:
     Args:
         path: Path of the table, or ``-`` for standard input.
         table_format_name: Format as in :func:`read_table`.
-        delimiter: Delimiter as in :func:`read_table`.
         rows: Maximum number of rows of a batch; ``None`` for one batch, which is kept in memory.
 
     Raises:
@@ -91,14 +89,8 @@ class BatchedTable:
         [(['1', '2'], '...reports.csv: data row 1 (line 2)'), (['3'], '...reports.csv: data row 3 (line 4)')]
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        table_format_name: str | None = None,
-        delimiter: str | None = None,
-        rows: int | None = 256,
-    ) -> None:
-        self._path, self._delimiter, self._rows = path, delimiter, rows
+    def __init__(self, path: str | Path, table_format_name: str | None = None, rows: int | None = 256) -> None:
+        self._path, self._rows = path, rows
         self._format = _format(path, table_format_name)
         self._names: dict[str, None] = {}
         self._stack = ExitStack()
@@ -139,7 +131,7 @@ class BatchedTable:
                 copy = self._stack.enter_context(TemporaryFile())  # noqa: SIM115 (closed at exit)
                 shutil.copyfileobj(file, copy)
                 file = copy
-            yield from _parse(file, self._format, _source(self._path), self._rows, self._delimiter)
+            yield from _parse(file, self._format, _source(self._path), self._rows)
 
     def _read(self) -> Table | None:
         """Read and keep the next batch of the file; ``None`` at its end."""
@@ -163,9 +155,9 @@ class BatchedTable:
         return replace(table, columns={name: table.columns.get(name, missing) for name in self._names})
 
 
-def _parse(file: BinaryIO, kind: str, source: str, rows: int | None, delimiter: str | None) -> Iterator[Table]:
+def _parse(file: BinaryIO, kind: str, source: str, rows: int | None) -> Iterator[Table]:
     if kind == "csv":
-        return _parse_csv(file, source, rows, delimiter)
+        return _parse_csv(file, source, rows)
     if kind == "jsonl":
         return parse_jsonl(file, source, rows)
     if kind == "xlsx":
@@ -248,7 +240,7 @@ def _large_cells() -> Iterator[None]:
 def _detected_delimiter(header: str) -> str:
     """Return the delimiter of a CSV text by its header: a comma, unless there is none but semicolons or tabs."""
     outside = "".join(header.split('"')[::2])
-    found = [mark for mark in (",", ";", "\t") if mark in outside]
+    found = [mark for mark in _DELIMITERS if mark in outside]
     return found[0] if found else ","
 
 
@@ -272,22 +264,22 @@ def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[
 
 
 def _row_tables(
-    rows: Iterator[tuple[int, Sequence[Any]]], names: Sequence[str], source: str, most: int | None, delimiter: str = ""
+    rows: Iterator[tuple[int, Sequence[Any]]], names: Sequence[str], source: str, most: int | None, *, is_csv: bool
 ) -> Iterator[Table]:
-    """Yield numbered rows in tables of at most ``most``; at least one. With a delimiter, empty texts are missing."""
+    """Yield numbered rows in tables of at most ``most``; at least one. Empty texts of CSV are missing."""
     first = 0
     while (batch := list(islice(rows, most))) or not first:
         columns = {
-            name: [cells[place] or None for _, cells in batch] if delimiter else [cells[place] for _, cells in batch]
+            name: [cells[place] or None for _, cells in batch] if is_csv else [cells[place] for _, cells in batch]
             for place, name in enumerate(names)
         }
-        yield Table(columns, source, tuple(line for line, _ in batch), delimiter=delimiter or ",", first=first)
+        yield Table(columns, source, tuple(line for line, _ in batch), first=first)
         first += len(batch)
         if not batch:
             return
 
 
-def _parse_csv(file: BinaryIO, source: str, rows: int | None = None, delimiter: str | None = None) -> Iterator[Table]:
+def _parse_csv(file: BinaryIO, source: str, rows: int | None = None) -> Iterator[Table]:
     r"""Yield the rows of a CSV file in tables with the same columns; at least one, which may have no rows.
 
     Example:
@@ -301,13 +293,13 @@ def _parse_csv(file: BinaryIO, source: str, rows: int | None = None, delimiter: 
         before.append(line)
         if line.strip("\r\n"):
             break
-    delimiter = delimiter or _detected_delimiter(before[-1] if before else "")
+    delimiter = _detected_delimiter(before[-1] if before else "")
     records = _csv_records(chain(before, lines), source, delimiter)
     header = next(records, (0, None))[1]
     if header is None:
         raise TableError(f"{source}: is empty; a table has a header line at least")
     check_header(header, source)
-    return _row_tables(_whole_records(records, header, source, delimiter), header, source, rows, delimiter)
+    return _row_tables(_whole_records(records, header, source, delimiter), header, source, rows, is_csv=True)
 
 
 def _whole_records(
@@ -318,7 +310,7 @@ def _whole_records(
         if len(cells) != len(header):
             raise TableError(
                 f"{source}: data row {row} (line {line}): has {len(cells)} cells where the header has "
-                f"{len(header)} columns; text that holds {_DELIMITERS.get(delimiter, repr(delimiter))} or a line break "
+                f"{len(header)} columns; text that holds {_DELIMITERS[delimiter]} or a line break "
                 "needs double quotes"
             )
         yield line, cells
@@ -331,7 +323,7 @@ def _parse_xlsx(file: BinaryIO, source: str, rows: int | None = None) -> Iterato
     if not header_row:
         raise TableError(f"{source}: is empty; a table has a row of names at least")
     names = _sheet_names(header, source)
-    return _row_tables(_sheet_records(numbered, names, source), names, source, rows)
+    return _row_tables(_sheet_records(numbered, names, source), names, source, rows, is_csv=False)
 
 
 def _sheet_records(

@@ -173,7 +173,6 @@ class Table:
         source: Name of the table in messages, usually its path.
         lines: For each row, the line of the file on which it starts, if the format has lines.
         types: Arrow types of columns, or their names. Parquet is written with them; its reader sets them.
-        delimiter: Character that separated the cells of a CSV table.
         first: Index of the first row in the file, if the table is a batch of its rows.
 
     Raises:
@@ -189,7 +188,6 @@ class Table:
     source: str = "table"
     lines: Sequence[int] | None = None
     types: Mapping[str, Any] = field(default_factory=dict)
-    delimiter: str = ","
     first: int = 0
 
     def __post_init__(self) -> None:

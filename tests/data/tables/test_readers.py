@@ -130,7 +130,6 @@ def test_batched_table_has_the_rows_of_the_table(tmp_path, name, data, rows):
         assert [len(batch) for batch in batches] == [rows] * (4 // rows) + ([4 % rows] if 4 % rows else [])
         places = [batch.where(row) for batch in batches for row in range(len(batch))]
         assert places == [table.where(row) for row in range(4)]
-        assert {batch.delimiter for batch in batches} == {table.delimiter}
         assert [batch.types for batch in batches] == [table.types] * len(batches)
         assert merged(list(batched)) == dict(table.columns)
 
