@@ -3,7 +3,7 @@
 python benchmarks/reward_attack.py --corpus ctrg --rewards crimson,crg
 
 The pairs are read from the shared folder; --help lists the corpora. Each result is written without report text to
-benchmarks/results/reward_attack/<corpus>_<reward>.json, with a plot next to it.
+benchmarks/results/reward_attack/<corpus>_<reward>.json.
 """
 
 import argparse

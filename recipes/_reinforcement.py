@@ -14,7 +14,7 @@ from rrg_rewards.recipes._data import RecipeData, load_recipe_data
 from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, format_summary, with_images_of_others
 from rrg_rewards.recipes._outputs import describe, write_card_and_page, write_rows, write_run_file
 from rrg_rewards.rewards import Reward
-from rrg_rewards.utilities.processes import gather_objects, process_index
+from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch import RewardWatch
 
 logger = logging.getLogger(__name__)
@@ -98,22 +98,6 @@ def check_push(recipe: RewardArguments, training: Any) -> None:
         )
 
 
-def warn_of_differing_rewards(rewards: Sequence[Reward]) -> None:
-    """Log a warning if a reward has another signature in another process. Every process must call this function.
-
-    A model's ``dtype="auto"`` is bfloat16 on some processors and float32 on others, for example.
-    """
-    signatures = gather_objects([reward.signature for reward in rewards])
-    for reward, *found in zip(rewards, *signatures, strict=True):
-        different = list(dict.fromkeys(found))
-        if len(different) > 1 and process_index() == 0:
-            logger.warning(
-                "reward %s differs between processes, so its values are not comparable: %s",
-                reward.__name__,
-                "; ".join(f"process {found.index(one)}: {one}" for one in different),
-            )
-
-
 def reward_columns(rewards: Sequence[Reward]) -> list[str]:
     """Return the names of all columns that the rewards read, without duplicates."""
     return list(dict.fromkeys(column for reward in rewards for column in reward.columns))
@@ -185,7 +169,6 @@ class ReinforcementRun:
             generate: Function that returns a greedy report for each of the given held-out rows.
             method: Name of the training method.
         """
-        warn_of_differing_rewards([*self.metrics, *self.watch_metrics])
         heldout = self.data.heldout
         write_run_file(self.output_dir, "run.json", described)
         evaluations = {"before": self._evaluate(generate, "before", heldout)}

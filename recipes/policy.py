@@ -94,31 +94,15 @@ def last_checkpoint(training: PolicyTraining) -> Path | None:
 
 
 class _History(Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Records the logged values of each optimiser step, in the format of the Trainer of transformers.
+    """Records the logged values of each optimiser step, in the format of the Trainer of transformers."""
 
-    Args:
-        logging_steps: Every so many steps, the mean reward since the last message is logged as text, for runs whose
-            output is a file.
-    """
-
-    def __init__(self, logging_steps: int = 10) -> None:
-        self.logging_steps = logging_steps
+    def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Record the values of the step."""
         values = {name: float(value) for name, value in trainer.callback_metrics.items()}
         self.rows.append({"step": trainer.global_step, **values})
-        if trainer.global_step % self.logging_steps == 0:
-            last = self.rows[-self.logging_steps :]
-            mean = {name: sum(row[name] for row in last) / len(last) for name in ("reward", "completions/mean_length")}
-            logger.info(
-                "step %d of %d: reward %.3f, mean length %.1f tokens",
-                trainer.global_step,
-                trainer.max_steps,
-                mean["reward"],
-                mean["completions/mean_length"],
-            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the recorded values."""
