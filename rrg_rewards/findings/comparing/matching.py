@@ -146,7 +146,7 @@ def compare_findings(
     theirs, their_coverage = _findings("candidate", candidate, open_findings)
     patient, profile = Patient.from_context(context), get_profile(profile)
     significance = partial(clinical_significance, patient=patient, profile=profile)
-    ours, theirs = _joined(ours, profile), _joined(theirs, profile)
+    ours, theirs = _joined(ours, theirs, patient, profile), _joined(theirs, ours, patient, profile)
     levels = [
         tuple([_finding_significance(finding, patient, profile) for finding in report]) for report in (ours, theirs)
     ]
@@ -210,20 +210,28 @@ def _rest(findings: Sequence[Finding], taken: Iterable[int]) -> tuple[int, ...]:
     return tuple([i for i in range(len(findings)) if i not in gone])
 
 
-def _joined(findings: tuple[Finding, ...], profile: Profile) -> tuple[Finding, ...]:
-    """Return the findings of a report with those that are part of another one joined to it."""
+def _joined(
+    findings: tuple[Finding, ...], others: Sequence[Finding], patient: Patient, profile: Profile
+) -> tuple[Finding, ...]:
+    """Return the findings of a report with those that are part of another one joined to it.
+
+    The part stands for both if only the part is among the findings of the other report, and is no less significant.
+    """
     parts, restated = profile["parts"], profile["restated"]
     owners: dict[int, int] = {}
     for i, j in permutations(range(min(len(findings), _MOST_FINDINGS)), 2) if parts or restated else ():
         whole, part = findings[i], findings[j]
         is_part = part.sentence == whole.sentence and part.concept in parts.get(whole.concept, ())
         if (
-            i not in owners
+            {i, j}.isdisjoint(owners)
             and (is_part or part.concept in restated.get(whole.concept, ()))
             and not sides_conflict(whole.attributes, part.attributes)
             and not levels_conflict(whole.attributes, part.attributes)
         ):
-            owners.setdefault(j, i)
+            told = [any(profile.relation(one.concept, other.concept) for other in others) for one in (whole, part)]
+            levels = [SIGNIFICANCE_LEVELS.index(_finding_significance(one, patient, profile)) for one in (whole, part)]
+            owner, owned = (j, i) if told == [False, True] and levels[1] >= levels[0] else (i, j)
+            owners.setdefault(owned, owner)
     joined = {i: [finding] for i, finding in enumerate(findings) if i not in owners}
     for j, i in owners.items():
         joined.get(i, []).append(findings[j])
