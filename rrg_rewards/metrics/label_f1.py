@@ -164,8 +164,10 @@ class LabelF1(LabelledMetric):
 def _chosen_labels(labels: str | Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
     if labels == "all":
         return known
-    if isinstance(labels, str) and labels != "chexbert_5":
-        raise ValueError(f"labels must be 'all', 'chexbert_5' or a list of names, got {labels!r}")
+    if labels is None or (isinstance(labels, str) and labels != "chexbert_5"):
+        raise ValueError(
+            f"labels must be 'all', 'chexbert_5' or a list of names, got {labels!r}; known: {', '.join(known)}"
+        )
     chosen = CHEXBERT_5 if labels == "chexbert_5" else tuple(labels)
     for label in chosen:
         if label not in known:

@@ -27,6 +27,9 @@ _FREQUENT = 64
 # What an n-gram precision of ReXrank counts instead of no match, if a shorter n-gram matches.
 _EPSILON = 0.1
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
+# A letter of another alphabet than the Latin one, and what words of any alphabet do not contain.
+_OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f]")
+_NOT_A_WORD_ANYWHERE = re.compile(r"[\W_]+")
 
 
 class TextMetric(ReportMetric):
@@ -208,13 +211,16 @@ def rouge_f(candidate: str, reference: str, variant: str) -> float:
     r"""Return the F measure of ROUGE, :math:`2 m / (|c| + |r|)` with :math:`m` common units; 0 without a common unit.
 
     The units are words for ``rouge1`` and ``rougeL``, and pairs of adjacent words for ``rouge2``. Words are lower-case
-    and contain only Latin letters and digits.
+    and contain only Latin letters and digits, as in ``rouge_score``, or letters of all alphabets if one of the texts
+    contains a letter of another one.
 
     Example:
         >>> rouge_f("Small pleural effusion.", "Small left pleural effusion.", "rouge2")
         0.4
     """
-    ours, theirs = (_NOT_A_WORD.sub(" ", text.lower()).split() for text in (candidate, reference))
+    is_latin = not (_OTHER_LETTER.search(candidate) or _OTHER_LETTER.search(reference))
+    ends = _NOT_A_WORD if is_latin else _NOT_A_WORD_ANYWHERE
+    ours, theirs = (ends.sub(" ", text.lower()).split() for text in (candidate, reference))
     if variant == "rougeL":
         size, common = len(ours) + len(theirs), longest_common_subsequence(ours, theirs)
     else:
@@ -274,7 +280,8 @@ class ChrF(TextMetric):
 
     with the precision :math:`P_n` and recall :math:`R_n` of :math:`N` kinds of n-grams: of 1 to ``char_order``
     characters without spaces, and of 1 to ``word_order`` words. In [0, 1], higher is better. The corpus value is the
-    mean over reports. chrF compares wording, not findings. The values are those of torchmetrics in float64.
+    mean over reports. chrF compares wording, not findings. The values are those of torchmetrics in float64, except that
+    lengths of which neither report has an n-gram do not count.
 
     Source: Popović, "chrF: character n-gram F-score for automatic MT evaluation", WMT 2015; "chrF++", WMT 2017.
 
@@ -326,7 +333,8 @@ def _chrf(candidate: str, reference: str, char_order: int = 6, word_order: int =
         \mathrm{chrF}_\beta = \frac{1}{N} \sum_n \frac{(1 + \beta^2) m_n}{|c|_n + \beta^2 |r|_n}
 
     with :math:`m_n` common n-grams of :math:`|c|_n` in the candidate and :math:`|r|_n` in the reference; 0 for a length
-    without a common n-gram. A punctuation mark at the end or start of a word is a word of its own.
+    without a common n-gram. Lengths of which neither text has an n-gram are left out. A punctuation mark at the end or
+    start of a word is a word of its own.
 
     Example:
         >>> round(_chrf("Small pleural effusion.", "Small left pleural effusion."), 3)
@@ -341,9 +349,9 @@ def _chrf(candidate: str, reference: str, char_order: int = 6, word_order: int =
     for order, (ours, theirs) in units:
         for length in range(1, order + 1):
             first, second = _n_grams(ours, length), _n_grams(theirs, length)
-            common = (first & second).total()
             size = first.total() + beta**2 * second.total()
-            scores.append((1 + beta**2) * common / size if common else 0.0)
+            if size:
+                scores.append((1 + beta**2) * (first & second).total() / size)
     return sum(scores) / len(scores)
 
 

@@ -4,7 +4,13 @@ import re
 from collections.abc import Iterable
 from hashlib import blake2b
 
-_PLACEHOLDERS = frozenset({"nan", "none", "null", "n/a", "<na>"})
+# Without punctuation at both ends.
+_PLACEHOLDERS = frozenset(
+    {"nan", "none", "null", "n/a", "na", "to_generate", "not given", "not available", "not provided", "no report"}
+    | {f"{report} {missing}" for report in ("report", "findings", "text") for missing in ("not available", "not given")}
+    | {f"{report} {missing}" for report in ("report", "text") for missing in ("missing", "unavailable", "to follow")}
+)
+_ENDS = " \t\r\n.<>[]()_-*\"'"
 
 # C0 without tab and line feed, delete, C1, direction marks and overrides, separators of lines, surrogates.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -54,15 +60,22 @@ class PlaceholderWarning(UserWarning):
 
 
 def find_placeholders(texts: Iterable[str | None]) -> list[str]:
-    """Return the texts that pandas and others write for a missing cell: NaN, None, null, N/A and <NA>, in any case.
+    """Return the texts that stand for a missing report, in any case.
 
-    Such a text may be what a model wrote, so it counts as a report everywhere in this package, with a warning.
+    They are those of pandas (NaN, None, null, N/A, <NA>), those of data sets ("to_generate", "Report not available.",
+    "Not given."), and signs without letters or digits such as "___". Such a text may be what a model wrote, so it
+    counts as a report everywhere in this package, with a warning.
 
     Example:
-        >>> find_placeholders(["NaN", "No effusion.", None, " none "])
-        ['NaN', ' none ']
+        >>> find_placeholders(["NaN", "No effusion.", None, " none ", "Report not available.", "___"])
+        ['NaN', ' none ', 'Report not available.', '___']
     """
-    return [text for text in texts if isinstance(text, str) and text.strip().lower() in _PLACEHOLDERS]
+    return [text for text in texts if isinstance(text, str) and _is_placeholder(text)]
+
+
+def _is_placeholder(text: str) -> bool:
+    bare = text.strip(_ENDS).lower()
+    return bare in _PLACEHOLDERS or (bool(text.strip()) and not any(map(str.isalnum, bare)))
 
 
 def placeholder_message(where: str, found: int, total: int, example: str, remedy: str) -> str:

@@ -36,6 +36,7 @@ from rrg_rewards.findings.editing.report_view import (
     trimmed,
 )
 from rrg_rewards.findings.reading.finding import Attributes, Finding
+from rrg_rewards.findings.reading.plain_text import plain_text
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
@@ -79,7 +80,7 @@ def inject_errors(
     Synonyms, another order of sentences, an additional denial or a removed denial are not errors.
 
     Args:
-        report: Report of a chest X-ray or chest CT.
+        report: Report of a chest X-ray or chest CT. Markup and other ways to write plain text are taken out first.
         counts: Numbers of errors by letter or name, or a sequence of all six. If None,
             :func:`rrg_rewards.findings.error_counts` draws them.
         seed: Non-negative seed. The same report, counts and seed give the same candidate.
@@ -100,6 +101,7 @@ def inject_errors(
         ('Large left effusion. The heart is normal.', (0, 0, 0, 1, 0, 0), 'pleural_effusion: large for small')
     """
     draws = seeded_draws(seed, report)
+    report = plain_text(report).text
     if modality is not None and modality not in MODALITIES:
         raise ValueError(unknown_name_message("modality", modality, MODALITIES))
     if harmless is not None and harmless < 0:

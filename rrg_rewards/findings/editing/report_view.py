@@ -15,7 +15,7 @@ from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pat
 from rrg_rewards.findings.reading.engine import extract_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
-from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, split_unit, unwrap
+from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit
 from rrg_rewards.utilities.random_draws import Draws
 
 _TERMINATOR = re.compile(r"[.;]*[ \t]*")
@@ -113,7 +113,7 @@ def read_sentences(report: str, mentions: Iterable[Finding]) -> list[Sentence]:
     for mention in mentions:
         by_sentence[mention.sentence].append(mention)
     sentences, index, offset = [], 0, 0
-    for unit in unwrap(report).split(UNIT_SEPARATOR):
+    for unit in report_units(report):
         for piece_start, piece in split_unit(unit):
             if piece.strip():
                 start, stop = trimmed(report, offset + piece_start, offset + piece_start + len(piece))

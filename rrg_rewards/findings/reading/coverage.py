@@ -13,6 +13,7 @@ from rrg_rewards.findings.reading.cue_codes import DENYING
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.lexicon import Lexicon
 from rrg_rewards.findings.reading.mentions import sentence_scope
+from rrg_rewards.findings.reading.near_words import edits
 from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
 from rrg_rewards.findings.reading.phrases import WordBits, WordTable, union
 from rrg_rewards.utilities.yaml_files import package_yaml
@@ -23,6 +24,8 @@ _BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN, _BREAKS, _FIT
 # The bits from the first of these on count content words, also in a sum of codes; unknown words have the largest codes.
 _CONTENT, _UNKNOWN = 1 << 32, 1 << 60
 _ROLES = (1 << 19) - 1 | _UNKNOWN
+# A word that "no" can be mistyped as, and the greatest number of its letters.
+_CONFUSED, _LONGEST_LIKE_NO = 1 << 22, 3
 # A statement without any of these is a heading, a place or a size.
 _STATES = _UNKNOWN | _SAYS | _VERB | _SHOWS | _PLACES | _DENIES
 # Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
@@ -63,6 +66,8 @@ _NO_FINDING = (ABSENT, 0, 0)
 _REVERSAL_REACH = 3
 # Number of words within which a denial denies whatever comes.
 _NEAR = 2
+# Endings of adjectives of parts of the body.
+_ADJECTIVE_ENDINGS = ("al", "ar", "ic", "ary", "ous")
 # Writing systems without spaces between words. Each character counts as a word.
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LETTERS = re.compile("[a-z]+")
@@ -75,7 +80,7 @@ class UnreadSpan(NamedTuple):
     Attributes:
         start: Offset of the first character in the report.
         end: Offset after the last character.
-        text: The report's characters from ``start`` to ``end``.
+        text: The characters from ``start`` to ``end``, as plain text without markup.
     """
 
     start: int
@@ -150,6 +155,14 @@ class CoverageReader:
         self._lexicon = lexicon
         self._codes = WordTable(self._code)
 
+    def knows(self, word: str) -> bool:
+        """Whether a word in lower case is known."""
+        return self._codes[word] < _UNKNOWN
+
+    def is_certain(self, words: Iterable[str]) -> bool:
+        """Whether all words of a sentence are known, and "no" is not often mistyped as one of them."""
+        return union(map(self._codes.__getitem__, words)) & (_CONFUSED | _UNKNOWN) == 0
+
     def _code(self, word: str) -> int:
         """Return what a word does."""
         # Most words are in the lists as they are written.
@@ -166,7 +179,9 @@ class CoverageReader:
         elif marks & (_NAMES | _DESCRIBES):
             # "Increase" is rather a noun.
             marks &= ~_VERB
-        return marks & _ROLES | size * _CONTENT
+        if is_like_no(word) or is_like_not(word):
+            marks |= _CONFUSED
+        return marks & (_ROLES | _CONFUSED) | size * _CONTENT
 
     def _other_marks(self, word: str) -> int:
         """Return the marks of a word that is in no section of ``plain_words.yaml`` as it is written."""
@@ -193,7 +208,11 @@ class CoverageReader:
         return 0 if is_known or sum(map(len, parts)) < _SHORTEST_PLURAL else _UNKNOWN
 
     def read(
-        self, tokens: Sequence[str], findings: Sequence[tuple[int, int, int]], is_told: bool = False
+        self,
+        tokens: Sequence[str],
+        findings: Sequence[tuple[int, int, int]],
+        is_told: bool = False,
+        doubted: Sequence[tuple[int, int]] = (),
     ) -> TokenCoverage:
         """Return how much of a sentence was read.
 
@@ -201,6 +220,8 @@ class CoverageReader:
             tokens: Tokens of the sentence.
             findings: Presence, first token, and token after the last, of each of its findings.
             is_told: Whether the sentence describes the finding before it.
+            doubted: First token, and token after the last, of the findings that count as unread, because an unread word
+                may deny them.
         """
         codes = list(map(self._codes.__getitem__, tokens))
         said = union(codes)
@@ -213,11 +234,12 @@ class CoverageReader:
         # Words beside a finding that is present describe it.
         is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING
         # A sentence of one clause is read if it makes a finding.
-        if is_known and (is_told or not said & _STATES or (findings and not said & _BREAKS)):
+        if is_known and not doubted and (is_told or not said & _STATES or (findings and not said & _BREAKS)):
             return _count(codes), 0, ()
         breaks = [i for i, code in enumerate(codes) if code & _BREAKS]
         sentence = _Sentence(self._lexicon, tokens, codes, findings, breaks)
         unread = (set() if is_known else sentence.unknown()) | (set() if is_told else sentence.unsettled())
+        unread.update(i for start, end in doubted for i in range(start, end) if codes[i] >= _CONTENT)
         return _count(codes), _count(codes[i] for i in unread), _spans(unread, codes)
 
 
@@ -394,6 +416,52 @@ def _spans(unread: Iterable[int], codes: Sequence[int]) -> tuple[tuple[int, int]
         is_next = spans and all(code < _CONTENT for code in codes[spans[-1][1] : i])
         spans.append((spans.pop()[0] if is_next else i, i + 1))
     return tuple(spans)
+
+
+def is_like_no(word: str) -> bool:
+    """Whether one wrong letter can make "no" a word of at most three letters that means something else.
+
+    Example:
+        >>> [word for word in "no on mo not nor now of np".split() if is_like_no(word)]
+        ['on', 'mo', 'np']
+    """
+    return len(word) <= _LONGEST_LIKE_NO and edits(word, "no") == 1 and word not in cue_words("errors", "distinct")
+
+
+def is_like_not(word: str) -> bool:
+    """Whether one wrong letter can make "not" a word that no denial is, and that no form of "be" precedes.
+
+    Example:
+        >>> [word for word in "not nod lot now no knot".split() if is_like_not(word)]
+        ['nod', 'lot', 'knot']
+    """
+    is_near = len(word) <= _LONGEST_LIKE_NO + 1 and edits(word, "not") == 1
+    return is_near and word != "no" and word not in cue_words("errors", "distinct_from_not")
+
+
+def precedes_noun(word: str) -> bool:
+    """Whether a word neither names nor does anything, so that a noun must follow, as after "tiny" or "mediastinal".
+
+    Example:
+        >>> [word for word in "no tiny mediastinal nodule is seen".split() if precedes_noun(word)]
+        ['no', 'tiny', 'mediastinal']
+    """
+    marks = _known_words()[word] & ~_LISTED
+    if word in cue_words("denials", "always") or word in cue_words("adjectives", "descriptive", "doubting", "further"):
+        return True
+    if marks & _BODY or not marks & ~_NEUTRAL:
+        return word.endswith(_ADJECTIVE_ENDINGS)
+    return bool(marks & (_GRAMMAR | _DESCRIBES)) and not marks & (_VERB | _NAMES)
+
+
+def is_verb(word: str) -> bool:
+    """Whether a word can be a verb of a statement, or the person before one.
+
+    Example:
+        >>> [word for word in "you exclude effusion".split() if is_verb(word)]
+        ['you', 'exclude']
+    """
+    return bool(_known_words()[word] & _VERB) or word in cue_words("errors", "persons")
 
 
 def is_general_word(word: str) -> bool:

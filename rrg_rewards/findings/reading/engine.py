@@ -13,6 +13,7 @@ from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.coverage import Reading, TokenCoverage, UnreadSpan, coverage_reader
 from rrg_rewards.findings.reading.cue_codes import FILLED
+from rrg_rewards.findings.reading.cue_errors import CueErrors
 from rrg_rewards.findings.reading.finding import DOUBTFUL, LUNG_PARTS, OTHER, Attributes, Finding, Presence
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mention import Mention, without_parts
@@ -22,6 +23,7 @@ from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
 from rrg_rewards.findings.reading.organ_lists import JOINTS, OrganReading, organ_readings
+from rrg_rewards.findings.reading.plain_text import plain_text
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
 from rrg_rewards.findings.reading.tokens import locate_in, normalise, pad
 from rrg_rewards.findings.reading.wordings import composed_concept
@@ -135,6 +137,7 @@ class FindingEngine:
         self.lexicon = lexicon
         self.open_findings = open_findings
         self._coverage = coverage_reader(lexicon)
+        self._errors = CueErrors(self._coverage)
         self._masks: UnitMemory[str, int] = UnitMemory(memory)
         self._units: UnitMemory[str, tuple[_SentenceReading, ...]] = UnitMemory(memory * _FINDINGS_PER_MASK)
 
@@ -148,7 +151,7 @@ class FindingEngine:
 
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
         remembered = self._masks.results
-        split = [report_units(report) for report in reports]
+        split = [report_units(plain_text(report).text) for report in reports]
         fresh = list(filterfalse(remembered.__contains__, set(chain.from_iterable(split))))
         new = dict(zip(fresh, map(self._unit_mask, tokenise_units(fresh)), strict=True)) if fresh else {}
         masks = []
@@ -165,9 +168,15 @@ class FindingEngine:
     def _unit_mask(self, unit: list[list[str]]) -> int:
         mask = 0
         for tokens in unit:
+            is_certain = self._coverage.is_certain(tokens)
+            if not is_certain:
+                tokens = self._errors.divided(tokens)
             mentions, scope = find_mentions(self.lexicon, tokens)
             if scope is not None and scope.kinds & JOINTS:
                 mentions = [*mentions, *self._mentions_of_lists(tokens, mentions, scope)]
+            if mentions and not is_certain:
+                for i in self._errors.governed(tokens, [(found.start, found.end) for found in mentions]):
+                    mentions[i] = mentions[i]._replace(presence=UNCERTAIN)
             for found in mentions:
                 if found.presence != ABSENT:
                     mask |= 1 << 2 * found.concept + found.presence
@@ -193,7 +202,8 @@ class FindingEngine:
         unread: list[UnreadSpan] = []
         num_words = num_unread = 0
         index, offset = 0, 0
-        for unit in report_units(report):
+        plain = plain_text(report)
+        for unit in report_units(plain.text):
             readings = self._units.results.get(unit)
             if readings is None:
                 readings = tuple(self._read_sentence(*sentence) for sentence in split_unit(unit))
@@ -207,14 +217,15 @@ class FindingEngine:
                     if last.presence != "absent" and last.sentence == index - 1 and is_countable(last):
                         findings.append(last._replace(sentence=index, attributes=reading.item))
                 for concept, presence, start, end, _, _, attributes, _, organ, words in reading.findings:
-                    start, end = start + offset, end + offset
-                    # From the report, because wrapped lines are joined in the unit.
-                    text = report[start:end]
+                    # From the text, because wrapped lines are joined in the unit.
+                    text = plain.text[start + offset : end + offset]
+                    start, end = plain.in_report(start + offset, end + offset)
                     findings.append(Finding(concept, presence, start, end, index, text, attributes, (), organ, words))
                 size, size_unread, spans = reading.coverage
                 num_words, num_unread = num_words + size, num_unread + size_unread
                 for start, end in spans:
-                    unread.append(UnreadSpan(start + offset, end + offset, report[start + offset : end + offset]))
+                    text = plain.text[start + offset : end + offset]
+                    unread.append(UnreadSpan(*plain.in_report(start + offset, end + offset), text))
                 index += 1
             offset += len(unit) + len(UNIT_SEPARATOR)
         return Reading(tuple(unread), num_words, num_unread, tuple(findings))
@@ -223,10 +234,16 @@ class FindingEngine:
         """Read a sentence that starts at character ``offset`` of its unit."""
         text = normalise(sentence)
         tokens = pad(text).split()
+        doubted: tuple[tuple[int, int], ...] = ()
+        is_certain = self._coverage.is_certain(tokens)
+        if not is_certain:
+            tokens = self._errors.divided(tokens)
         findings = self._attributed_findings(tokens)
+        if findings and not is_certain:
+            findings, doubted = self._doubted(findings, tokens)
         continuation, item = (None, None) if findings else _further_attributes(tokens)
         spans = [(found.presence, found.start, found.end) for found, _ in findings]
-        coverage = self._coverage.read(tokens, spans, continuation is not None or item is not None)
+        coverage = self._coverage.read(tokens, spans, continuation is not None or item is not None, doubted)
         num_words, num_unread, unread = coverage
         if not findings and not unread:
             return _SentenceReading((), continuation, item, coverage)
@@ -249,6 +266,16 @@ class FindingEngine:
         ]
         placed = tuple([(starts[start], ends[end - 1]) for start, end in unread])
         return _SentenceReading(tuple(located), continuation, item, (num_words, num_unread, placed))
+
+    def _doubted(
+        self, findings: list[_Attributed], tokens: Sequence[str]
+    ) -> tuple[list[_Attributed], tuple[tuple[int, int], ...]]:
+        """Make the findings uncertain that an unread word in the place of a cue may deny; return also their tokens."""
+        governed = list(self._errors.governed(tokens, [(found.start, found.end) for found, _ in findings]))
+        for i in governed:
+            found, attributes = findings[i]
+            findings[i] = found._replace(presence=UNCERTAIN), attributes
+        return findings, tuple((findings[i][0].start, findings[i][0].end) for i in governed)
 
     def _attributed_findings(self, tokens: Sequence[str]) -> list[_Attributed]:
         """Return the named and the open findings of a sentence with their attributes.

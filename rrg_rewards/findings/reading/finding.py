@@ -93,7 +93,7 @@ class Finding(NamedTuple):
         start: Offset of the first character of the mention in the report.
         end: Offset after the last character of the mention.
         sentence: Index of the sentence in the report.
-        text: The report's characters from ``start`` to ``end``.
+        text: The characters from ``start`` to ``end``, as plain text without markup.
         attributes: Attributes that the words around the mention state.
         alternatives: Concepts that the report names as alternatives, as in "consolidation versus atelectasis".
         organ: The organ that the finding is in, such as ``lung`` or ``liver``; ``None`` if it is not known.

@@ -11,6 +11,7 @@ from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.finding import DOUBTFUL, OTHER, Attributes, Finding, may_be_same
+from rrg_rewards.findings.reading.plain_text import plain_text
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.findings.reading.wordings import diagnosing_words
 
@@ -64,6 +65,16 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
         >>> [(finding.concept, finding.attributes) for finding in findings]
         [('atelectasis', Attributes(laterality='right', location=('lower',), severity='mild', certainty='likely'))]
     """
+    plain = plain_text(report)
+    if plain.offsets is None:
+        return _abnormal(report, mentions)
+    moved = [mention._replace(**plain.in_text(mention.start, mention.end)._asdict()) for mention in mentions]
+    found = _abnormal(plain.text, moved)
+    return [finding._replace(**plain.in_report(finding.start, finding.end)._asdict()) for finding in found]
+
+
+def _abnormal(report: str, mentions: Sequence[Finding]) -> list[Finding]:
+    """Return the findings of a plain text."""
     findings: list[Finding] = []
     stated: set[str] = set()
     last: Finding | None = None

@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from rrg_rewards.findings.knowledge.load import cue_words
+from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
+from rrg_rewards.findings.reading.coverage import precedes_noun
+from rrg_rewards.findings.reading.headings import is_request, is_result
 from rrg_rewards.findings.reading.tokens import UNIT_MARK, normalise, pad, tokenise
 
 UNIT_SEPARATOR = ". "
@@ -16,7 +18,7 @@ _STOP = re.compile(r"\.(?!\d)")
 _MARK = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01.]')
 _BOUNDARY = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01]+|\.(?!\d)')
 # A full stop that can end an abbreviation, because no capital letter follows or a name does, and the word before it.
-_INNER_STOP = re.compile(r"\.(?= *(?!no\b|there\b)[\da-z(~<]|(?<=\b[DM][rs]\.) )")
+_INNER_STOP = re.compile(r"\.(?= *(?!no\b|there\b)[\da-z(~<,]|(?<=\b[DM][rs]\.) |(?<=\bSt\.) |(?<=\bProf\.) )")
 _LAST_WORD = re.compile(r"[A-Za-z]+\Z")
 # A semicolon between the items of a list that are a size and a place: "nodules: 4 mm, left apex; 3 mm, right apex".
 _SIZED_ITEM = re.compile(r";(?= ?\d+(?:[.,]\d+)? ?[mc]m *(?:[,(]|in\b|at\b))", re.IGNORECASE)
@@ -43,7 +45,9 @@ def report_units(report: str) -> list[str]:
 def _after_abbreviation(stop: re.Match[str]) -> str:
     """Return a space for the full stop after an abbreviation such as "approx.", else the full stop."""
     word = _LAST_WORD.search(stop.string, max(0, stop.start() - _ABBREVIATION), stop.start())
-    return " " if word and word[0].lower() in cue_words("abbreviations", "stopped") else "."
+    short = word[0].lower() if word else ""
+    is_abbreviation = short in cue_words("abbreviations", "stopped") or short in load_knowledge("spellings")["short"]
+    return " " if is_abbreviation else "."
 
 
 def split_unit(unit: str) -> list[tuple[int, str]]:
@@ -105,17 +109,12 @@ def _normalised(units: Sequence[str]) -> Iterator[str]:
     return iter(pad(_STOP.sub("\n", normalise(UNIT_MARK.join(units)))).split(UNIT_MARK))
 
 
-# Headings of the sections on the request and the technique.
-_HEADINGS = (
-    r"indications?|clinical (?:indication|information|history|data|details)|history|reason(?: for (?:exam(?:ination)?|"
-    r"study|test))?|exam(?:ination)?|study|procedure|technique|comparisons?|protocol"
-)
 # A pattern that begins with a character set is searched several times as fast as one that begins with a lookbehind.
-_REQUEST = re.compile(rf"[\n.][ \t*#]*(?:{_HEADINGS})[ \t*]*:", re.IGNORECASE)
+_HEADING = re.compile(r"[\n.][ \t*#>-]*(?P<name>[A-Za-z][A-Za-z /&,+().-]{1,40}?)[ \t*]*(?P<mark>:| -(?= ))")
 # Start of the next section: any heading at the start of a line or list item, or one of the listed headings anywhere.
 _NEXT = re.compile(
     r"\n[ \t*#\u2022\u2023\u2013\u2014>+\d.)-]*[A-Za-z][A-Za-z /&]{2,40}:|"
-    r"(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*:",
+    r"(?<=[\n. ])(?:findings?|impressions?|conclusions?|results?)[ \t*]*(?::| -(?= ))",
     re.IGNORECASE,
 )
 # If no heading follows, sections on earlier examinations, the name and the technique end with their first sentence, and
@@ -128,31 +127,42 @@ _ASKED = re.compile(r"(?<!\bdr)(?<!\b\d)[.?]\s(?![^.?]*\?(?:\s|\Z))", re.IGNOREC
 _ITEM = re.compile(r"[*#|+>\-\u2022-\u2024\u2013\u2014]|\(?\d{1,2}[.)](?!\d)|[A-Za-z][.)]\s")
 # Starts of a line that begin a statement even in lower case: "no ...", "there is ...", "heart size: ...".
 _STATEMENT = re.compile(r"no\b|there (?:is|are|was|were)\b|[a-z]+(?: [a-z]+){0,2} ?:", re.IGNORECASE)
-# Ends of a line that cannot end a sentence. An answer is an exception: "Effusion: no".
+# Ends of a line that cannot end a sentence.
 _OPEN_END = re.compile(
-    r"(?:^|[^\s:])\s+(?:an?|the|this|these|its?|of|in|on|at|to|for|by|from|with|without|within|into|than|as|between|and|or"
-    r"|nor|but|no|not|any|is|are|was|were|be|been|has|have|had|that|which|there)$|(?:[,(/]|\w-)$",
+    r"(?:^|\s)(?:an?|the|this|these|its?|of|in|on|at|to|for|by|from|with|without|within|into|than|as|between|and|or|nor"
+    r"|but|no|not|any|is|are|was|were|be|been|has|have|had|that|which|there|may"
+    r"|might|could|cannot|exclude|excluded|rule out|shows?"
+    r"|suggest|suggests|suggesting|represent|represents|representing|possibly|probably)$|(?:[,(/]|\w-)$",
     re.IGNORECASE,
 )
+# The answer of an item: "effusion: no".
+_ANSWER = re.compile(r"([A-Za-z][A-Za-z /&]*):\s+(?:no|not|any|without)$", re.IGNORECASE)
 # Number of characters to search at the end of a line; more than the longest of these ends.
 _END_SIZE = 40
+# A size at the end of a line, and the words of a line after its last punctuation.
+_SIZE = re.compile(r"[\d.,x ]+(?:[mc]m)?\Z")
+_LAST_WORDS = re.compile(r"[A-Za-z\d .-]*\Z")
+_PROSE = re.compile(r"\.(?:\s|\Z)")
 
 
 def unwrap(report: str) -> str:
     r"""Replace line ends within sentences by spaces; the length does not change.
 
     A line end remains between paragraphs and list items, after a full stop or colon, and before a capital letter unless
-    the preceding line is clearly unfinished. A text in capitals is wrapped prose if it contains full stops.
+    the words before it are clearly unfinished. Words in capitals on both sides are wrapped prose if the text contains
+    full stops.
 
     Example:
         >>> unwrap("No pleural\neffusion.\nCardiomegaly\nNo nodule")
         'No pleural effusion. Cardiomegaly\nNo nodule'
+        >>> unwrap("Impression: NO\nNODULE. Tiny\nEffusion.")
+        'Impression: NO NODULE. Tiny Effusion.'
     """
     if "\n" not in report and "\r" not in report:
         return report
     lines = report.replace("\r\n", " \n").replace("\r", "\n").split("\n")
     bare = [line.strip() for line in lines]
-    is_prose = any(line.endswith(".") for line in bare)
+    is_prose = _PROSE.search(report) is not None
     parts = [lines[0]]
     for line, (before, after) in zip(lines[1:], pairwise(bare), strict=True):
         parts += ["\n" if _is_break(before, after, is_prose) else " ", line]
@@ -168,10 +178,25 @@ def _is_break(before: str, after: str, is_prose: bool) -> bool:
         return before[-1] != "."
     if _ITEM.match(after):
         return True
-    if _OPEN_END.search(before[-_END_SIZE:]):
-        return False
-    is_wrapped = not after[0].isupper() or (is_prose and before.isupper() and after.isupper())
-    return not is_wrapped or bool(_STATEMENT.match(after))
+    end = before[-_END_SIZE:]
+    if _OPEN_END.search(end):
+        label = _ANSWER.search(end)
+        return bool(label) and not is_result(label[1])
+    last = _SIZE.sub("", end).split() or [""]
+    if not after[0].isupper() or (is_prose and _is_capital(last[-1]) and _is_capital(after.split()[0])):
+        return bool(_STATEMENT.match(after))
+    return not is_prose or not _is_unfinished(before)
+
+
+def _is_capital(word: str) -> bool:
+    """Whether a word is written in capitals, and is more than an initial."""
+    return word.isupper() and sum(map(str.isalpha, word)) > 1
+
+
+def _is_unfinished(line: str) -> bool:
+    """Whether the last words of a line only describe what the next line must name: "there is no small or"."""
+    words = _LAST_WORDS.search(line)[0].rpartition(". ")[2].lower().removeprefix("there is").split()
+    return bool(words) and all(word[0].isdigit() or word in ("mm", "cm", "x") or precedes_noun(word) for word in words)
 
 
 def _blank_requests(report: str) -> str:
@@ -183,13 +208,13 @@ def _blank_requests(report: str) -> str:
         >>> _blank_requests("INDICATION: Pneumonia?\nFINDINGS: Clear lungs.")
         '                      \nFINDINGS: Clear lungs.'
     """
-    if ":" not in report:
+    if ":" not in report and " - " not in report:
         return report
     kept, begin = [], 0
     # With a line end before the report, a heading starts in the report where its match starts in the longer text.
-    for heading in _REQUEST.finditer("\n" + report):
+    for heading in _HEADING.finditer("\n" + report):
         start = heading.start()
-        if start < begin:
+        if start < begin or not is_request(heading["name"]):
             continue
         close = _SENTENCE_END if _BRIEF.search(heading[0]) else _LINE_END
         begins = heading.end() - 1

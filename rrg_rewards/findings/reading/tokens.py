@@ -77,9 +77,6 @@ _NO_EVIDENCE = re.compile(rf"(?<=[:-]) [nN]o (?:evidence|signs?|indication)(?= *
 _ANSWERS = (": no ", ": No ", "- no ", "- No ")
 # A plus sign as a whole answer: "effusion +ve, stranding +".
 _PLUS = re.compile(rf" \+(?:ve\b)?(?= *(?:[,;.)\n{UNIT_MARK}]|$))")
-# Boxes of a form, after or before what they answer: "pneumothorax [ ] edema [x]", "[ ] pneumothorax [x] edema".
-_BOX = re.compile(r"\[([ xX])\]")
-_LINE_END = re.compile(rf"([\n{UNIT_MARK}])")
 # A fracture: "9th rib #", "# of the hip", but not "nodule #2" or the sign of a heading or an item.
 _OTHER_NUMBER_SIGN = re.compile(r"#(?!(?<=[a-z] #)(?![#\d])(?! \d)| of )")
 # A question mark before the word that it puts in doubt: "opacity, ?pneumonia".
@@ -139,13 +136,6 @@ def _ends_in_adjective(words: list[str]) -> bool:
     )
 
 
-def _answered(line: str) -> str:
-    """Replace the boxes of a line by answers."""
-    is_first = not any(map(str.isalpha, line.partition("[")[0]))
-    answers = ("but", ",no") if is_first else (f" {_YES},", " 0,")
-    return _BOX.sub(lambda box: answers[box[1] == " "], line)
-
-
 def normalise(sentence: str) -> str:
     """Convert ASCII letters to lower case and other punctuation to spaces; the length does not change.
 
@@ -162,8 +152,6 @@ def normalise(sentence: str) -> str:
         text = _NEGATIVE.sub("neg", text)
     if any(answer in text for answer in _ANSWERS):
         text = _NO_EVIDENCE.sub(lambda found: " none".ljust(len(found[0])), text)
-    if "[" in text and _BOX.search(text):
-        text = "".join(map(_answered, _LINE_END.split(text)))
     text = text.replace("(+)", f" {_YES} ")
     if " +" in text:
         text = _PLUS.sub(lambda found: f" {_YES}".ljust(len(found[0])), text)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rrg_rewards.findings import InjectedReport, compare_findings, extract_findings, inject_errors
 from rrg_rewards.findings.editing.report_view import compares, read_sentences
+from rrg_rewards.findings.reading.plain_text import plain_text
 
 REPORT = (
     "Small left pleural effusion, unchanged from the prior exam. There is an 8 mm nodule in the right upper lobe. "
@@ -246,14 +247,14 @@ class TestInjectErrorsInRealReports:
                     assert old in report.lower()
 
 
-@given(st.lists(st.sampled_from([*REPORT.split(), "1.", "\n", ";", "and", "é"]), max_size=30), st.integers(0, 5))
+@given(st.lists(st.sampled_from([*REPORT.split(), "1.", "\n", ";", "and", "-", "é"]), max_size=30), st.integers(0, 5))
 def test_inject_errors_edits_or_declines_any_text(words, seed):
     report = " ".join(words)
     found = inject_errors(report, seed=seed)
     if found is not None:
-        assert found.reference == report
+        assert found.reference == plain_text(report).text
         assert found.counts == claimed(found)
-        assert found.counts[:4] == shown(report, found.candidate, sum(found.counts[4:]))
+        assert found.counts[:4] == shown(found.reference, found.candidate, sum(found.counts[4:]))
 
 
 def test_inject_errors_is_the_same_in_every_process():

@@ -15,6 +15,7 @@ from rrg_rewards.findings.reading.coverage import Coverage, CoverageReader, Unre
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.negation import PRESENT
 from rrg_rewards.findings.reading.open_findings import open_statement_reader
+from rrg_rewards.findings.reading.plain_text import plain_text
 from tests.helpers.tables import read_tables
 
 TABLES = read_tables(__file__)
@@ -88,9 +89,7 @@ def test_read_findings_reads_normal_and_technical_statements_and_places(report):
         ("Petit épanchement à droite avec cœur augmenté de volume.", 0.6),
         ("\u53f3\u4fa7\u5c11\u91cf\u80f8\u8154\u79ef\u6db2\uff0c\u5fc3\u5f71\u589e\u5927\u3002", 1.0),
         ("Smlal rgiht pluearl efufsion wiht baesl ateletcasis.", 0.8),
-        # Cyrillic and Greek letters among Latin ones.
-        ("Sm\u0430ll right \u0440leural effusi\u043en with b\u0430sal \u0430telectasis.", 0.8),
-        ("Severe \u03b5mphysema, right \u03bfpper lobe, plevra \u03bdormal.", 0.5),
+        ("Severe \u0436mphysema, right \u0436pper lobe, plevra \u0436ormal.", 0.5),
     ],
 )
 def test_read_findings_leaves_other_languages_and_letters_unread(report, least):
@@ -100,11 +99,11 @@ def test_read_findings_leaves_other_languages_and_letters_unread(report, least):
 
 
 def test_read_findings_returns_the_offsets_of_unread_words():
-    report = "No effusion.\n\nThe aorta is plondric;  QUORBLID vextramal of the\n4th rib, caf\u00e9 sign."
+    report = "No effusion.\n\nThe aorta is plondric;  QUORBLID vextramal of the\n4th rib, drub\u00edn sign."
     reading = read_findings(report)
-    assert [span.text for span in reading.unread] == ["plondric", "QUORBLID vextramal", "caf\u00e9"]
-    assert all(report[start:end] == text for start, end, text in reading.unread)
-    # no, effusion; aorta, plondric; quorblid, vextramal, rib, café, sign
+    assert [span.text for span in reading.unread] == ["plondric", "QUORBLID vextramal", "drubin"]
+    assert [report[start:end] for start, end, _ in reading.unread] == ["plondric", "QUORBLID vextramal", "drub\u00edn"]
+    # no, effusion; aorta, plondric; quorblid, vextramal, rib, drubin, sign
     assert (reading.num_words, reading.num_unread, reading.unread_share) == (9, 4, 4 / 9)
     assert reading.findings == tuple(extract_findings(report, open_findings=True))
 
@@ -151,7 +150,8 @@ def test_coverage_reader_counts_are_consistent_for_any_text(text):
     assert (reading.num_unread > 0) == bool(reading.unread)
     ends = [0, *(edge for span in reading.unread for edge in span[:2])]
     assert ends == sorted(ends)
-    assert all(text[start:end].split() == words.split() for start, end, words in reading.unread)
+    if plain_text(text).text == text:
+        assert all(text[start:end].split() == words.split() for start, end, words in reading.unread)
 
 
 def test_coverage_reader_knows_words_in_british_spelling():
@@ -257,8 +257,9 @@ def test_read_findings_reads_no_sentence_with_a_word_of_another_language(report)
 
 
 @pytest.mark.parametrize("report", ["pneu\u200bmothorax", "Large ef\u200dfusion.", "Con\u00adsolidation left."])
-def test_read_findings_leaves_words_with_invisible_characters_unread(report):
-    assert unread(report)
+def test_read_findings_reads_words_with_invisible_characters(report):
+    assert not unread(report)
+    assert read_findings(report).findings
 
 
 def test_read_findings_reads_real_reports(shared_data):

@@ -1,0 +1,226 @@
+"""Read the answers of forms as words, and put the items of a line on lines of their own."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+
+from rrg_rewards.findings.knowledge.load import load_knowledge
+
+Edit = tuple[int, int, str]
+"""Offsets of characters, and the text in their place."""
+
+_LINE = re.compile(r"[^\n\r]+")
+# A box, checked or not: "[x]", "[Y]", "[ ]", "(x)", "( )".
+_BOX = re.compile(r"\[(?:([xXyY*+])|[ nN_-])\]|\((?:([xX])| )\)")
+# A label after an answer, before the next boxes: "[x] no Effusion:".
+_NEXT_LABEL = re.compile(r"\s+(?=[A-Z][A-Za-z /]*:\s*$)")
+# A key of JSON, and the start of its value.
+_KEY = re.compile(
+    r"([\"'])(?P<key>[A-Za-z][\w /-]*)\1\s*:\s*(?P<value>true|false|null|none|[01](?=\s*[,}\]\n])|[\"'])?",
+    re.IGNORECASE,
+)
+_VALUES = {"true": "yes", "1": "yes", "false": "no", "0": "no", "none": "n/a", "null": "n/a"}
+# The value of an argument: "effusion=True".
+_ARGUMENT = re.compile(r"(?<=\w) ?= ?(true|false|none|null)\b", re.IGNORECASE)
+# The answer to a question: "effusion? No".
+_QUESTION = re.compile(r"(?<=[A-Za-z])(\?) +(?=(?:yes|no)\s*(?:[.;,\n\r]|$))", re.IGNORECASE)
+# One letter as an answer: "effusion: N."
+_INITIAL = re.compile(r"(?<=[A-Za-z]): *([YyNn])(?= *(?:[.;,|\n\r]|$))")
+# The marker of a numbered item; the first one begins a line or follows punctuation: "1)", "(a)", "#1", "[1]", "1-".
+_NUMBER = re.compile(
+    r"(?<!\S)(?:[(\[]?(\d{1,2}|[a-hA-H]|[ivx]{1,4})[)\]]|#(\d{1,2})[:.)]?|(\d)-(?= ?[A-Z]))(?=\s*[A-Za-z])"
+)
+_SERIES = [
+    *map(str, range(1, 31)),
+    "",
+    *"abcdefgh",
+    "",
+    *"ABCDEFGH",
+    "",
+    "i",
+    "ii",
+    "iii",
+    "iv",
+    "v",
+    "vi",
+    "vii",
+    "viii",
+    "",
+]
+# A denial of a list: "no evidence of:", and the markers of the list.
+_DENIED_LIST = re.compile(r"\b(?:no|without|negative)\b[^.:;\n]{0,60}\b(?:of|for|following) *(:)", re.IGNORECASE)
+_LIST_END = re.compile(r"(?<!\d)\. |\n\s*\n|\n(?=\s*[A-Z][A-Za-z ]*:)")
+_LIST_MARK = re.compile(r"(?:\A|(?<=[\s:]))\s*(?:[-*\u2022\u2013]|[(\[]?\d{1,2}[.)\]]|[(]?[a-h]\)) ")
+# Signs between spaces that separate items or cells, and a line of a table without words.
+_SIGN = re.compile(r"(?<=\s)(?:[-*|/\u2022\u2013\u2014]|--|->)(?=\s+\S)")
+_LISTING = (
+    *(f" {sign} " for sign in [*"|-*/\u2022\u2013\u2014", "--", "->"]),
+    *("\n| ", "1)", "a)", "A)", "i)", "#1", "1]", "1-"),
+)
+_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t:-]*)*$", re.MULTILINE)
+_DENIAL = re.compile(r"\s*(?:[A-Za-z ]{2,20}: *)?(?:no|without)\b", re.IGNORECASE)
+
+
+def form_edits(text: str) -> Iterator[Callable[[str], Iterator[Edit]]]:
+    """Yield functions that return the edits of a text, one after the other; most texts need none."""
+    if '":' in text or "':" in text or '" :' in text:
+        yield _keys
+    if "of:" in text or "for:" in text or "following:" in text:
+        yield _denied_items
+    if any(sign in text for sign in _LISTING) or text.startswith("| "):
+        yield _items
+    if "[" in text or "( )" in text or "(x)" in text or "(X)" in text:
+        yield _boxes
+    if ":" in text or " - " in text or "=" in text or "? " in text:
+        yield _answers
+
+
+def _keys(text: str) -> Iterator[Edit]:
+    """Read JSON as a form: ``{"effusion": true}`` is "effusion: yes"."""
+    for found in _KEY.finditer(text):
+        value = _VALUES.get((found["value"] or "").lower(), "")
+        yield found.start(), found.start("key"), "\n"
+        yield found.end("key"), found.end(), f": {value}"
+
+
+def _answers(text: str) -> Iterator[Edit]:
+    """Write "N", "Y", "=False" and answers to questions in full, and leave out items whose answer says nothing."""
+    found = [(*match.span(1), "yes" if match[1] in "Yy" else "no") for match in _INITIAL.finditer(text)]
+    found += [(*match.span(), f": {_VALUES[match[1].lower()]}") for match in _ARGUMENT.finditer(text)]
+    found += [(*match.span(1), ":") for match in _QUESTION.finditer(text)]
+    yield from sorted([*found, *((*match.span(), "") for match in _unanswered().finditer(text))])
+
+
+@cache
+def _whole_answer() -> re.Pattern[str]:
+    """Match an answer of a form as a whole: "none", "not seen", "mild"."""
+    return re.compile(rf"\s*(?:{'|'.join(load_knowledge('forms')['answers'])})\W*", re.IGNORECASE)
+
+
+@cache
+def _unanswered() -> re.Pattern[str]:
+    """Match an item whose answer says nothing: "Pneumothorax: not assessed"."""
+    nothing = "|".join(load_knowledge("forms")["nothing"])
+    more = r"(?: (?:on|in|by|due|because|with|at|for|given|from|as|this)\b[^.;|\n\r]*)?"
+    end = r" *(?:[.;|(}\n\r]|$|,(?=[^,.;:\n\r]*:))"
+    return re.compile(rf"[A-Za-z][\w /()-]*?(?: *:| [-\u2013]) *(?:{nothing}){more}(?={end})", re.IGNORECASE)
+
+
+def _boxes(text: str) -> Iterator[Edit]:
+    """Replace boxes by answers, line by line."""
+    for line in _LINE.finditer(text):
+        boxes = list(_BOX.finditer(text, line.start(), line.end()))
+        if not boxes:
+            continue
+        ends = [box.start() for box in boxes[1:]] + [line.end()]
+        pieces = [text[box.end() : end] for box, end in zip(boxes, ends, strict=True)]
+        label = text[line.start() : boxes[0].start()]
+        if not any(map(str.isalpha, label)):
+            # A box before each item.
+            yield from ((*box.span(), "\n" if box[1] or box[2] else "\n no ") for box in boxes)
+        elif _is_choice(label, pieces):
+            yield from _choices(line.start(), boxes, pieces, label.rstrip().endswith(":"))
+        else:
+            # A box after each item.
+            colons = [text[: box.start()].rstrip()[-1:] == ":" for box in boxes]
+            for box, has_colon in zip(boxes, colons, strict=True):
+                yield *box.span(), ("" if has_colon else ": ") + ("yes\n" if box[1] or box[2] else "no\n")
+
+
+def _is_choice(label: str, pieces: Sequence[str]) -> bool:
+    """Whether boxes stand before the possible answers of an item: "Effusion: [ ] none [x] small"."""
+    options = [_NEXT_LABEL.split(piece)[0] for piece in pieces]
+    is_labelled = label.rstrip().endswith(":") and not any(option.rstrip().endswith(":") for option in options)
+    return any(map(str.isalnum, options[-1])) and (is_labelled or all(map(_whole_answer().fullmatch, options)))
+
+
+def _choices(start: int, boxes: Sequence[re.Match[str]], pieces: Sequence[str], has_colon: bool) -> Iterator[Edit]:
+    """Leave out the answers that are not chosen, and the items without a chosen answer."""
+    removed: list[Edit] = []
+    is_answered = False
+    for box, piece in zip(boxes, pieces, strict=True):
+        is_chosen = bool(box[1] or box[2])
+        following = _NEXT_LABEL.search(piece)
+        end = box.end() + (following.start() if following else len(piece))
+        if is_chosen:
+            removed.append((*box.span(), ", " if is_answered else "" if has_colon else ": "))
+        else:
+            removed.append((box.start(), end, ""))
+        is_answered |= is_chosen
+        if following or box is boxes[-1]:
+            yield from removed if is_answered else [(start, end, "")]
+            if following:
+                start = box.end() + following.end()
+                yield end, start, "\n"
+            removed, is_answered, has_colon = [], False, True
+
+
+def _items(text: str) -> Iterator[Edit]:
+    """Begin a line with each item of a list on one line; the answers of a table follow a colon."""
+    rules = [(*rule.span(), "") for rule in _RULE.finditer(text)]
+    numbers = [(start - 1, start, "\n\n") for start in _numbers(text)]
+    signs = (edit for line in _LINE.finditer(text) for edit in _signs(text, *line.span()))
+    done = 0
+    for start, end, new in sorted([*rules, *numbers, *signs]):
+        if start >= done:
+            yield start, end, new
+            done = end
+
+
+def _denied_items(text: str) -> Iterator[Edit]:
+    """Join the items of lists to the denials before them: "no evidence of: 1) nodule 2) mass"."""
+    for denial in _DENIED_LIST.finditer(text):
+        start = denial.end()
+        end = _LIST_END.search(text, start)
+        items = text[start : end.start() if end else len(text)]
+        yield *denial.span(1), ""
+        for i, mark in enumerate(_LIST_MARK.finditer(items)):
+            yield start + mark.start(), start + mark.end(), ", " if i else " "
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """Yield the offsets of numbered items after the first: those that count on from a first one."""
+    following = ""
+    for found in _NUMBER.finditer(text):
+        mark = found[1] or found[2] or found[3]
+        before = text[: found.start()].rstrip(" \t")[-1:]
+        is_first = mark in ("1", "a", "A", "i") and (not before or before in "\n\r.:;")
+        if is_first or mark == following:
+            if not is_first:
+                yield found.start()
+            following = _SERIES[_SERIES.index(mark) + 1]
+
+
+def _signs(text: str, start: int, end: int) -> Iterator[Edit]:
+    """Yield edits of the signs between the items or cells of a line."""
+    signs = list(_SIGN.finditer(text, start, end))
+    is_row = text[start:end].lstrip().startswith("|")
+    is_list = len(signs) > 1 or bool(re.match(r"\s*[-*|/\u2022\u2013\u2014]\s", text[start:end]))
+    for sign, following in pairwise([*signs, None]):
+        after = text[sign.end() : following.start() if following else end]
+        before = text[start : sign.start()]
+        if not any(map(str.isalnum, before)):
+            continue
+        if is_row and sign[0] == "|" and not _DENIAL.match(before.lstrip(" |")):
+            # The cells after the name of a row say what it is.
+            yield *sign.span(), "," if "|" in before.strip(" |") else ":"
+            continue
+        joint = _joint(sign[0], before, after, is_list)
+        if joint != sign[0]:
+            yield *sign.span(), joint
+        if joint == "\n\n":
+            start = sign.end()
+
+
+def _joint(sign: str, before: str, after: str, is_list: bool) -> str:
+    """Return what separates two items: a line end, a colon or comma before an answer, or the sign."""
+    if sign in ("|", "-", "\u2013", "\u2014") and _whole_answer().fullmatch(after):
+        return "," if ":" in before else ":"
+    if before.rstrip()[-1].isdigit() and after.lstrip()[0].isdigit():
+        return sign
+    first = after.split()[0]
+    is_start = first.lower() in ("no", "without") or (first[0].isupper() and not before.strip().isupper())
+    is_item = is_start and (is_list or _DENIAL.match(before) is not None)
+    is_mark = sign in ("|", "*", "\u2022") or (sign in ("--", "->") and _DENIAL.match(before))
+    return "\n\n" if is_mark or is_item else sign
