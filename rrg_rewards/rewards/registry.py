@@ -119,27 +119,6 @@ def _maker(name: str) -> _RewardMaker:
     return _RewardMaker(MetricReward, metric)
 
 
-def check_reward_options(name: str, /, **options: Any) -> None:
-    """Check the name of a reward and the names of its options without loading a model.
-
-    Raises:
-        ValueError: If the reward or an option is unknown; the message names the nearest known one.
-
-    Example:
-        >>> check_reward_options("crg", priorr=0.2)
-        Traceback (most recent call last):
-        ...
-        ValueError: unknown option of reward 'crg' 'priorr'; did you mean 'prior'? Known: ...
-    """
-    _check_options(name, _maker(name), options)
-
-
-def _check_options(name: str, maker: _RewardMaker, options: Mapping[str, Any]) -> None:
-    # Further arguments of registered metrics are arguments of torchmetrics and have no effect on a reward.
-    if unknown := [] if ":" in name and maker.takes_any_option else sorted(options.keys() - maker.options):
-        raise ValueError(unknown_name_message(f"option of reward {name!r}", unknown[0], maker.options))
-
-
 def make_reward(name: str, /, reference_column: str | None = "reference", **options: Any) -> Reward:
     """Make a reward from its name and options, as in a YAML file.
 
@@ -174,9 +153,12 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         [-1.5]
     """
     maker = _maker(name)
-    if "reference_column" in maker.options or (":" in name and maker.takes_any_option):
+    takes_any = ":" in name and maker.takes_any_option
+    if takes_any or "reference_column" in maker.options:
         options = {"reference_column": reference_column, **options}
-    _check_options(name, maker, options)
+    # Further arguments of registered metrics are arguments of torchmetrics and have no effect on a reward.
+    if unknown := [] if takes_any else sorted(options.keys() - maker.options):
+        raise ValueError(unknown_name_message(f"option of reward {name!r}", unknown[0], maker.options))
     check_required(f"reward {name!r}", maker.required, options)
     output = RewardOutput(options.get("key"), options.get("sign"))
     reward = maker.make({key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})

@@ -22,7 +22,6 @@ from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics import CRIMSON, ReportCRG, ReportMetric, Scores
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward, Reward, make_reward
 from rrg_rewards.rewards.base import completion_text
-from rrg_rewards.rewards.registry import check_reward_options
 
 LABELER = WordLabeler("edema effusion nodule")
 
@@ -413,9 +412,8 @@ def test_async_metric_reward_only_a_metric_with_a_judge_is_awaited() -> None:
 
 
 def test_async_metric_reward_options_are_checked_without_making_a_judge() -> None:
-    check_reward_options("crimson", judge={"name": "nobody"}, context_columns=["age"], prompt="own")
     with pytest.raises(ValueError, match="option of reward 'crimson' 'juge'; did you mean 'judge'"):
-        check_reward_options("crimson", juge="rules")
+        make_reward("crimson", juge="rules")
     with pytest.raises(ValueError, match="unknown judge 'nobody'"):
         make_reward("crimson", judge={"name": "nobody"})
 

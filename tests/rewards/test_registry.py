@@ -6,7 +6,6 @@ from words import WordLabeler
 from rrg_rewards.metrics import registry
 from rrg_rewards.metrics.registry import available_metrics
 from rrg_rewards.rewards import CRGReward, MetricReward, available_rewards, make_reward
-from rrg_rewards.rewards.registry import check_reward_options
 
 LABELER = WordLabeler("edema effusion nodule")
 
@@ -48,7 +47,7 @@ def test_make_reward_unknown_option_suggests_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"option of reward 'crg' 'label_colum'; did you mean 'label_column'"):
         make_reward("crg", label_colum="labels")
     with pytest.raises(ValueError, match="unknown option"):
-        check_reward_options("crg", labels=3)
+        make_reward("crg", labels=3)
 
 
 @pytest.mark.parametrize(
