@@ -371,9 +371,10 @@ def _values_differ(concept: str, kind: str, ours: float, theirs: float, profile:
 
 
 def _morphology(ours: Attributes, theirs: Attributes, profile: Profile) -> Iterator[AttributeDiscrepancy]:
-    if ours.morphology and theirs.morphology and set(ours.morphology).isdisjoint(theirs.morphology):
-        pairs = [set(pair) for pair in product(ours.morphology, theirs.morphology)]
-        significant = any(set(pair) in pairs for pair in profile["contradicting_morphology"])
+    own, other = (set(first.morphology).difference(second.morphology) for first, second in ((ours, theirs), (theirs, ours)))
+    pairs = [set(pair) for pair in product(own, other)]
+    significant = any(set(pair) in pairs for pair in profile["contradicting_morphology"])
+    if significant or (pairs and set(ours.morphology).isdisjoint(theirs.morphology)):
         explanation = f"{_words(theirs.morphology)} for {_words(ours.morphology)}"
         yield AttributeDiscrepancy("descriptor", significant, explanation)
 
