@@ -371,7 +371,9 @@ def _values_differ(concept: str, kind: str, ours: float, theirs: float, profile:
 
 
 def _morphology(ours: Attributes, theirs: Attributes, profile: Profile) -> Iterator[AttributeDiscrepancy]:
-    own, other = (set(first.morphology).difference(second.morphology) for first, second in ((ours, theirs), (theirs, ours)))
+    own, other = (
+        set(first.morphology).difference(second.morphology) for first, second in ((ours, theirs), (theirs, ours))
+    )
     pairs = [set(pair) for pair in product(own, other)]
     significant = any(set(pair) in pairs for pair in profile["contradicting_morphology"])
     if significant or (pairs and set(ours.morphology).isdisjoint(theirs.morphology)):

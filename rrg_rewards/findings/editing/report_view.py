@@ -61,7 +61,7 @@ class Sentence:
     """A sentence of a report.
 
     Args:
-        index: Index of the sentence, as in ``Finding.sentence``.
+        index: Index of the sentence, as in ``Finding.sentence``; -1 for the number of an item.
         start: First character.
         stop: End of its last word.
         end: End of its full stop and the spaces after it.
@@ -115,12 +115,14 @@ def read_sentences(report: str, mentions: Iterable[Finding]) -> list[Sentence]:
     sentences, index, offset = [], 0, 0
     for unit in report_units(report):
         for piece_start, piece in split_unit(unit):
+            is_numbered = not any(map(str.isalpha, piece))
             if piece.strip():
                 start, stop = trimmed(report, offset + piece_start, offset + piece_start + len(piece))
                 # Always found, because it also matches no character.
                 end = next(_TERMINATOR.finditer(report, stop)).end()
-                sentences.append(Sentence(index, start, stop, end, report[start:stop], tuple(by_sentence[index])))
-            index += 1
+                own = -1 if is_numbered else index
+                sentences.append(Sentence(own, start, stop, end, report[start:stop], tuple(by_sentence[own])))
+            index += not is_numbered
         offset += len(unit) + len(UNIT_SEPARATOR)
     return sentences
 

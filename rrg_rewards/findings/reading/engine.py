@@ -106,12 +106,14 @@ class _SentenceReading(NamedTuple):
             names a finding itself or does not continue them.
         item: Attributes of a further lesion like the one before, if the sentence states only its size and place.
         coverage: The words that were not read, with offsets in the unit.
+        is_numbered: Whether it is only the number of an item, which counts as no sentence.
     """
 
     findings: tuple[Finding, ...]
     continuation: Attributes | None
     item: Attributes | None
     coverage: TokenCoverage
+    is_numbered: bool = False
 
 
 class FindingEngine:
@@ -226,7 +228,7 @@ class FindingEngine:
                 for start, end in spans:
                     text = plain.text[start + offset : end + offset]
                     unread.append(UnreadSpan(*plain.in_report(start + offset, end + offset), text))
-                index += 1
+                index += not reading.is_numbered
             offset += len(unit) + len(UNIT_SEPARATOR)
         return Reading(tuple(unread), num_words, num_unread, tuple(findings))
 
@@ -246,7 +248,7 @@ class FindingEngine:
         coverage = self._coverage.read(tokens, spans, continuation is not None or item is not None, doubted)
         num_words, num_unread, unread = coverage
         if not findings and not unread:
-            return _SentenceReading((), continuation, item, coverage)
+            return _SentenceReading((), continuation, item, coverage, not any(map(str.isalpha, sentence)))
         bounds = locate_in(text, tokens[: max(end for _, end in [*unread, *[span[1:] for span in spans]])])
         starts, ends = [offset + start for start, _ in bounds], [offset + end for _, end in bounds]
         located = [

@@ -92,7 +92,7 @@ class Finding(NamedTuple):
         presence: ``present``, ``absent`` or ``uncertain``.
         start: Offset of the first character of the mention in the report.
         end: Offset after the last character of the mention.
-        sentence: Index of the sentence in the report.
+        sentence: Index of the sentence in the report; numbers of items do not count.
         text: The characters from ``start`` to ``end``, as plain text without markup.
         attributes: Attributes that the words around the mention state.
         alternatives: Concepts that the report names as alternatives, as in "consolidation versus atelectasis".

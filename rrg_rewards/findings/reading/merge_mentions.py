@@ -44,6 +44,7 @@ _OTHER_LETTER = re.compile(
     f"[{''.join(sorted(set(ascii_lowercase).difference(*cue_words('connectives', 'likening'))))}]", re.IGNORECASE
 )
 _PHRASE_END = re.compile(r"[.,;:()\n]")
+_SENTENCE_END = re.compile(r"\.\s")
 _PLURALS, _SINGULARS = ("s", "ae"), ("ss", "is", "us")
 
 
@@ -203,7 +204,7 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     # The second mention is in the same sentence or in the next one.
     continues = second.sentence != first.sentence
     if continues:
-        text = text.rpartition(". ")[2]
+        text = _SENTENCE_END.split(text)[-1]
     read = _remembered_link if len(text) <= _MOST_REMEMBERED else _stated_link
     return read(text, continues)
 
@@ -429,12 +430,12 @@ def _is_diagnosis(finding: Finding) -> bool:
 
 def _is_near(mention: Finding, report: str, name: str) -> bool:
     """Whether a word of its sentence around a mention is in a list of ``causes`` in ``cues.yaml``."""
-    before = tokenise(report[max(0, mention.start - _CAUSE_REACH) : mention.start].rpartition(". ")[2])
+    before = tokenise(_SENTENCE_END.split(report[max(0, mention.start - _CAUSE_REACH) : mention.start])[-1])
     return not cue_words("causes", name).isdisjoint(before + _after(mention, report))
 
 
 def _after(mention: Finding, report: str) -> list[str]:
-    return tokenise(report[mention.end : mention.end + _CAUSE_REACH].partition(". ")[0].rstrip("."))
+    return tokenise(_SENTENCE_END.split(report[mention.end : mention.end + _CAUSE_REACH])[0].rstrip("."))
 
 
 def _reference_to(finding: Finding, report: str) -> Literal["definite", "indefinite"] | None:
@@ -456,7 +457,7 @@ def _reference_to(finding: Finding, report: str) -> Literal["definite", "indefin
 
 def _is_apposition(text: str, before: str) -> bool:
     """Whether a name without an article describes the lesion before: "the largest is on the right, solid nodule"."""
-    _, largest, since = text.rpartition(". ")[2].rpartition("largest")
+    _, largest, since = _SENTENCE_END.split(text)[-1].rpartition("largest")
     if not largest or not since.removesuffix(before).rstrip().endswith((",", ")")):
         return False
     return "and" not in tokenise(since) and cue_words("adjectives", "descriptive").issuperset(tokenise(before))
