@@ -108,6 +108,11 @@ def test_progress_is_told_batch_by_batch(run, pairs, monkeypatch):
         (["--metrics", "crg", "--judge", "rules"], "argument --judge: no metric among crg takes one"),
         (["--metrics", "crimson", "--labeler", "rules:ct_rate"], "no metric among crimson takes one"),
         (["--metrics", "crimson", "--set", "crimson.prompt=mine"], "prompt: must be one of"),
+        (["--metrics", "crimson", "--set", "crimson.profile=cte"], "profile: unknown name 'cte'; did you mean 'ct'?"),
+        (
+            ["--metrics", "crimson", "--judge", "scripted", "--set", "crimson.profile=ct"],
+            "profile: needs judge='rules'",
+        ),
         (["--metrics", "crimson", "--context", "weight=x"], "they take: age, indication, sex"),
     ],
     ids=str,
