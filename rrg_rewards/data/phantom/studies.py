@@ -60,8 +60,8 @@ class Population:
 
     Example:
         >>> population = load_population()
-        >>> population.prevalence.shape, population.correlation.shape
-        ((18,), (18, 18))
+        >>> population.prevalence.shape
+        (18,)
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -77,13 +77,6 @@ class Population:
         self._age_factor = self.factors.index(self._age["factor"])
         self._prior: float = config["prior"]
         self._indications = [(entry["text"], frozenset(entry.get("labels", ()))) for entry in config["indications"]]
-
-    @property
-    def correlation(self) -> NDArray[np.float64]:
-        """Correlations ``(18, 18)`` of the latent normal variables. They determine the co-occurrence of labels."""
-        correlation: NDArray[np.float64] = self._loadings @ self._loadings.T
-        np.fill_diagonal(correlation, 1.0)
-        return correlation
 
     def sample(self, generator: np.random.Generator) -> tuple[tuple[int, ...], int]:
         """Draw the labels of one patient, 0 or 1 in the order of CT-RATE, and the age in years."""
