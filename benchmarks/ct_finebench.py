@@ -22,9 +22,9 @@ from timing import machine, seconds
 from torchmetrics.functional.text import rouge_score
 
 from rrg_rewards.findings.reading.engine import engine_of
-from rrg_rewards.questions.descriptions import describer
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.questions.grading import compare_answers
+from rrg_rewards.questions.stated import schema_findings
 from rrg_rewards.version import __version__
 
 PAPER = 0.42
@@ -47,9 +47,9 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def forget() -> None:
-    """Clear the caches of the engine and the describer."""
+    """Clear the caches of the engines."""
     engine_of.cache_clear()
-    describer.cache_clear()
+    schema_findings.cache_clear()
     # Lexicon and vocabulary are data that are loaded once per process.
     build_items("Nodule.")
 

@@ -154,3 +154,16 @@ def test_no_file_is_longer_than_a_reader_can_follow():
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     long = {str(path.relative_to(ROOT)): num_lines(path) for path in paths if num_lines(path) > MOST_LINES}
     assert not long, f"split these files by topic: {long}"
+
+
+def test_questions_take_findings_and_read_no_report_themselves():
+    """Questions know findings with their attributes; the text of a report is divided and read in one place."""
+    readers = {"tokens", "sentences", "statements", "clauses", "negation", "mentions", "phrases"}
+    reading = {f"rrg_rewards.findings.reading.{name}" for name in readers}
+    assert reading <= modules().keys()
+    wrong = {
+        name: found
+        for name, path in modules().items()
+        if name.startswith("rrg_rewards.questions") and (found := imported(path) & reading)
+    }
+    assert not wrong, f"take what they need from the findings of rrg_rewards.findings.reading.engine: {wrong}"

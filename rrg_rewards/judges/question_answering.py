@@ -21,10 +21,10 @@ from rrg_rewards.judges.tasks.finebench import (
     Refused,
 )
 from rrg_rewards.judges.tasks.finebench_prompt_files import AnswerPromptTask, GradePromptTask, read_prompt_file
-from rrg_rewards.questions.descriptions import check_readable
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.questions.grading import Grading, OverSpecified, check_grading, compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema
+from rrg_rewards.questions.stated import check_readable
 from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.yaml_files import absolute_yaml_path

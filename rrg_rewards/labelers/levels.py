@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.findings.reading.lexicon import load_lexicon
-from rrg_rewards.questions.attribute_values import AttributeValueReader
-from rrg_rewards.questions.descriptions import check_readable
 from rrg_rewards.questions.engine import stated_values
 from rrg_rewards.questions.locations import Place
 from rrg_rewards.questions.schema import AttributeSpec, FindingSpec, QuestionSchema, get_question_schema
+from rrg_rewards.questions.stated import AttributeValues, check_readable
 from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
@@ -145,7 +144,7 @@ def _specs(finding: FindingSpec, *names: str) -> list[AttributeSpec]:
 
 
 def _possible_types(finding: FindingSpec) -> list[str]:
-    values = (sorted(AttributeValueReader(spec).values) for spec in _specs(finding, *_TYPES))
+    values = (sorted(AttributeValues(spec).values) for spec in _specs(finding, *_TYPES))
     return list(dict.fromkeys(value for group in values for value in group))
 
 

@@ -2,18 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from rrg_rewards.findings.reading.measurements import Size
-from rrg_rewards.findings.reading.negation import PRESENT, UNCERTAIN
-from rrg_rewards.questions.descriptions import Continuation, Description, describer
+from rrg_rewards.findings.reading.finding import Presence
+from rrg_rewards.findings.reading.measurements import read_measures
 from rrg_rewards.questions.grading import is_open_bound, is_vacuous_bound
 from rrg_rewards.questions.locations import Place, places_text
 from rrg_rewards.questions.schema import (
+    Answer,
     AttributeSpec,
     FindingLabels,
     QAItem,
@@ -22,31 +23,36 @@ from rrg_rewards.questions.schema import (
     items_on,
     positive_findings,
 )
+from rrg_rewards.questions.stated import Values, schema_findings
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 
 _SCHEMAS = ("ct_rate", "merlin")
 # Words with the same first letters, as many as this, are related: nodule, nodular.
 _STEM_LENGTH = 5
-_EXISTENCE = {"present": "yes", "uncertain": "possible", "absent": "no"}
+_EXISTENCE = {
+    "present": Answer("yes", ["affirmed"]),
+    "uncertain": Answer("possible", ["doubted"]),
+    "absent": Answer("no", ["denied"]),
+}
 
 
 class _FindingAccount:
     """All statements of a report about one finding."""
 
+    __slots__ = ("doubtful", "presence", "values")
+
     def __init__(self) -> None:
-        self.presence = "absent"
+        self.presence: Presence = "absent"
         self.values: dict[int, list[object]] = {}
         self.doubtful: dict[int, list[object]] = {}
 
-    def add(self, described: Description) -> None:
+    def add(self, presence: Presence, values: Values) -> None:
         """Add one mention."""
-        if described.presence == PRESENT:
-            self.presence = "present"
-        elif described.presence == UNCERTAIN and self.presence == "absent":
-            self.presence = "uncertain"
-        held = self.values if described.presence != UNCERTAIN else self.doubtful
-        for attribute, values in described.values:
-            held.setdefault(attribute, []).extend(values)
+        if presence == "present" or self.presence == "absent":
+            self.presence = presence
+        held = self.values if presence != "uncertain" else self.doubtful
+        for attribute, stated in values:
+            held.setdefault(attribute, []).extend(stated)
 
     def stated(self) -> dict[int, list[object]]:
         """Return the values of each attribute. Uncertain mentions are used only if the finding is uncertain."""
@@ -57,18 +63,8 @@ def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]
     if not isinstance(report, str):
         raise TypeError(f"report must be a report text, got {type(report).__name__}")
     accounts = defaultdict[int, _FindingAccount](_FindingAccount)
-    # The mention that the next sentence may continue.
-    last: Description | None = None
-    for sentence in describer(schema).sentences(report):
-        if isinstance(sentence, Continuation):
-            if last is not None and last.finding is not None and last.presence in (PRESENT, UNCERTAIN):
-                values = sentence.values[last.finding]
-                accounts[last.finding].add(Description(last.finding, last.presence, values))
-            continue
-        last = None
-        for last in sentence:
-            if last.finding is not None:
-                accounts[last.finding].add(last)
+    for index, finding, values in schema_findings(schema).of(report):
+        accounts[index].add(finding.presence, values)
     return accounts
 
 
@@ -83,8 +79,7 @@ def stated_values(
 
     Returns:
         For each present finding of the schema the values of each stated attribute, by names:
-        :class:`~rrg_rewards.findings.reading.measurements.Size` for numbers,
-        :class:`~rrg_rewards.questions.locations.Place` for places, and names of values for others.
+        texts of numbers, :class:`~rrg_rewards.questions.locations.Place` for places, and names of values for others.
 
     Raises:
         TypeError: If ``report`` is not a string.
@@ -104,26 +99,38 @@ def stated_values(
     }
 
 
-def _answer(finding: str, spec: AttributeSpec, values: Sequence[object]) -> str | None:
-    """Return the values of an attribute as text, or ``None`` if they only repeat the finding's name."""
+@lru_cache(maxsize=1 << 14)
+def _answer(finding: str, spec: AttributeSpec, values: tuple[Any, ...]) -> Answer | None:
+    """Return the values of an attribute as an answer, or ``None`` if they only repeat the finding's name."""
     if spec.answer_type == "numeric":
-        sizes = [value for value in values if isinstance(value, Size)]
-        return max(sizes, key=lambda size: size.largest).text
+        return max((Answer(text, read_measures(text)) for text in values), key=_largest)
     if spec.answer_type == "location":
-        stated = [value for value in values if isinstance(value, Place)]
-        places = tuple(dict.fromkeys(stated))
-        repeated = {place for place in places if _is_repeated(place, places)}
-        for pair in pairwise(stated):
-            # "Bilateral, and in the right fissure": nothing more is said about the left, so both sides are kept.
-            if _are_both_sides(*pair) and not repeated.issuperset(pair):
-                repeated.difference_update(pair)
-        return places_text(tuple(place for place in places if place not in repeated))
-    names = [name for name in dict.fromkeys(map(str, values)) if not _repeats_name(finding, name)]
+        places = _informative_places(values)
+        return Answer(places_text(places), places)
+    names = [name for name in dict.fromkeys(values) if not _repeats_name(finding, name)]
     if len(values) > 1 and "single" in names:
         # A single nodule in each lung, or many nodules of which a single one is calcified.
         names.remove("single")
     broader = answer_vocabulary().broader
-    return ", ".join(name for name in names if not any(name in broader.get(other, ()) for other in names)) or None
+    names = [name for name in names if not any(name in broader.get(other, ()) for other in names)]
+    return Answer(", ".join(names), names) if names else None
+
+
+def _largest(answer: Answer) -> tuple[Fraction, int]:
+    """Return the largest dimension of a number, and how many dimensions it has."""
+    ranges = [ends for measure in answer.values for ends in measure.ranges]
+    return max(end for ends in ranges for end in ends if end is not None), len(ranges)
+
+
+def _informative_places(stated: Sequence[Place]) -> tuple[Place, ...]:
+    """Return the places without those that others state more exactly."""
+    places = tuple(dict.fromkeys(stated))
+    repeated = {place for place in places if _is_repeated(place, places)}
+    for pair in pairwise(stated):
+        # "Bilateral, and in the right fissure": nothing more is said about the left, so both sides are kept.
+        if _are_both_sides(*pair) and not repeated.issuperset(pair):
+            repeated.difference_update(pair)
+    return tuple(place for place in places if place not in repeated)
 
 
 def _are_both_sides(one: Place, other: Place) -> bool:
@@ -207,17 +214,17 @@ def build_items(
 
 # A report is asked for its questions and for its answers, after the other reports of its batch.
 @lru_cache(maxsize=1 << 10)
-def _answers(report: str, schema: QuestionSchema) -> list[tuple[str, AttributeSpec, str, str]]:
+def _answers(report: str, schema: QuestionSchema) -> list[tuple[str, AttributeSpec, str, Answer]]:
     """Return finding, attribute, presence and answer for each question that a report answers."""
-    found = []
+    found: list[tuple[str, AttributeSpec, str, Answer]] = []
     for index, account in _accounts(report, schema).items():
-        finding, stated = schema.findings[index], account.stated()
-        # Most findings are only denied, and answer no other question.
-        for i, spec in enumerate(finding.attributes if stated else finding.existence):
-            if spec.answer_type == "existence":
-                found.append((finding.name, spec, account.presence, _EXISTENCE[account.presence]))
-            elif (values := stated.get(i)) and (answer := _answer(finding.name, spec, values)):
-                found.append((finding.name, spec, account.presence, answer))
+        finding, presence = schema.findings[index], account.presence
+        for spec in finding.existence:
+            found.append((finding.name, spec, presence, _EXISTENCE[presence]))
+        for i, values in account.stated().items():
+            spec = finding.attributes[i]
+            if answer := _answer(finding.name, spec, tuple(values)):
+                found.append((finding.name, spec, presence, answer))
     return found
 
 

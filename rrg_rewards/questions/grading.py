@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.measurements import Ends, Measure, NumberTooLongError, UnknownUnitError, read_measures
 from rrg_rewards.questions.locations import Place, grade_place, lobes_of, opposed_details, places_in, read_places
-from rrg_rewards.questions.schema import AnswerType, check_answer_type
+from rrg_rewards.questions.schema import Answer, AnswerType, check_answer_type
 from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
 from rrg_rewards.utilities.names import unknown_name_message
 
@@ -162,15 +162,22 @@ def largest_measure(answer: str) -> str:
     return part if unit is None or _UNIT.search(part) else f"{part} {unit[0]}"
 
 
-@lru_cache(maxsize=1 << 16)
 def _compared(prediction: str | None, target: str, answer_type: AnswerType, grading: Grading) -> float:
+    if isinstance(prediction, Answer) and isinstance(target, Answer):
+        # Equal texts are answers with equal values.
+        return 1.0 if prediction == target else _GRADE[answer_type](target.values, prediction.values, grading)
     if answer_type == "numeric":
         _numeric_target(target)
     if prediction is None or _is_unanswered(prediction):
         return 0.0
     if " ".join(prediction.lower().split()) == " ".join(target.lower().split()):
         return 1.0
-    return _COMPARE[answer_type](prediction, target, grading)
+    if answer_type == "location":
+        return _compare_places(prediction, target, grading)
+    wanted, said = (
+        answer.values if isinstance(answer, Answer) else _READ[answer_type](answer) for answer in (target, prediction)
+    )
+    return _GRADE[answer_type](wanted, said, grading)
 
 
 def _is_unanswered(prediction: str) -> bool:
@@ -249,12 +256,16 @@ def _grade_measures(target: Measure, said: Measure, grade_range: Callable[[Ends,
     return min(grade, *(grade_range(wanted, given) for wanted, given in zip(target.ranges, said.ranges, strict=False)))
 
 
-def _compare_numeric(prediction: str, target: str, grading: Grading) -> float:
+def _measures(text: str) -> tuple[Measure, ...]:
+    """Return the measures of a text; none if it has one that cannot be read."""
     try:
-        said = read_measures(prediction)
+        return read_measures(text)
     except (UnknownUnitError, NumberTooLongError):
-        return 0.0
-    wanted = read_measures(target)
+        return ()
+
+
+@lru_cache(maxsize=1 << 14)
+def _grade_numbers(wanted: Sequence[Measure], said: Sequence[Measure], grading: Grading) -> float:
     if all(measure.kind for measure in wanted) and any(measure.kind for measure in said):
         # Ignore the numbers of images and series: "5 mm (image 45)".
         said = tuple(measure for measure in said if measure.kind)
@@ -317,11 +328,18 @@ def _within(inner: Ends, outer: Ends) -> bool:
 
 
 def _compare_places(prediction: str, target: str, grading: Grading) -> float:
-    wanted, said = read_places(target), _undenied_places(prediction)
+    """Grade places of which a text names at least one side; texts without places are compared by their words."""
+    wanted = target.values if isinstance(target, Answer) else read_places(target)
+    said = prediction.values if isinstance(prediction, Answer) else _undenied_places(prediction)
     if not said and read_places(prediction):
         return 0.0
     if not wanted or not said:
-        return _compare_values(prediction, target, grading)
+        return _grade_values(_values(target), _values(prediction), grading)
+    return _grade_places(wanted, said, grading)
+
+
+@lru_cache(maxsize=1 << 16)
+def _grade_places(wanted: Sequence[Place], said: Sequence[Place], grading: Grading) -> float:
     if grading == "levels":
         return _combined(wanted, said, grade_place)
     true, named = (frozenset[tuple[str, str]]().union(*map(lobes_of, places)) for places in (wanted, said))
@@ -344,13 +362,16 @@ def _alternative_place(target: Place, said: Place) -> float:
     return grade_place(target, said) / (1 + len(opposed_details(target, said)))
 
 
+@lru_cache(maxsize=1 << 14)
 def _undenied_places(text: str) -> tuple[Place, ...]:
     """Return the places of an answer, without denied ones: "not in the right lung"."""
     tokens = answer_tokens(text)
-    hits = answer_vocabulary().hits(tokens)
-    return places_in(
-        tokens, [hit for hit in hits if _denials().isdisjoint(tokens[_before(tokens, hit.start) : hit.start])]
+    stated = (
+        hit
+        for hit in answer_vocabulary().answer_hits(tokens)
+        if _denials().isdisjoint(tokens[_before(tokens, hit.start) : hit.start])
     )
+    return places_in([word for hit in stated for _, word in hit.values if word.kind != "value"])
 
 
 def _denials() -> frozenset[str]:
@@ -386,8 +407,9 @@ def _overlap(
     return overlap * openness if surplus else overlap
 
 
-def _compare_values(prediction: str, target: str, grading: Grading) -> float:
-    wanted, said = _values(target), _values(prediction)
+@lru_cache(maxsize=1 << 16)
+def _grade_values(target: Sequence[str], prediction: Sequence[str], grading: Grading) -> float:
+    wanted, said = frozenset(target), frozenset(prediction)
     if grading == "overlap":
         return _value_overlap(wanted, said)
     grades = []
@@ -448,15 +470,16 @@ def _opposed(value: str, said: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def _values(text: str) -> frozenset[str]:
+def _values(text: str) -> tuple[str, ...]:
     """Return the values in an answer, and its words outside the vocabulary without a plural ending."""
     vocabulary = answer_vocabulary()
     tokens = answer_tokens(text)
     known = [False] * len(tokens)
     found = set()
-    for hit in vocabulary.hits(tokens):
-        names = [name for kind, name in hit.meanings if kind == "value"] or [
-            name for _, name in hit.meanings if tokens[hit.start] not in vocabulary.noise
+    for hit in vocabulary.answer_hits(tokens):
+        words = [word for _, word in hit.values]
+        names = [word.name for word in words if word.kind == "value"] or [
+            word.name for word in words if tokens[hit.start] not in vocabulary.noise
         ]
         denied = any(token in _denials() for token in tokens[max(0, hit.start - _DENIAL_REACH) : hit.start])
         found |= {f"not {name}" if denied else name for name in names}
@@ -466,11 +489,11 @@ def _values(text: str) -> frozenset[str]:
             found.add(token[:-1] if len(token) > 3 and token.endswith("s") and not token.endswith("ss") else token)
     kept = {value for value in found if not any(value in vocabulary.broader.get(own, ()) for own in found)}
     # An answer that consists only of noise words is compared by these words.
-    return frozenset(kept) or frozenset(tokens)
+    return tuple(sorted(kept or set(tokens)))
 
 
-def _compare_existence(prediction: str, target: str, grading: Grading) -> float:
-    wanted, said = _polarity(target), _polarity(prediction)
+def _grade_existence(target: Sequence[str], prediction: Sequence[str], grading: Grading) -> float:
+    (wanted,), (said,) = target, prediction
     if wanted == said:
         return 1.0
     if grading == "overlap" and "denied" in (wanted, said):
@@ -493,9 +516,15 @@ def _polarity(text: str) -> str:
     return "affirmed"
 
 
-_COMPARE: dict[str, Callable[[str, str, Grading], float]] = {
-    "numeric": _compare_numeric,
-    "location": _compare_places,
-    "categorical": _compare_values,
-    "existence": _compare_existence,
+# How the values of answers are read from texts, and graded.
+_READ: dict[str, Callable[[str], Sequence[Any]]] = {
+    "numeric": _measures,
+    "categorical": _values,
+    "existence": lambda text: (_polarity(text),),
+}
+_GRADE: dict[str, Callable[[Sequence[Any], Sequence[Any], Grading], float]] = {
+    "numeric": _grade_numbers,
+    "location": _grade_places,
+    "categorical": _grade_values,
+    "existence": _grade_existence,
 }

@@ -6,13 +6,10 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from rrg_rewards.findings.knowledge.load import cue_words
-from rrg_rewards.questions.vocabulary import AnswerVocabulary, Hit, answer_tokens, answer_vocabulary
+from rrg_rewards.findings.reading.schema_words import HARD, Word
+from rrg_rewards.questions.vocabulary import AnswerVocabulary, answer_vocabulary
 
 _SIDES = ("right", "left")
-# Stations of lymph nodes, and words that may be between "upper" and "lower paratracheal".
-_UPPER_STATION, _LOWER_STATION = "upper paratracheal", "lower paratracheal"
-_BETWEEN_STATIONS = frozenset({",", "and"})
 # Paired organs that a side alone can mean: "bilateral" for both lungs.
 _PAIRED = frozenset({"lung", "kidney"})
 
@@ -24,19 +21,27 @@ class Place(NamedTuple):
     part: str | None = None
     details: frozenset[str] = frozenset()
 
+    def on(self, sides: Iterable[str]) -> "tuple[Place, ...]":
+        """Return the place on each of some sides; a place in the midline, or with a side of its own, is as it is."""
+        vocabulary = answer_vocabulary()
+        if self.side or self.part in vocabulary.midline:
+            return (self,)
+        return tuple(self._replace(side=side) for side in sides)
+
 
 @dataclass(slots=True)
 class _Fragment:
     """The sides, parts and details between two separators. A ``hard`` fragment shares nothing with the previous one."""
 
-    sides: tuple[str, ...]
-    parts: tuple[str, ...]
-    details: frozenset[str]
-    hard: bool
+    sides: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    details: frozenset[str] = frozenset()
+    hard: bool = False
     # Whether a side comes first: "right hilar".
     leads: bool = False
 
 
+@lru_cache(maxsize=1 << 14)
 def read_places(text: str) -> tuple[Place, ...]:
     """Return the places that an answer names.
 
@@ -44,60 +49,33 @@ def read_places(text: str) -> tuple[Place, ...]:
         >>> [(place.side, place.part) for place in read_places("both lower lobes")]
         [('right', 'lower lobe'), ('left', 'lower lobe')]
     """
-    tokens = answer_tokens(text)
-    return places_in(tokens, answer_vocabulary().hits(tokens))
+    return places_in([word for word in answer_vocabulary().answer_words(text) if word.kind != "value"])
 
 
-def places_in(tokens: Sequence[str], hits: Iterable[Hit]) -> tuple[Place, ...]:
-    """Return the places that phrases among tokens name, in order, each once."""
-    fragments = _attached(_fragments(tokens, _with_upper_stations(tokens, hits)))
-    places = [_expanded(fragment.sides, fragment.parts, fragment.details) for fragment in fragments]
+def places_in(words: Sequence[Word]) -> tuple[Place, ...]:
+    """Return the places that words of the vocabulary name, in order, each once."""
+    if not words:
+        return ()
+    places = [_expanded(part.sides, part.parts, part.details) for part in _attached(_fragments(words))]
     return places[0] if len(places) == 1 else tuple(dict.fromkeys(chain.from_iterable(places)))
 
 
-def _with_upper_stations(tokens: Sequence[str], hits: Iterable[Hit]) -> list[Hit]:
-    """Return phrases with a station whose name is left out: "right upper" of "right upper, both lower paratracheal"."""
-    stated: list[Hit] = []
-    for hit in hits:
-        if ("part", _LOWER_STATION) in hit.meanings:
-            # Only sides and separators are between "upper" and "lower".
-            i, sides = hit.start - 1, []
-            while i >= 0 and stated and (stated[-1].start == i or tokens[i] in _BETWEEN_STATIONS):
-                if stated[-1].start == i:
-                    sides.append(stated.pop())
-                i -= 1
-            if i >= 0 and tokens[i] == "upper":
-                stated.append(Hit(i, i + 1, (("part", _UPPER_STATION),)))
-            stated += reversed(sides)
-        stated.append(hit)
-    return stated
-
-
-def _fragments(tokens: Sequence[str], hits: Iterable[Hit]) -> list[_Fragment]:
-    separators = cue_words("connectives", "places")
+def _fragments(words: Sequence[Word]) -> list[_Fragment]:
     fragments: list[_Fragment] = []
-    end, current = 0, _Fragment((), (), frozenset(), hard=True)
-    for hit in hits:
-        kinds = [(kind, name) for kind, name in hit.meanings if kind != "value"]
-        if not kinds:
-            continue
-        between = tokens[end : hit.start]
-        # "Right upper, both lower paratracheal" may be written with a hyphen or without a comma.
-        is_next_station = _UPPER_STATION in current.parts and bool(current.sides) and kinds[0][0] == "side"
-        if is_next_station or not separators.isdisjoint(between):
-            if current.sides or current.parts or current.details:
-                fragments.append(current)
-            current = _Fragment((), (), frozenset(), hard=";" in between)
-        for kind, name in kinds:
-            if kind == "side":
-                current.leads = current.leads or not (current.parts or current.details)
-                current.sides += _SIDES if name == "both" else (name,)
-            elif kind == "part":
-                current.parts += (name,)
-            else:
-                current.details |= {name}
-        end = hit.end
-    return [*fragments, current]
+    section = -HARD
+    for kind, name, own in words:
+        if own != section:
+            fragments.append(_Fragment(hard=own // HARD != section // HARD))
+            section = own
+        current = fragments[-1]
+        if kind == "side":
+            current.leads = current.leads or not (current.parts or current.details)
+            current.sides += _SIDES if name == "both" else (name,)
+        elif kind == "part":
+            current.parts += (name,)
+        else:
+            current.details |= {name}
+    return fragments
 
 
 def _attached(fragments: list[_Fragment]) -> list[_Fragment]:

@@ -1,11 +1,13 @@
 """Question schemas: the attributes of each finding, the question about each, and findings that labels call positive."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from typing_extensions import Self
 
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import check_keys, is_yaml_path, package_yaml, package_yaml_names, read_user_yaml
@@ -44,6 +46,27 @@ def name_key(name: str) -> str:
         'submucosal edema'
     """
     return " ".join(name.replace("_", " ").casefold().split())
+
+
+class Answer(str):
+    """The text of an answer with the values that it was made from.
+
+    Args:
+        text: The text.
+        values: Its values, which are graded instead of the text: places, names of values, or a measure.
+
+    Example:
+        >>> Answer("12 mm", (12,)) == "12 mm"
+        True
+    """
+
+    values: tuple[Any, ...]
+
+    def __new__(cls, text: str, values: Iterable[Any] = ()) -> Self:
+        """Make an answer."""
+        answer = super().__new__(cls, text)
+        answer.values = tuple(values)
+        return answer
 
 
 def _check_fields(spec: "QAItem | AttributeSpec", texts: tuple[str, ...], owner: str = "") -> None:

@@ -11,7 +11,6 @@ import yaml
 
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.measurements import NumberTooLongError, UnknownUnitError, read_measures
-from rrg_rewards.questions.attribute_values import AttributeValueReader
 from rrg_rewards.questions.locations import read_places
 from rrg_rewards.questions.schema import (
     AnswerType,
@@ -22,6 +21,7 @@ from rrg_rewards.questions.schema import (
     get_question_schema,
     name_key,
 )
+from rrg_rewards.questions.stated import AttributeValues
 from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 EXISTENCE_NAMES = frozenset({"existence", "presence"})
@@ -252,7 +252,7 @@ def _unit(examples: Sequence[str]) -> str:
 def _reader_problem(spec: AttributeSpec) -> str:
     """Return why the finding engine cannot read an attribute, ``""`` if it can."""
     try:
-        AttributeValueReader(spec)
+        AttributeValues(spec)
     except ValueError as error:
         return str(error)
     return ""

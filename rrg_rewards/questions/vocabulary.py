@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, compress
-from typing import Any, NamedTuple
+from itertools import combinations
+from typing import Any
 
-from rrg_rewards.findings.reading.phrases import PhraseBook, WordTable
+from rrg_rewards.findings.knowledge.load import load_knowledge
+from rrg_rewards.findings.reading.modifiers import Modifier
+from rrg_rewards.findings.reading.schema_words import Meanings, Numbers, Word, WordBook
 from rrg_rewards.utilities.yaml_files import package_yaml
 
 _TOKEN = re.compile(r"[^\W_]+(?:\.\d+)?|[,;/()?.:]")
@@ -21,16 +23,9 @@ _SEGMENT = "segment"
 _UNITS = frozenset({"mm", "cm", "x"})
 _VERTEBRA = re.compile(r"[tlc]\d{1,2}")
 
-Meanings = tuple[tuple[str, str], ...]
-"""The meanings of a phrase, each a kind (``side``, ``part``, ``detail`` or ``value``) and a name."""
-
-
-class Hit(NamedTuple):
-    """Tokens ``start`` to ``end`` that form a phrase, and the meanings of the phrase."""
-
-    start: int
-    end: int
-    meanings: Meanings
+# Groups whose values findings have as attributes, in the words of ``knowledge/attributes.yaml``.
+_OF_FINDINGS = ("severity", "change")
+_PLACES = ("side", "part", "detail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +44,6 @@ def answer_tokens(text: str) -> list[str]:
         ['part', 'solid', ',', '2.5', 'mm']
     """
     return _TOKEN.findall(text.lower())
-
-
-def _numbered_segment(tokens: Sequence[str], i: int) -> str | None:
-    """Return the name of a numbered segment, or None if the number is a measure: "segment 5 mm"."""
-    if tokens[i] != _SEGMENT or not _UNITS.isdisjoint(tokens[i + 2 : i + 3]):
-        return None
-    return _SEGMENTS.get(tokens[i + 1]) if i + 1 < len(tokens) else None
 
 
 def _closure(relation: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
@@ -90,12 +78,18 @@ class AnswerVocabulary:
 
     Example:
         >>> vocabulary = answer_vocabulary()
-        >>> [hit.meanings for hit in vocabulary.hits(["sub", "solid", "nodule"])]
-        [(('value', 'part-solid'),)]
+        >>> vocabulary.answer_words("sub-solid nodule")
+        [Word(kind='value', name='part-solid', section=0)]
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self.digest = hashlib.sha256(repr(config).encode()).hexdigest()[:8]
+        # "Mild to moderate" as an answer names both degrees.
+        phrases_of_findings = {
+            name: {value: [text for text in texts if " to " not in text] for value, texts in phrases.items()}
+            for name in _OF_FINDINGS
+            for phrases in (load_knowledge("attributes")[name],)
+        }
+        self.digest = hashlib.sha256(repr((config, phrases_of_findings)).encode()).hexdigest()[:8]
         groups: Mapping[str, Any] = config["groups"]
         self.groups = {name: tuple(group["values"]) for name, group in groups.items()}
         self.broader = _closure(config["broader"])
@@ -128,57 +122,55 @@ class AnswerVocabulary:
         }
         self.noise = frozenset(config["noise"].split())
         self.answers = {kind: frozenset(config[kind]) for kind in ("affirmed", "denied", "doubted", "unanswered")}
-        self._phrases = PhraseBook(_phrases(config), boundary=",|;|:|.")
-        self._numbered = WordTable(self._is_numbered)
+        numbers = Numbers(self._is_numbered, _numbered)
+        signs = frozenset(self.groups["signs"])
+        self.report_words = WordBook(_phrases(config, {}), numbers, signs)
+        self._answer_words = WordBook(_phrases(config, phrases_of_findings), numbers, signs)
         self.values = frozenset(value for values in self.groups.values() for value in values)
 
-    def hits(self, tokens: Sequence[str]) -> list[Hit]:
-        """Return the phrases among tokens, in order. If several phrases start at a token, the longest is returned."""
-        hits, end = [], 0
-        phrases = self._phrases.matches(tokens)
-        numbered = list(compress(range(len(tokens)), map(self._numbered.__getitem__, tokens)))
-        for i in sorted({*phrases, *numbered}) if numbered else phrases:
-            if i < end:
-                continue
-            if i in phrases:
-                hit = Hit(i, *phrases[i])
-            elif tokens[i] != _SEGMENT:
-                hit = Hit(i, i + 1, (("part", tokens[i]),))
-            elif name := _numbered_segment(tokens, i):
-                hit = Hit(i, i + 2, (("detail", name),))
-            else:
-                continue
-            hits.append(hit)
-            end = hit.end
-        return hits
+    def answer_hits(self, tokens: Sequence[str]) -> list[Modifier]:
+        """Return the phrases in an answer, in order, also those without a meaning."""
+        return self._answer_words.matches(tokens)
+
+    def answer_words(self, text: str) -> list[Word]:
+        """Return the words of an answer that state a value or a place."""
+        return [word for hit in self.answer_hits(answer_tokens(text)) for _, word in hit.values]
 
     def _is_numbered(self, word: str) -> bool:
         """Whether a word is a vertebra or can begin a numbered segment."""
         return word == _SEGMENT or (word in self.parts and _VERTEBRA.fullmatch(word) is not None)
 
 
-def _phrases(config: Mapping[str, Any]) -> list[tuple[str, Meanings]]:
-    """Return all phrases with their meanings."""
-    meanings: dict[str, list[tuple[str, str]]] = {}
+def _numbered(tokens: Sequence[str], i: int) -> tuple[int, Meanings] | None:
+    """Return the end and the meaning of a vertebra or of a numbered segment, but not of a measure: "segment 5 mm"."""
+    if _VERTEBRA.fullmatch(tokens[i]):
+        return i + 1, (("place_words", Word("part", tokens[i])),)
+    is_measure = tokens[i] != _SEGMENT or not _UNITS.isdisjoint(tokens[i + 2 : i + 3])
+    name = None if is_measure else _SEGMENTS.get("".join(tokens[i + 1 : i + 2]))
+    return None if name is None else (i + 2, (("place_words", Word("detail", name)),))
+
+
+def _phrases(config: Mapping[str, Any], of_findings: Mapping[str, Any]) -> list[tuple[str, Meanings]]:
+    """Return the phrases of reports or, with those of findings' attributes, of answers, with their meanings."""
+    meanings: dict[str, list[tuple[str, Word]]] = {}
 
     def add(kind: str, name: str, texts: Iterable[str]) -> None:
         for text in texts:
             held = meanings.setdefault(str(text), [])
-            if (kind, name) not in held:
-                held.append((kind, name))
+            meaning = ("place_words" if kind in _PLACES else "words", Word(kind, name))
+            if meaning not in held:
+                held.append(meaning)
 
     for side, texts in config["sides"].items():
         add("side", side, texts)
     for kind in ("part", "detail"):
         for name, entry in config[f"{kind}s"].items():
             add(kind, name, entry["phrases"])
-    for group in config["groups"].values():
-        for value, texts in group["values"].items():
-            add("value", value, texts)
-    extra = {"biapical": "both", "bibasilar": "both", "bibasal": "both", "bihilar": "both", "retrocardiac": "left"}
-    extra |= {"rul": "right", "rml": "right", "rll": "right", "lul": "left", "lll": "left"}
-    for text, side in extra.items():
-        add("side", side, [text])
+    for group, entry in config["groups"].items():
+        if entry.get("in_answers") and not of_findings:
+            continue
+        for value, texts in entry["values"].items():
+            add("value", value, [*texts, *of_findings.get(group, {}).get(value, ())])
     meanings.update((text, []) for text in config["ignored"])
     return [(text.lower().replace("-", " "), tuple(held)) for text, held in meanings.items()]
 

@@ -154,6 +154,26 @@ def test_rule_labeler_explain(ct, xray):
         ct.explain(3)
 
 
+@pytest.mark.parametrize(
+    ("report", "sides"),
+    [
+        (
+            "5 mm nodule in the right upper lobe and left pleural effusion.",
+            {"Lung nodule": ("right", 5.0), "Pleural effusion": ("left", None)},
+        ),
+        (
+            "Patchy ground glass densities and focal consolidations are observed in both lungs.",
+            {"Lung opacity": ("bilateral", None), "Consolidation": ("bilateral", None)},
+        ),
+        # What another finding has, also one without a label, is not the finding's.
+        ("Left pneumothorax of 8 mm, with a nodule in the right lung.", {"Lung nodule": ("right", None)}),
+    ],
+)
+def test_rule_labeler_explain_gives_each_finding_its_own_attributes(ct, report, sides):
+    found = {label: findings[0] for label, findings in ct.explain(report).items()}
+    assert {label: (finding.laterality, finding.size_mm) for label, finding in found.items()} == sides
+
+
 def test_rule_labeler_copies_and_pickles(ct):
     ct(["Emphysema."])
     assert copy.deepcopy([ct])[0] is ct

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from rrg_rewards.data import PhantomStudy, phantom_studies
+from rrg_rewards.findings.reading.measurements import read_measures
 from rrg_rewards.questions.engine import answer_items, build_items, stated_answers
 from rrg_rewards.questions.grading import compare_answers
+from rrg_rewards.questions.locations import read_places
 from rrg_rewards.questions.schema import FindingSpec, QAItem, QuestionSchema, get_question_schema
-from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
+from rrg_rewards.questions.vocabulary import answer_vocabulary
 from tests.helpers.tables import read_tables
 
 TABLES = read_tables(__file__)
@@ -28,6 +30,8 @@ PLACES = {"subpleural", "thoracic aorta", "aortic arch", "descending aorta"}
 STATIONS = {"mediastinal", "hilar", "paratracheal", "subcarinal", "axillary"}
 # Attributes that a phantom finding holds as truth; "fibrotic" or "air bronchogram" stand in its words only.
 HELD = {"existence", "location", "size", "severity", "change"}
+
+READERS = {"location": read_places, "numeric": read_measures}
 
 
 def truth(study: PhantomStudy) -> dict[tuple[str, str], str]:
@@ -134,6 +138,17 @@ def test_build_items_real_report_answers_its_own_questions(shared_data: Path, sc
         for item, answer in zip(items, answer_items(report, items, schema), strict=True):
             assert compare_answers(answer, item.answer, item.answer_type) == 1.0
     assert total > 500
+
+
+def test_build_items_answers_are_read_as_the_values_they_were_made_from(shared_data: Path) -> None:
+    with (shared_data / "ct_rate_labels" / "reports.csv").open(encoding="utf-8", newline="") as file:
+        reports = [row["report_text"] for row in csv.DictReader(file)][::4]
+    for item in {item for report in reports for item in build_items(report)}:
+        # A question that was saved has only the text.
+        for pair in ((item.answer, str(item.answer)), (str(item.answer), item.answer)):
+            assert compare_answers(*pair, item.answer_type) == 1.0
+        if item.answer_type in READERS:
+            assert {*READERS[item.answer_type](item.answer)} == {*item.answer.values}, item
 
 
 REPORT = (
@@ -246,8 +261,7 @@ def test_build_items_answers_are_never_in_their_questions() -> None:
             for spec in finding.attributes:
                 named = [name for name in spec.values or () if name in vocabulary.groups]
                 values = {value for group in named for value in vocabulary.groups[group]}
-                tokens = answer_tokens(spec.question)
-                said = {value for hit in vocabulary.hits(tokens) for kind, value in hit.meanings if kind == "value"}
+                said = {word.name for word in vocabulary.answer_words(spec.question) if word.kind == "value"}
                 assert not values & said, (finding.name, spec.name, values & said)
 
 

@@ -20,7 +20,7 @@ from rrg_rewards.questions.schema import (
     QuestionSchema,
     get_question_schema,
 )
-from rrg_rewards.questions.vocabulary import answer_tokens, answer_vocabulary
+from rrg_rewards.questions.vocabulary import answer_vocabulary
 from rrg_rewards.schemas import CT_RATE, LABEL_SCHEMAS, MERLIN
 
 FIVE = ("a", "b", "c", "d", "e")
@@ -38,8 +38,7 @@ def test_question_schema_shipped_schemas_ask_of_every_label(labels) -> None:
 def test_question_schema_every_value_can_be_read_back() -> None:
     vocabulary = answer_vocabulary()
     for value in vocabulary.values:
-        hits = vocabulary.hits(answer_tokens(value))
-        assert value in {name for hit in hits for kind, name in hit.meanings if kind == "value"}, value
+        assert value in {word.name for word in vocabulary.answer_words(value) if word.kind == "value"}, value
 
 
 def test_question_schema_values_are_of_the_vocabulary() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise, takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
@@ -15,10 +16,19 @@ from rrg_rewards.findings.reading.statements import statement_numbers
 
 _TUPLES = ("location", "morphology")
 # Attributes after the second of two joined findings that also belong to the first.
-_SHARED = ("laterality", "location", "change", "device_position", "places")
+_SHARED = ("laterality", "location", "change", "device_position", "places", "place_words")
 # Attributes before the first of several findings that belong to all of them.
-_PLACE = ("laterality", "location", "places")
+_PLACE = ("laterality", "location", "places", "place_words")
+# Words of a caller's vocabulary.
+_WORDS = ("words", "place_words")
+# Attributes of what the noun after them names.
+_DESCRIBING = frozenset({"words", "severity", "morphology"})
+# Words that may stand between a value and the name of the finding: "ground glass density nodule".
+_VALUE_FILLERS = frozenset({"density", "like", "attenuation"})
+# Nouns of things that are no findings.
+_UNNAMED = frozenset({"area", "areas", "region", "regions", "zone", "zones", "shadow", "shadows", "focus", "foci"})
 _NOTHING = Attributes()
+_start = attrgetter("start")
 # Number of words after the last finding in which "around it" ties it to the finding before.
 _PRONOUN_REACH = 6
 # Number of words before a place in which a word such as "largest" singles out a part of the finding.
@@ -95,10 +105,18 @@ class AttributeReader:
         owners = self.owners(tokens, spans) if modifiers else []
         return [(modifier, owners[modifier.start]) for modifier in modifiers if owners[modifier.start] >= 0]
 
-    def attributes(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[Attributes]:
-        """Return the attributes of the findings at ordered ``spans``, which may repeat."""
+    def attributes(
+        self, tokens: Sequence[str], spans: Sequence[Span], words: Sequence[Modifier] = ()
+    ) -> list[Attributes]:
+        """Return the attributes of the findings at ordered ``spans``, which may repeat.
+
+        Args:
+            tokens: Tokens of the sentence.
+            spans: Spans of the findings.
+            words: Words of a caller's vocabulary, which belong to findings by the same rules.
+        """
         modifiers = self._modifiers(tokens)
-        if not modifiers:
+        if not modifiers and not words:
             return [_NOTHING] * len(spans)
         distinct = spans if len(spans) == 1 else list({span.end: span for span in spans}.values())
         names = [(span.start if span.first is None else span.first, span.end) for span in distinct]
@@ -106,9 +124,13 @@ class AttributeReader:
         numbers = _statements(tokens, distinct)
         named = [_Named(span) for span in distinct]
         owners = self.owners(tokens, distinct, numbers)
-        for modifier in modifiers:
-            if owners[modifier.start] >= 0:
-                named[owners[modifier.start]].own.append(modifier)
+        has_unnamed = not _UNNAMED.isdisjoint(tokens)
+        for modifier in sorted([*modifiers, *words], key=_start) if words else modifiers:
+            one = named[owners[modifier.start]]
+            if owners[modifier.start] >= 0 and not (has_unnamed and one.lacks(tokens, modifier)):
+                one.own.append(modifier)
+        if words and len(named) > 1:
+            self._add_near(tokens, named, words)
         for one in named:
             if one.own:
                 one.where = _whereabouts(tokens, one.own)
@@ -121,6 +143,15 @@ class AttributeReader:
             share_changes(tokens, names, [_change(one.own) for one in named], result)
         by_end = dict(zip((span.end for span in distinct), result, strict=True))
         return [by_end[span.end] for span in spans]
+
+    def _add_near(self, tokens: Sequence[str], named: Sequence["_Named"], words: Sequence[Modifier]) -> None:
+        """Give findings the words directly before their names: "ground glass nodule" states no opacity alone."""
+        ends = {word.end: word for word in words}
+        for one in named:
+            for end in (one.span.start - 1, one.span.start):
+                word = ends.get(end)
+                if word is not None and word not in one.own and _VALUE_FILLERS.issuperset(tokens[end : one.span.start]):
+                    one.own = sorted([*one.own, word], key=_start)
 
     def _share_trailing(self, tokens: Sequence[str], spans: Sequence[Span], named: Sequence["_Named"]) -> None:
         """Share what follows the last finding of a list: "consolidation and effusion in the right lower lobe"."""
@@ -307,6 +338,8 @@ def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
                 sizes.append(value)
                 if value > values.get(kind, 0.0):
                     values.update({kind: value, "short_axis_mm": dict(modifier.values).get("short_axis_mm")})
+            elif kind in _WORDS:
+                values[kind] = (*values.get(kind, ()), value)
             elif kind in VALUE_KINDS:
                 numbers.append((kind, value))
             elif kind == "former_mm":
@@ -353,6 +386,14 @@ class _Named:
     own: list[Modifier] = field(default_factory=list)
     where: _Whereabouts = _NOWHERE
     attributes: Attributes = _NOTHING
+
+    def lacks(self, tokens: Sequence[str], modifier: Modifier) -> bool:
+        """Whether a word describes something without a name before the finding: "a low density area and a nodule"."""
+        if modifier.values[0][0] not in _DESCRIBING:
+            return False
+        between = tokens[modifier.end : self.span.start if self.span.first is None else self.span.first]
+        verbs = cue_words("statements", "verbs")
+        return any(noun in _UNNAMED and (word in verbs or word == "and") for noun, word in pairwise(between))
 
 
 @dataclass(slots=True)

@@ -2,29 +2,43 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import chain, filterfalse
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from rrg_rewards.findings.knowledge.concepts import finding_organ, varies_in_organ
-from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
+from rrg_rewards.findings.reading.continuations import NOTHING_FURTHER, Further, add_further, further_attributes
 from rrg_rewards.findings.reading.coverage import Reading, TokenCoverage, UnreadSpan, coverage_reader
 from rrg_rewards.findings.reading.cue_codes import FILLED
 from rrg_rewards.findings.reading.cue_errors import CueErrors
-from rrg_rewards.findings.reading.finding import DOUBTFUL, LUNG_PARTS, OTHER, Attributes, Finding, Presence
+from rrg_rewards.findings.reading.finding import (
+    DOUBTFUL,
+    ELSEWHERE,
+    OTHER,
+    Attributes,
+    Finding,
+    Presence,
+)
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
 from rrg_rewards.findings.reading.mention import Mention, without_parts
 from rrg_rewards.findings.reading.mentions import find_mentions, sentence_scope
-from rrg_rewards.findings.reading.merge_mentions import is_countable
-from rrg_rewards.findings.reading.modifiers import modifier_reader
+from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
 from rrg_rewards.findings.reading.organ_lists import JOINTS, OrganReading, organ_readings
 from rrg_rewards.findings.reading.plain_text import plain_text
+from rrg_rewards.findings.reading.schema_words import (
+    WordBook,
+    density_names,
+    foreign_spans,
+    stated_words,
+    with_ranges,
+)
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit, tokenise_units
+from rrg_rewards.findings.reading.statements import elsewhere_tokens
 from rrg_rewards.findings.reading.tokens import locate_in, normalise, pad
 from rrg_rewards.findings.reading.wordings import composed_concept
 
@@ -36,10 +50,10 @@ _MAX_REMEMBERED_LENGTH = 1_000
 _FINDINGS_PER_MASK = 0.1
 # Maximum number of reports that are tokenised together.
 _BATCH = 256
-# Attributes that the next sentence can state.
-_CONTINUED = ("laterality", "size_mm", "short_axis_mm", "device_position", "location", "change")
-# Units in which the size of a list item is stated.
-_UNITS = ("mm", "cm")
+_NO_COVERAGE: TokenCoverage = (0, 0, ())
+# Concept of a finding that a label lexicon does not have; it owns the words around it, and is not returned.
+_FOREIGN = ""
+
 
 Key = TypeVar("Key", str, tuple[str, ...])
 Value = TypeVar("Value")
@@ -102,16 +116,16 @@ class _SentenceReading(NamedTuple):
 
     Attributes:
         findings: The findings, with offsets in the unit.
-        continuation: Attributes that the sentence adds to the last finding of the preceding sentences; ``None`` if it
-            names a finding itself or does not continue them.
-        item: Attributes of a further lesion like the one before, if the sentence states only its size and place.
+        further: The attributes that it adds to the finding before, and those of a further one like it; ``None`` for
+            none.
+        is_foreign: Whether the last finding that the sentence names is none of the lexicon.
         coverage: The words that were not read, with offsets in the unit.
         is_numbered: Whether it is only the number of an item, which counts as no sentence.
     """
 
     findings: tuple[Finding, ...]
-    continuation: Attributes | None
-    item: Attributes | None
+    further: Further
+    is_foreign: bool
     coverage: TokenCoverage
     is_numbered: bool = False
 
@@ -128,6 +142,9 @@ class FindingEngine:
         memory: Maximum number of units to remember; 0 for none.
         open_findings: Whether :meth:`extract` also returns abnormal statements that name no concept, with the concept
             ``other_finding``. The lexicon must have sites.
+        vocabulary: Phrases of the caller. The attributes of the present and the uncertain findings then have the words
+            of these phrases, those of absent findings are empty, and unread words are not looked for. The lexicon must
+            be one of labels.
 
     Example:
         >>> engine = FindingEngine(load_lexicon("chest_ct"))
@@ -135,8 +152,17 @@ class FindingEngine:
         [('Hiatal hernia', 'present'), ('pleural effusion', 'absent')]
     """
 
-    def __init__(self, lexicon: Lexicon, memory: int = _MEMORY, open_findings: bool = False) -> None:
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        memory: int = _MEMORY,
+        open_findings: bool = False,
+        vocabulary: WordBook | None = None,
+    ) -> None:
         self.lexicon = lexicon
+        self._vocabulary = vocabulary
+        # A label lexicon lacks findings, whose attributes would be taken for those of others.
+        self._has_foreign = not lexicon.exclusive and lexicon.base in ("chest_ct", "chest_xray")
         self.open_findings = open_findings
         self._coverage = coverage_reader(lexicon)
         self._errors = CueErrors(self._coverage)
@@ -198,26 +224,39 @@ class FindingEngine:
         """Return all mentions in a report with their attributes, in the order of the text."""
         return list(self.read(report).findings)
 
+    def stated(self, report: str) -> list[Finding]:
+        """Return all mentions as :meth:`extract`, but without their places in the report, which takes less time."""
+        findings: list[Finding] = []
+        is_open, is_next = True, False
+        remembered = self._units.results
+        for unit in report_units(plain_text(report).text):
+            for reading in remembered.get(unit) or self._readings(unit):
+                is_named = bool(reading.findings)
+                if findings and reading.further is not NOTHING_FURTHER:
+                    is_named |= add_further(findings, reading.further, is_open, is_next, 0)
+                if not reading.is_numbered:
+                    if self._has_foreign and reading.further[0] is None:
+                        is_open = is_named and not reading.is_foreign
+                    is_next = is_named
+                findings += reading.findings
+        return findings
+
     def read(self, report: str) -> Reading:
         """Return all mentions in a report, and the words that were not read; see :class:`CoverageReader`."""
         findings: list[Finding] = []
         unread: list[UnreadSpan] = []
         num_words = num_unread = 0
-        index, offset = 0, 0
+        index, offset, is_open, is_next = 0, 0, True, False
         plain = plain_text(report)
         for unit in report_units(plain.text):
-            readings = self._units.results.get(unit)
-            if readings is None:
-                readings = tuple(self._read_sentence(*sentence) for sentence in split_unit(unit))
-                self._units.add(unit, readings)
-            for reading in readings:
-                if reading.continuation is not None and findings:
-                    findings[-1] = _continued(findings[-1], reading.continuation)
-                elif reading.item is not None and findings:
-                    last = findings[-1]
-                    # The item leaves out the name of the lesion before, which is in the same list.
-                    if last.presence != "absent" and last.sentence == index - 1 and is_countable(last):
-                        findings.append(last._replace(sentence=index, attributes=reading.item))
+            for reading in self._readings(unit):
+                is_named = bool(reading.findings)
+                if findings and reading.further is not NOTHING_FURTHER:
+                    is_named |= add_further(findings, reading.further, is_open, is_next, index)
+                if not reading.is_numbered:
+                    if self._has_foreign and reading.further[0] is None:
+                        is_open = is_named and not reading.is_foreign
+                    is_next = is_named
                 for concept, presence, start, end, _, _, attributes, _, organ, words in reading.findings:
                     # From the text, because wrapped lines are joined in the unit.
                     text = plain.text[start + offset : end + offset]
@@ -232,6 +271,13 @@ class FindingEngine:
             offset += len(unit) + len(UNIT_SEPARATOR)
         return Reading(tuple(unread), num_words, num_unread, tuple(findings))
 
+    def _readings(self, unit: str) -> tuple[_SentenceReading, ...]:
+        readings = self._units.results.get(unit)
+        if readings is None:
+            readings = tuple(self._read_sentence(*sentence) for sentence in split_unit(unit))
+            self._units.add(unit, readings)
+        return readings
+
     def _read_sentence(self, offset: int, sentence: str) -> _SentenceReading:
         """Read a sentence that starts at character ``offset`` of its unit."""
         text = normalise(sentence)
@@ -240,15 +286,19 @@ class FindingEngine:
         is_certain = self._coverage.is_certain(tokens)
         if not is_certain:
             tokens = self._errors.divided(tokens)
-        findings = self._attributed_findings(tokens)
+        named = self._attributed_findings(tokens)
+        is_foreign = bool(named) and named[-1][0].concept == _FOREIGN
+        findings = [one for one in named if one[0].concept != _FOREIGN]
         if findings and not is_certain:
             findings, doubted = self._doubted(findings, tokens)
-        continuation, item = (None, None) if findings else _further_attributes(tokens)
+        further = NOTHING_FURTHER if findings else further_attributes(tokens, sentence, self._vocabulary)
         spans = [(found.presence, found.start, found.end) for found, _ in findings]
-        coverage = self._coverage.read(tokens, spans, continuation is not None or item is not None, doubted)
+        coverage = _NO_COVERAGE
+        if not self._vocabulary:
+            coverage = self._coverage.read(tokens, spans, further is not NOTHING_FURTHER, doubted)
         num_words, num_unread, unread = coverage
         if not findings and not unread:
-            return _SentenceReading((), continuation, item, coverage, not any(map(str.isalpha, sentence)))
+            return _SentenceReading((), further, is_foreign, coverage, not any(map(str.isalpha, sentence)))
         bounds = locate_in(text, tokens[: max(end for _, end in [*unread, *[span[1:] for span in spans]])])
         starts, ends = [offset + start for start, _ in bounds], [offset + end for _, end in bounds]
         located = [
@@ -260,14 +310,14 @@ class FindingEngine:
                 ends[found.end - 1],
                 sentence=0,
                 text="",
-                attributes=attributes,
+                attributes=with_ranges(attributes, sentence) if attributes.words else attributes,
                 organ=found.organ,
                 words=found.words,
             )
             for found, attributes in findings
         ]
         placed = tuple([(starts[start], ends[end - 1]) for start, end in unread])
-        return _SentenceReading(tuple(located), continuation, item, (num_words, num_unread, placed))
+        return _SentenceReading(tuple(located), further, is_foreign, (num_words, num_unread, placed))
 
     def _doubted(
         self, findings: list[_Attributed], tokens: Sequence[str]
@@ -317,16 +367,15 @@ class FindingEngine:
 
     def _read_tokens(self, tokens: Sequence[str]) -> tuple[list[_Attributed], NegationScope | None]:
         """Return the findings of some tokens with their attributes, and their clauses if a phrase matches."""
-        reader = attribute_reader()
+        words: Sequence[Modifier] = ()
         if self.lexicon.exclusive:
             findings, scope = self._findings(tokens)
-            attributes = reader.attributes(tokens, [finding.span for finding in findings]) if findings else []
         else:
-            # Phrases overlap. The attributes of each phrase are read separately.
-            mentions, scope = find_mentions(self.lexicon, tokens)
-            mentions = sorted(mentions, key=lambda mention: (mention.start, mention.end))
-            findings = [self._named(mention, Span(mention.start, mention.end)) for mention in mentions]
-            attributes = [reader.attributes(tokens, [finding.span])[0] for finding in findings]
+            findings, scope, words = self._label_findings(tokens)
+        if self._vocabulary and all(finding.presence == ABSENT for finding in findings):
+            return [(finding, Attributes()) for finding in findings], scope
+        spans = [finding.span for finding in findings]
+        attributes = attribute_reader().attributes(tokens, spans, words) if findings else []
         timed = [_timed(finding, stated, tokens) for finding, stated in zip(findings, attributes, strict=True)]
         return list(zip(findings, timed, strict=True)), scope
 
@@ -347,6 +396,25 @@ class FindingEngine:
         if len(findings) > 1:
             findings.sort(key=lambda finding: (finding.span.end, finding.start))
         return findings, scope
+
+    def _label_findings(
+        self, tokens: Sequence[str]
+    ) -> tuple[list[_TokenFinding], NegationScope | None, Sequence[Modifier]]:
+        """Return the findings of a sentence, whose phrases overlap, its clauses, and the words of the vocabulary."""
+        mentions, scope = find_mentions(self.lexicon, tokens)
+        findings = [self._named(mention, mention.last_word()) for mention in mentions]
+        if all(mention.presence == ABSENT for mention in mentions):
+            return findings, scope, ()
+        words = stated_words(self._vocabulary, tokens) if self._vocabulary else ()
+        if self._has_foreign:
+            foreign = foreign_spans(self.lexicon, tokens, mentions, words, self._vocabulary)
+            findings += [_TokenFinding(_FOREIGN, PRESENT, span.start, span.end, span, None) for span in foreign]
+        if self._vocabulary:
+            densities = density_names(tokens, [finding.span for finding in findings])
+            findings = [finding for finding in findings if finding.span not in densities]
+        elsewhere = elsewhere_tokens(tokens, {i for found in findings for i in range(found.span.start, found.end)})
+        findings = [found._replace(organ=ELSEWHERE) if found.span.start in elsewhere else found for found in findings]
+        return sorted(findings, key=lambda found: (found.span.end, found.start)), scope, words
 
     def _named(self, mention: Mention, span: Span, scope: NegationScope | None = None) -> _TokenFinding:
         lexicon, start, end = self.lexicon, mention.start, mention.end
@@ -384,67 +452,6 @@ def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]
         # "Small effusion, unlikely to be significant"
         attributes = attributes._replace(certainty=None)
     return with_presence(attributes, finding.presence == ABSENT, tokens, finding.start)
-
-
-def _further_attributes(tokens: Sequence[str]) -> tuple[Attributes | None, Attributes | None]:
-    """Return what a sentence without a finding says of others.
-
-    Returns:
-        The attributes that it adds to the finding before, and those of a further lesion like this one; ``None`` for
-        none.
-
-    Example:
-        >>> _further_attributes("another of 3 mm in the left upper lobe".split())
-        (None, Attributes(laterality='left', location=('upper',), size_mm=3.0))
-    """
-    if _continues(tokens):
-        return attribute_reader().attributes(tokens, [Span(0, 0)])[0], None
-    item = _item(tokens)
-    # "The largest, subpleural in the left lower lobe, is about 6 mm."
-    is_described = not cue_words("comparisons", "largest").isdisjoint(tokens[:2])
-    return (item, None) if is_described else (None, item)
-
-
-def _continues(tokens: Sequence[str]) -> bool:
-    """Whether a sentence describes the last finding: "It measures 5 mm", "The tip is in ...", "New since May"."""
-    if not tokens:
-        return False
-    words = partial(cue_words, "continuations")
-    has_article = tokens[0] in words("article")
-    first, *after = tokens[has_article : has_article + 3] or [""]
-    is_measured = first in words("measured") and not words("measuring").isdisjoint(after)
-    is_change = tokens[0] in words("change") and words("changed").issuperset(tokens[1:2])
-    return (has_article and first == "tip") or is_measured or is_change or tokens[0] in words("sentence")
-
-
-def _continued(finding: Finding, more: Attributes) -> Finding:
-    """Return a finding with the size, position, place and change that the next sentence states."""
-    stated = Attributes(**{name: getattr(more, name) for name in _CONTINUED})
-    if finding.presence == "absent" or more.change == "resolved":
-        stated = stated._replace(change=None)
-    own = finding.attributes
-    if more.device_position == "malpositioned":
-        # "The tip is in the right atrium. It should be withdrawn."
-        own = own._replace(device_position=None)
-    return finding._replace(attributes=own.filled(stated))
-
-
-def _item(tokens: Sequence[str]) -> Attributes | None:
-    """Return the attributes of a list item, or ``None`` if the sentence is none.
-
-    An item leaves out the name of the lesion: "nodules: 4 mm in the RUL. 3 mm in the LUL". It states a size and a place
-    in the lung, and nothing else.
-    """
-    if not any(token.endswith(_UNITS) for token in tokens):
-        return None
-    stated = {i for modifier in modifier_reader().modifiers(tokens) for i in range(modifier.start, modifier.end)}
-    fillers = cue_words("continuations", "item").union(load_knowledge("attributes")["within_place"])
-    if not all(i in stated or token in fillers or token[0].isdigit() for i, token in enumerate(tokens)):
-        return None
-    attributes = attribute_reader().attributes(tokens, [Span(0, 0)])[0]
-    has_place = attributes.laterality or attributes.location or "fissure" in tokens
-    is_item = attributes.size_mm is not None and has_place and LUNG_PARTS.issuperset(attributes.location)
-    return attributes if is_item else None
 
 
 def get_engine(lexicon: str | Path, open_findings: bool = False) -> FindingEngine:

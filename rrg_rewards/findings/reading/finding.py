@@ -4,6 +4,8 @@ from typing import Any, Literal, NamedTuple
 
 OTHER = "other_finding"
 """Concept of an open finding, which no concept of the lexicon names."""
+ELSEWHERE = "elsewhere"
+"""Organ of a finding of a label lexicon whose statement names an organ outside the lungs, and no part of them."""
 DOUBTFUL = "doubtful"
 """Certainty of a finding that is called unlikely, or is neither confirmed nor excluded; it counts as no abnormality."""
 LUNG_LEVELS = frozenset({"upper", "middle", "lower"})
@@ -47,6 +49,9 @@ class Attributes(NamedTuple):
         values: Values that are no length, by kind: ``share`` (%), ``attenuation`` (HU), ``volume`` (ml), ``angle``
             (degrees), ``ratio``, ``count``, ``grade`` and ``type``; ``size`` (mm)
             if several sizes are stated.
+        words: Words of the vocabulary that the engine was made with, such as a size in the words of the report; empty
+            without a vocabulary.
+        place_words: The words of a place in that vocabulary.
     """
 
     laterality: str | None = None
@@ -62,6 +67,8 @@ class Attributes(NamedTuple):
     device_position: str | None = None
     places: tuple[Place, ...] = ()
     values: tuple[tuple[str, float], ...] = ()
+    words: tuple[Any, ...] = ()
+    place_words: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         stated = zip(self._fields, self, strict=True)

@@ -5,11 +5,10 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.load import cue_words
-from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.cue_codes import ARTICLE, INSIDE, JOINT, NORMAL, OTHER, PLACE, PURPOSE, WITH
 from rrg_rewards.findings.reading.lexicon import Lexicon, Rule
 from rrg_rewards.findings.reading.measurements import size_at
-from rrg_rewards.findings.reading.mention import Mention, matched_words, without_mixtures, without_parts
+from rrg_rewards.findings.reading.mention import Mention, matched_words, without_mixtures
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, NegationScope
 from rrg_rewards.findings.reading.phrases import Phrase, match_end, union
 
@@ -295,23 +294,3 @@ def _is_placed(rule: Rule, start: int, end: int, scope: NegationScope, context: 
     context = scope.context(start, rule.wide) if context is None else context
     site = scope.nearest(start, end, context)
     return not ((rule.at and not site & rule.at) or site & rule.not_at)
-
-
-def named_spans(
-    lexicon: Lexicon, tokens: Sequence[str], exclusive: bool = False, with_presence: bool = True
-) -> list[tuple[Mention, Span]]:
-    """Return the mentions in a sentence, in order, each with the last word of its phrase.
-
-    Args:
-        lexicon: A compiled lexicon.
-        tokens: Tokens from :func:`rrg_rewards.findings.reading.tokens.tokenise`.
-        exclusive: Whether to drop a mention whose words are part of a longer one: "interstitial lung disease" is not
-            also an "interstitial" pattern. "Pericardial effusion or thickening" and "hydropneumothorax" remain two
-            mentions each.
-        with_presence: Whether to read the presence of the mentions; otherwise all are called present.
-    """
-    mentions, _ = find_mentions(lexicon, tokens, with_presence)
-    if exclusive:
-        mentions = without_parts(mentions)
-    named = [(mention, mention.last_word()) for mention in mentions]
-    return sorted(named, key=lambda mentioned: (mentioned[0].end, mentioned[0].start))

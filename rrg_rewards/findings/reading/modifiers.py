@@ -85,8 +85,8 @@ class ModifierReader:
 
     def modifiers(self, tokens: Sequence[str]) -> list[Modifier]:
         """Return the modifiers in a sentence that are not denied, in order."""
-        modifiers, end = [], 0
-        has_denial = not self._denials.isdisjoint(tokens)
+        modifiers: list[Modifier] = []
+        end = 0
         for i, (phrase_end, values) in self._phrases.matches(tokens).items():
             if i < end:
                 continue
@@ -98,12 +98,16 @@ class ModifierReader:
                 modifier = self._shared_level(tokens, i) if token in self._levels else _level(tokens, i)
             if modifier is None:
                 continue
-            if modifier.values and not (
-                has_denial and (self._is_denied(tokens, modifier) or self._is_elsewhere(tokens, modifier))
-            ):
+            if modifier.values:
                 modifiers.append(modifier)
             end = modifier.end
-        return modifiers
+        return self.undenied(tokens, modifiers)
+
+    def undenied(self, tokens: Sequence[str], modifiers: list[Modifier]) -> list[Modifier]:
+        """Return the modifiers that no word before them denies."""
+        if self._denials.isdisjoint(tokens):
+            return modifiers
+        return [one for one in modifiers if not (self._is_denied(tokens, one) or self._is_elsewhere(tokens, one))]
 
     def _has_number(self, word: str) -> bool:
         """Whether a word can begin a measure or a level without being one of the phrases."""
@@ -135,7 +139,7 @@ class ModifierReader:
 
     def _is_elsewhere(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         """Whether a modifier is a place that is denied: "the tube is not in the right main bronchus"."""
-        if modifier.values[0][0] not in PLACED:
+        if modifier.values[0][0] not in (*PLACED, "place_words"):
             return False
         before = tokens[max(0, modifier.start - _PLACE_REACH) : modifier.start]
         following = list(dropwhile(lambda word: word != "not", before))[1:]

@@ -88,12 +88,22 @@ def _has_subject(tokens: Sequence[str], codes: Sequence[int], start: int, verb: 
     return _any(codes[start:verb], _ANATOMY | _UNNAMED) and cue_words("continuations", "clause").isdisjoint(first)
 
 
-def is_elsewhere(tokens: Sequence[str]) -> bool:
-    """Whether a statement names an organ outside the lungs and no part of the lungs.
+def elsewhere_tokens(tokens: Sequence[str], named: Collection[int]) -> set[int]:
+    """Return the tokens of the statements that name an organ outside the lungs and no part of the lungs.
+
+    Args:
+        tokens: Tokens of one sentence.
+        named: Indices of the tokens that name findings.
 
     Example:
-        >>> is_elsewhere("low density in the basal ganglia".split()), is_elsewhere("low density at the base".split())
-        (True, False)
+        >>> sorted(elsewhere_tokens("low density in the ganglia".split(), {1}))
+        [0, 1, 2, 3, 4]
     """
     codes = _codes(tokens)
-    return _any(codes, _ELSEWHERE) and not _any(codes, _LUNGS)
+    if not _any(codes, _ELSEWHERE):
+        return set()
+    numbers = statement_numbers(tokens, named)
+    organs: dict[int, int] = {}
+    for code, number in zip(codes, numbers, strict=True):
+        organs[number] = organs.get(number, 0) | code & (_ELSEWHERE | _LUNGS)
+    return {i for i, number in enumerate(numbers) if organs[number] == _ELSEWHERE}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rrg_rewards.findings.reading.statements import is_elsewhere, statement_numbers
+from rrg_rewards.findings.reading.statements import elsewhere_tokens, statement_numbers
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,12 @@ def test_statement_numbers_of_the_first_statement(text: str, named: str, expecte
         ("a nodule is seen", False),
     ],
 )
-def test_is_elsewhere(text: str, expected: bool) -> None:
-    assert is_elsewhere(text.split()) is expected
+def test_elsewhere_tokens_of_one_statement(text: str, expected: bool) -> None:
+    tokens = text.split()
+    assert elsewhere_tokens(tokens, {1}) == (set(range(len(tokens))) if expected else set())
+
+
+def test_elsewhere_tokens_of_one_of_two_statements() -> None:
+    first, second = "a nodule is seen in the lung , and", "a cyst is seen in the liver"
+    tokens = f"{first} {second}".split()
+    assert elsewhere_tokens(tokens, {1, 10}) == set(range(len(first.split()), len(tokens)))

@@ -1,9 +1,9 @@
-"""The work of descriptions, questions and answers grows linearly with the length of a report."""
+"""The work of questions and answers grows linearly with the length of a report."""
 
 import pytest
 
-from rrg_rewards.questions.descriptions import describer
 from rrg_rewards.questions.engine import answer_items, build_items
+from rrg_rewards.questions.stated import schema_findings
 from tests.helpers.operations import count_operations
 
 ITEMS = build_items("A 5 mm solid nodule in the right upper lobe, unchanged since the prior CT.")
@@ -23,15 +23,15 @@ TEXTS = {
 
 
 def operations(text: str, answer: bool) -> int:
-    # A new describer has no sentence in its memory.
-    describer.cache_clear()
+    # A new engine has no sentence in its memory.
+    schema_findings.cache_clear()
     build_items("Clear.")
     return count_operations((lambda: answer_items(text, ITEMS)) if answer else (lambda: build_items(text)))
 
 
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("answer", [False, True], ids=["items", "answers"])
-def test_describer_twice_the_text_takes_twice_the_work(name: str, answer: bool) -> None:
+def test_schema_findings_twice_the_text_takes_twice_the_work(name: str, answer: bool) -> None:
     # Both texts are shorter than the longest sentence, at which longer ones are cut.
     text = TEXTS[name]
     short, long = text * (900 // len(text)), text * (2 * (900 // len(text)))
