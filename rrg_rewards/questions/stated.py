@@ -63,14 +63,11 @@ class AttributeValues:
             return self._places_of(attributes)
         if self._spec.answer_type == "numeric":
             return self._numbers_of(attributes)
-        # The values that findings have themselves.
-        own = (
-            attributes.severity,
-            attributes.change,
-            _number(attributes),
-            _POSITIONS.get(attributes.device_position or ""),
-        )
-        stated = [*own, *[word.name for word in attributes.words]]
+        names = [word.name for word in attributes.words]
+        # "Millimetric plaques" states a size, and no degree.
+        severity = None if "millimetric" in names and attributes.severity == "minimal" else attributes.severity
+        position = _POSITIONS.get(attributes.device_position or "")
+        stated = [severity, attributes.change, _number(attributes), position, *names]
         return tuple(dict.fromkeys(name for name in stated if name in self.values))
 
     def _numbers_of(self, attributes: Attributes) -> tuple[str, ...]:

@@ -347,7 +347,12 @@ class FindingEngine:
             # finding of all organs, such as nodes, keeps what is said of all.
             single = () if reading.names_others else (key for key in organ if times[reading.organs, key] == 1)
             own = {key: organ[key][1] for key in single}
-            findings = [(found, own.get(_identity(found), attributes)) for found, attributes in findings]
+            findings = [
+                # The words of a vocabulary say themselves of which organ they are.
+                (found, own[key]._replace(words=stated.words, place_words=stated.place_words) if key in own else stated)
+                for found, stated in findings
+                for key in (_identity(found),)
+            ]
             known = [found for found, _ in findings]
             findings += [(found, stated) for found, stated in organ.values() if not any(map(found.repeats, known))]
         return sorted(findings, key=lambda found: (found[0].span.end, found[0].start))
