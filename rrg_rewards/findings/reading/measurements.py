@@ -27,11 +27,6 @@ _SIZE_WORD_REACH = 4
 _RATIO_REACH = 7
 # "m" after a number of a size means mm.
 _METRES_MEANT = 1.0
-_HOUNSFIELD = re.compile(
-    r"([-\u2212\u2013]?)\s*(?<!\d)(\d+(?:\.\d+)?(?:\s*(?:-|to)\s*\d+)?)\s*(?:HU\b|Hounsfield)", re.IGNORECASE
-)
-_RATIO = re.compile(r"cardiothoracic\D{1,40}?(\d?\.\d+|\d{2}(?:\.\d+)?\s*%)", re.IGNORECASE)
-_RANGE_START = re.compile(r"(\d+(?:\.\d+)?)\s*[-\u2013]\s*$")
 _BETWEEN = re.compile(r"\bbetween\s+(.{1,20}?)\s+and\s+(?=[\d.])")
 # A minus sign, unless it is between two measures: "3 mm - 5 mm".
 _SIGN = re.compile(r"(?<![\w%.])(?<![\d%]\s)(?<!mm\s)(?<!cm\s)(?<!hu\s)(?<!ml\s)-\s?(?=\.?\d)")
@@ -46,13 +41,6 @@ class UnknownUnitError(ValueError):
 
 class NumberTooLongError(ValueError):
     """A number has more digits than any measure. Exact arithmetic with such numbers would take unlimited time."""
-
-
-class Size(NamedTuple):
-    """The text of a measure in a report, and its largest dimension in mm or its value."""
-
-    text: str
-    largest: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,43 +194,6 @@ def _spelled_number(tokens: Sequence[str], start: int) -> float | None:
 def _is_meant(tokens: Sequence[str], start: int) -> bool:
     """Whether a number is called a size: "diameter of about 4m" means millimetres."""
     return not _words("size_words").isdisjoint(tokens[max(0, start - _SIZE_WORD_REACH) : start])
-
-
-def attenuation_in(sentence: str) -> Size | None:
-    """Return the first attenuation in a sentence.
-
-    Example:
-        >>> attenuation_in("Lesion with a density of -20 HU")
-        Size(text='-20 HU', largest=20.0)
-    """
-    match = _HOUNSFIELD.search(sentence)
-    if match is None or len(match[2]) > _MOST_CHARACTERS:
-        return None
-    is_range = sentence[: match.start()].rstrip().endswith(tuple("0123456789"))
-    sign = "-" if match[1] and not is_range else ""
-    return Size(f"{sign}{match[2]} HU", float(re.match(r"[\d.]+", match[2])[0]))  # type: ignore[index]
-
-
-def cardiothoracic_ratio_in(sentence: str) -> Size | None:
-    """Return the cardiothoracic ratio that a sentence states.
-
-    Example:
-        >>> cardiothoracic_ratio_in("The cardiothoracic ratio is 0.55").text
-        '0.55'
-    """
-    match = _RATIO.search(sentence)
-    return None if match is None or len(match[1]) > _MOST_CHARACTERS else Size(match[1], 1.0)
-
-
-def range_start(text: str) -> str | None:
-    """Return the lower end of a range from the text before its upper end, or ``None`` if there is no range.
-
-    Example:
-        >>> range_start("nodules of 3 - ")
-        '3'
-    """
-    match = _RANGE_START.search(text)
-    return None if match is None else match[1]
 
 
 class _Grammar:

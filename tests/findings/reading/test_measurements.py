@@ -3,7 +3,7 @@
 import pytest
 
 from rrg_rewards.findings import extract_findings
-from rrg_rewards.findings.reading.measurements import attenuation_in, size_at
+from rrg_rewards.findings.reading.measurements import size_at
 from rrg_rewards.findings.reading.modifiers import modifier_reader
 from rrg_rewards.findings.reading.tokens import normalise, tokenise
 from rrg_rewards.metrics import CRIMSON
@@ -64,7 +64,6 @@ def test_size_at_a_number_longer_than_any_measure(digits: int) -> None:
     report = f"Nodule of {number} mm. Nodule of 4 x {number} cm. Density of {number} HU."
     assert [finding.size_mm for finding in extract_findings(report)] == [None, None]
     assert size_at([number, "mm"], 0) is None
-    assert attenuation_in(report) is None
     for item in build_items(f"Cardiomegaly, cardiothoracic ratio 0.{number}. {report}"):
         assert number not in item.answer
     assert CRIMSON().score([report], [report]).value.tolist() == [1.0]
