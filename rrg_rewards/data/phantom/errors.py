@@ -199,7 +199,9 @@ class _Injection:
             _, changed, detail = self._draws.pick([offer for offer in offers if offer[0] == index])
             unit = self._untouched.pop(index)
             action = _ACTIONS.get(letter) or ("size" if detail.endswith(" mm") else "severity")
-            self._edited.append((changed, ErrorEdit(letter, action, detail, reference=unit.place)))
+            # From a span of the findings section to one of the report.
+            place = unit.place[0] + _OFFSET, unit.place[1] + _OFFSET
+            self._edited.append((changed, ErrorEdit(letter, action, detail, place)))
 
     def _offers(self, letter: str, unit: _Unit) -> Iterator[tuple[_Unit | None, str]]:
         if letter == "B":
@@ -235,7 +237,7 @@ class _Injection:
             self._invented.append((mention, ErrorEdit("A", "invented", concept)))
 
     def write(self, study: PhantomStudy, requested: tuple[int, ...]) -> InjectedStudy:
-        """Write the candidate and locate its errors."""
+        """Write the candidate."""
         phrasing, draws = self._phrasing, self._draws
         kept = [unit for unit, _ in self._edited if unit is not None]
         mentions = [phrasing.mention(unit, draws) for unit in (*self._untouched, *kept)]
@@ -244,20 +246,7 @@ class _Injection:
         ours = [mention for mention in mentions if not phrasing.is_aside(mention)]
         ours.sort(key=lambda mention: phrasing.wording.position(mention.topic))
         report = write_mentions(ours, asides, study.context.prior, phrasing.wording, draws)
-        places = {
-            finding.concept: place
-            for finding, place in zip(report.findings, report.places, strict=True)
-            if finding.presence != "absent"
-        }
         edits = [edit for _, edit in (*self._edited, *self._invented)]
-        located = tuple(
-            replace(
-                edit,
-                reference=_shifted(edit.reference),
-                candidate=None if edit.category == "B" else _shifted(places[edit.detail.partition(":")[0]]),
-            )
-            for edit in edits
-        )
         made = [edit.category for edit in edits]
         return InjectedStudy(
             InjectedReport(
@@ -265,15 +254,10 @@ class _Injection:
                 candidate=f"{FINDINGS_HEADER} {report.findings_text}\n{IMPRESSION_HEADER} {report.impression_text}",
                 counts=tuple(made.count(letter) for letter in LETTERS),
                 requested=requested,
-                edits=(*located, ErrorEdit(None, "rewritten", "the whole report")),
+                edits=(*edits, ErrorEdit(None, "rewritten", "the whole report")),
             ),
             findings=report.findings,
         )
-
-
-def _shifted(place: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Convert a span of the findings section to a span of the report."""
-    return None if place is None else (place[0] + _OFFSET, place[1] + _OFFSET)
 
 
 def _wrong_findings(

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Any
 
 from rrg_rewards.findings.editing.injected_report import WHOLE_EXAMINATION, ErrorEdit
 from rrg_rewards.findings.editing.report_view import (
@@ -22,11 +21,9 @@ from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS
+from rrg_rewards.findings.reading.modality import report_majority
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.utilities.random_draws import Draws
-
-MODALITIES = ("ct", "xray")
-"""Modalities of reports."""
 
 # Probability that "no acute disease" is removed when a finding is invented. Otherwise the candidate contradicts itself.
 _SUMMARY_REMOVED = 0.7
@@ -55,20 +52,9 @@ def _synonyms() -> tuple[dict[str, tuple[str, ...]], re.Pattern[str]]:
     return others, re.compile(rf"\b(?:{texts})\b")
 
 
-def report_modality(report: str) -> str:
-    """Return ``ct`` if a report contains words of CT reports and no words of radiograph reports, else ``xray``.
-
-    Example:
-        >>> report_modality("Chest CT without contrast."), report_modality("PA and lateral views.")
-        ('ct', 'xray')
-    """
-    is_ct, is_xray = (_words("modalities", modality).search(report) for modality in MODALITIES)
-    return "ct" if is_ct and not is_xray else "xray"
-
-
-def inventions(view: ReportView, modality: str, draws: Draws) -> Iterator[Proposal]:
+def inventions(view: ReportView, draws: Draws) -> Iterator[Proposal]:
     """A: add a finding that the report does not contain, and remove the statements that it contradicts."""
-    graph = concept_graph()
+    graph, modality = concept_graph(), report_majority(view.report) or "xray"
     held = {name for finding in view.findings for name in (finding.concept, *finding.alternatives)}
     entries = [entry for entry in load_knowledge("errors")["invented"] if "any" in entry or modality in entry]
     for entry in draws.shuffled(entries):
@@ -85,7 +71,7 @@ def inventions(view: ReportView, modality: str, draws: Draws) -> Iterator[Propos
             old = view.report[start:end]
             # Keep the spaces after the removed sentence.
             put = Replacement(start, end, text + old[len(old.rstrip()) :])
-            yield Proposal(edit, (put, *removed[1:]), (start, end))
+            yield Proposal(edit, (put, *removed[1:]))
         else:
             yield from _additions(view, region, (text,), edit, draws, removed)
 
@@ -137,7 +123,7 @@ def _additions(
     text = draws.pick(texts)
     text = text.upper() if view.report.isupper() else text
     spaced = f"{text} " if view.report[where - 1 : where].isspace() else f" {text}"
-    yield Proposal(edit, (*removed, Replacement(where, where, spaced)), (where, where))
+    yield Proposal(edit, (*removed, Replacement(where, where, spaced)))
 
 
 def global_comparisons(view: ReportView, draws: Draws) -> Iterator[Proposal]:
@@ -183,7 +169,7 @@ def synonyms(view: ReportView, draws: Draws) -> Iterator[Proposal]:
     for match in draws.shuffled(list(pattern.finditer(view.report))):
         text = draws.pick(others[match[0]])
         edit = ErrorEdit(None, "synonym", f"{text} for {match[0]}", match.span())
-        yield Proposal(edit, (Replacement(match.start(), match.end(), text),), match.span())
+        yield Proposal(edit, (Replacement(match.start(), match.end(), text),))
 
 
 def omissions(view: ReportView, target: int) -> Iterator[Proposal]:
@@ -205,7 +191,7 @@ def omissions(view: ReportView, target: int) -> Iterator[Proposal]:
             return
         replacements += [replacement for replacement in changed if replacement not in replacements]
     edit = ErrorEdit("B", "dropped", finding.concept, (finding.start, finding.end))
-    yield Proposal(edit, tuple(replacements), None, target)
+    yield Proposal(edit, tuple(replacements), target)
 
 
 def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
@@ -214,30 +200,68 @@ def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
     if finding.concept in knowledge["unlocated"]:
         return
     if finding.attributes.laterality in ("left", "right"):
-        yield from _reworded(view, target, "laterality", knowledge["sides"])
+        yield from _reworded(
+            view, target, "laterality", "C", partial(_swapped, knowledge["sides"], knowledge["one_sided"])
+        )
     if LUNG_LEVELS.intersection(finding.attributes.location) and finding.concept not in knowledge["never_raised"]:
-        yield from _reworded(view, target, "location", knowledge["levels"])
+        yield from _reworded(view, target, "location", "C", partial(_swapped, knowledge["levels"], ()))
 
 
-def _reworded(view: ReportView, target: int, kind: str, words: Mapping[str, str]) -> Iterator[Proposal]:
-    replacements: list[Replacement] = []
-    for old, value in _modifiers(view, target, kind):
-        if kind == "location" and value not in LUNG_LEVELS:
-            continue
-        if kind == "laterality" and set(load_knowledge("errors")["one_sided"]) & set(old.text.lower().split()):
-            return
-        changed = _WORD.sub(lambda found: matching_case(words.get(found[0].lower(), found[0]), found[0]), old.text)
-        if changed == old.text:
-            return
-        replacements.append(old._replace(text=changed))
-    if replacements:
-        yield _altered(view, target, replacements, "C", "moved")
+def _swapped(words: Mapping[str, str], kept: Sequence[str], old: str) -> list[str]:
+    """Return a place with the opposite words, if it has any and none of the words that are kept."""
+    new = _WORD.sub(lambda found: matching_case(words.get(found[0].lower(), found[0]), found[0]), old)
+    return [] if new == old or not set(kept).isdisjoint(old.lower().split()) else [new]
 
 
-def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[tuple[Replacement, Any]]:
-    """Yield the words in the report and the value of each modifier of a kind in all mentions of a finding."""
+def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
+    """D: change a severity by at least two steps, or a size."""
+    attributes, words = view.findings[target].attributes, load_knowledge("errors")["severities"]
+    if attributes.severity is not None:
+        yield from _reworded(
+            view, target, "severity", "D", lambda old: [matching_case(new, old) for new in words.get(old.lower(), ())]
+        )
+    if (size := attributes.size_mm) is not None:
+        clear = [k for k in _FACTORS if abs(k * size - size) > _CLEAR_MM and k * size >= _LEAST_MM]
+        yield from _reworded(
+            view, target, "size_mm", "D", lambda old: [_NUMBER.sub(partial(_scaled, k), old) for k in clear]
+        )
+
+
+def _scaled(factor: float, number: re.Match[str]) -> str:
+    value = float(number[0]) * factor
+    return f"{value:.1f}" if "." in number[0] or value < 1 else f"{value:.0f}"
+
+
+def _reworded(
+    view: ReportView, target: int, kind: str, category: str, options: Callable[[str], Sequence[str]]
+) -> Iterator[Proposal]:
+    """Propose other words for an attribute of a finding in all of its mentions, and the articles that fit them.
+
+    A finding may be "small" in one sentence and "tiny" in another; each word is replaced by its own opposite.
+
+    Args:
+        view: The report.
+        target: Index of the finding.
+        kind: Name of the attribute.
+        category: Category of the edits.
+        options: Function that returns other words for the words of the report.
+    """
+    finding, action = view.findings[target], {"size_mm": "size", "severity": "severity"}.get(kind, "moved")
+    olds = list(_modifiers(view, target, kind))
+    for texts in zip(*(options(old.text) for old in olds), strict=False):
+        news = [old._replace(text=text) for old, text in zip(olds, texts, strict=True)]
+        # "An 8 mm nodule" becomes "a 24 mm nodule".
+        articles = filter(None, (corrected_article(view.report, new.start, new.text) for new in news))
+        detail = f"{texts[0]} for {olds[0].text}"
+        # The units of a size are quoted as they are written.
+        detail = f"{finding.concept}: {detail if action == 'size' else detail.lower()}"
+        edit = ErrorEdit(category, action, detail, (finding.start, finding.end))
+        yield Proposal(edit, (*news, *articles), target)
+
+
+def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[Replacement]:
+    """Yield the words in the report of each modifier of a kind in all mentions of a finding."""
     group = view.groups[target]
-    reader = attribute_reader()
     for place in view.places_of(group):
         sentence = view.sentences[place]
         tokens = tokenise(sentence.text)
@@ -246,68 +270,12 @@ def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[tuple[Repla
         named = {mention: ends.get(mention.end) for mention in sentence.mentions}
         spans = sorted({Span(i, i + 1) for i in named.values() if i is not None})
         own = {named[mention] for mention in sentence.mentions if mention in group}
-        for modifier, owner in reader.owned(tokens, spans):
-            values = dict(modifier.values)
-            if spans[owner].start in own and kind in values:
+        for modifier, owner in attribute_reader().owned(tokens, spans):
+            value = dict(modifier.values).get(kind)
+            # Of places, only levels of the lung are exchanged.
+            if spans[owner].start in own and value is not None and (kind != "location" or value in LUNG_LEVELS):
                 first, last = places[modifier.start][0], places[modifier.end - 1][1]
-                text = sentence.text[first:last]
-                yield Replacement(sentence.start + first, sentence.start + last, text), values[kind]
-
-
-def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
-    """D: change a severity by at least two steps, or a size."""
-    attributes = view.findings[target].attributes
-    if attributes.severity is not None:
-        yield from _severity(view, target)
-    if attributes.size_mm is not None:
-        yield from _size(view, target, attributes.size_mm)
-
-
-def _severity(view: ReportView, target: int) -> Iterator[Proposal]:
-    words = load_knowledge("errors")["severities"]
-    olds = [old for old, _ in _modifiers(view, target, "severity")]
-    # A finding may be "small" in one sentence and "tiny" in another; each word is replaced by its own opposite.
-    for option in range(min((len(words.get(old.text.lower(), ())) for old in olds), default=0)):
-        news = [old._replace(text=matching_case(words[old.text.lower()][option], old.text)) for old in olds]
-        yield _altered(view, target, news, "D", "severity")
-
-
-def _altered(
-    view: ReportView, target: int, replacements: Sequence[Replacement], category: str, action: str
-) -> Proposal:
-    """Propose other words for a detail of a finding.
-
-    ``a`` and ``an`` before them are replaced, too: "an 8 mm nodule" becomes "a 24 mm nodule".
-
-    Args:
-        view: The report.
-        target: Index of the finding.
-        replacements: The replaced words.
-        category: Category of the edit.
-        action: Kind of the edit.
-    """
-    finding = view.findings[target]
-    articles = filter(None, (corrected_article(view.report, start, text) for start, _, text in replacements))
-    start, end, new = replacements[0]
-    detail = f"{new} for {view.report[start:end]}"
-    # The units of a size are quoted as they are written.
-    detail = f"{finding.concept}: {detail if action == 'size' else detail.lower()}"
-    edit = ErrorEdit(category, action, detail, (finding.start, finding.end))
-    return Proposal(edit, (*replacements, *articles), (start, end), target)
-
-
-def _size(view: ReportView, target: int, size: float) -> Iterator[Proposal]:
-    olds = [old for old, _ in _modifiers(view, target, "size_mm")]
-    for factor in _FACTORS if olds else ():
-        if abs(factor * size - size) <= _CLEAR_MM or factor * size < _LEAST_MM:
-            continue
-        news = [old._replace(text=_NUMBER.sub(partial(_scaled, factor), old.text)) for old in olds]
-        yield _altered(view, target, news, "D", "size")
-
-
-def _scaled(factor: float, number: re.Match[str]) -> str:
-    value = float(number[0]) * factor
-    return f"{value:.1f}" if "." in number[0] or value < 1 else f"{value:.0f}"
+                yield Replacement(sentence.start + first, sentence.start + last, sentence.text[first:last])
 
 
 def added_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
@@ -324,7 +292,7 @@ def added_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
             for text in load_knowledge("errors")["comparison"]["added"]:
                 edit = ErrorEdit("E", "comparison added", f"{finding.concept}: {text[2:]}", sentence.span)
                 added = Replacement(sentence.stop - 1, sentence.stop, sentence.text[-1] + text)
-                yield Proposal(edit, (added,), sentence.span, target)
+                yield Proposal(edit, (added,), target)
 
 
 def dropped_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
@@ -347,8 +315,8 @@ def dropped_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
         start, end, text = found
         replacements.append(Replacement(sentence.start + start, sentence.start + end, text))
     if replacements:
-        span = view.sentences[places[0]].span
-        yield Proposal(ErrorEdit("F", "comparison dropped", finding.concept, span), tuple(replacements), span, target)
+        edit = ErrorEdit("F", "comparison dropped", finding.concept, view.sentences[places[0]].span)
+        yield Proposal(edit, tuple(replacements), target)
 
 
 PROPOSERS: Mapping[str, Proposer] = {

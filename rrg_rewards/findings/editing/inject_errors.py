@@ -2,19 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from rrg_rewards.findings.comparing.matching import FindingComparison, compare_findings
 from rrg_rewards.findings.editing.error_proposals import (
-    MODALITIES,
     PROPOSERS,
     denials_dropped,
     global_comparisons,
     inventions,
     normal_statements,
-    report_modality,
     synonyms,
 )
 from rrg_rewards.findings.editing.injected_report import (
@@ -25,19 +22,15 @@ from rrg_rewards.findings.editing.injected_report import (
     requested_counts,
 )
 from rrg_rewards.findings.editing.report_view import (
-    Move,
     Proposal,
     Replacement,
     ReportView,
     apply,
-    candidate_place,
     conflicting,
     reordered,
-    trimmed,
 )
 from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.findings.reading.plain_text import plain_text
-from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
 # Rarest first, because a finding has at most one error and few findings have a comparison to remove.
@@ -58,7 +51,6 @@ def inject_errors(
     *,
     seed: int,
     harmless: int | None = None,
-    modality: str | None = None,
 ) -> InjectedReport | None:
     """Inject a known number of errors into a report.
 
@@ -85,7 +77,6 @@ def inject_errors(
             :func:`rrg_rewards.findings.error_counts` draws them.
         seed: Non-negative seed. The same report, counts and seed give the same candidate.
         harmless: Number of harmless edits to try. If None, it is drawn, up to three.
-        modality: Modality of invented findings, ``ct`` or ``xray``. If None, it is derived from the report's words.
 
     Returns:
         The candidate; ``declined`` counts the errors that could not be injected with certainty. None if the engine
@@ -93,7 +84,7 @@ def inject_errors(
 
     Raises:
         TypeError: If the report is not a string, or counts or seed are not integers.
-        ValueError: For an unknown category or modality, or a negative number.
+        ValueError: For an unknown category or a negative number.
 
     Example:
         >>> injected = inject_errors("Small left effusion. The heart is normal.", {"D": 1}, seed=0, harmless=0)
@@ -102,8 +93,6 @@ def inject_errors(
     """
     draws = seeded_draws(seed, report)
     report = plain_text(report).text
-    if modality is not None and modality not in MODALITIES:
-        raise ValueError(unknown_name_message("modality", modality, MODALITIES))
     if harmless is not None and harmless < 0:
         raise ValueError(f"harmless must not be negative, got {harmless}")
     requested = draw_counts(draws) if counts is None else requested_counts(counts)
@@ -113,7 +102,7 @@ def inject_errors(
     is_clear = _measured(compare_findings(view.findings, view.findings)) == (0, 0, 0, 0, 0)
     if not any(character.isalpha() for character in report) or not is_clear:
         return None
-    injection = _Injection(view, draws, modality or report_modality(report))
+    injection = _Injection(view, draws)
     for letter in _ORDER:
         injection.add(letter, requested[LETTERS.index(letter)])
     if any(requested) and not any(injection.counts):
@@ -142,14 +131,14 @@ def _key(mention: Finding) -> _Mention:
 class _Injection:
     """A candidate report while errors are injected into it."""
 
-    def __init__(self, view: ReportView, draws: Draws, modality: str) -> None:
-        self._reference, self._draws, self._modality = view, draws, modality
+    def __init__(self, view: ReportView, draws: Draws) -> None:
+        self._reference, self._draws = view, draws
         self._made: list[Proposal] = []
         self._replacements: list[Replacement] = []
         # The report with all edits applied.
         self.now = view
         self.counts = [0] * len(LETTERS)
-        self._moves: list[Move] = []
+        self._reordered = 0
 
     def add(self, letter: str, number: int) -> None:
         """Inject up to ``number`` errors of a category."""
@@ -168,10 +157,10 @@ class _Injection:
             }
             self._apply_one(offers.get(kind, ()))
         if "reordered" in drawn:
-            text, moves = reordered(self.now.report, self.now.sentences, self._draws)
+            text, number = reordered(self.now.report, self.now.sentences, self._draws)
             now = ReportView(text)
             if self._reads_as_meant(None, "", now, self.counts):
-                self.now, self._moves = now, moves
+                self.now, self._reordered = now, number
 
     def _apply_one(self, proposals: Iterable[Proposal]) -> bool:
         """Apply the first edit that has the intended effect; return whether one was applied."""
@@ -180,7 +169,7 @@ class _Injection:
     def _proposals(self, letter: str) -> Iterator[Proposal]:
         view, draws = self._reference, self._draws
         if letter == "A":
-            yield from inventions(view, self._modality, draws)
+            yield from inventions(view, draws)
             return
         taken = {proposal.target for proposal in self._made}
         offers = [
@@ -222,19 +211,9 @@ class _Injection:
         return measured is not None and measured[:4] == tuple(counts[:4]) and measured[4] <= sum(counts[4:])
 
     def edits(self) -> tuple[ErrorEdit, ...]:
-        """Return all edits with their spans in the candidate."""
-        text = apply(self._reference.report, self._replacements)
-        found = []
-        for proposal in self._made:
-            place = proposal.shown
-            if place is not None:
-                start, end = trimmed(text, *candidate_place(place, self._replacements))
-                by = next((move.by for move in self._moves if move.start <= start < move.end), 0)
-                place = start + by, end + by
-            found.append(replace(proposal.edit, candidate=place))
-        if self._moves:
-            found.append(ErrorEdit(None, "reordered", f"{len(self._moves)} sentences"))
-        return tuple(found)
+        """Return all edits."""
+        moved = [ErrorEdit(None, "reordered", f"{self._reordered} sentences")] if self._reordered else []
+        return (*(proposal.edit for proposal in self._made), *moved)
 
 
 def _mentions_fit(letter: str | None, detail: str, lost: Sequence[_Mention], won: Sequence[_Mention]) -> bool:

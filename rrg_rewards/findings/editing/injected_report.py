@@ -38,14 +38,12 @@ class ErrorEdit:
         detail: Concept of the finding and the change, such as ``pleural_effusion: left for right``; or
             :data:`WHOLE_EXAMINATION`.
         reference: Start and end in the reference; ``None`` if the edit has no position there.
-        candidate: Start and end in the candidate; ``None`` if the edit has no position there.
     """
 
     category: str | None
     action: str
     detail: str
     reference: tuple[int, int] | None = None
-    candidate: tuple[int, int] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the edit as plain data for JSON."""

@@ -48,14 +48,6 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start + len(inside) - len(inside.lstrip()), end - len(inside) + len(inside.rstrip())
 
 
-class Move(NamedTuple):
-    """Shift of characters ``start`` to ``end`` by ``by`` characters."""
-
-    start: int
-    end: int
-    by: int
-
-
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence of a report.
@@ -132,16 +124,13 @@ class Proposal:
     """An edit that can be applied.
 
     Args:
-        edit: Description of the edit, without its span in the candidate.
+        edit: Description of the edit.
         replacements: Replacements of characters of the reference.
-        shown: Span in the reference whose replacement is the span of the edit in the candidate; ``None`` if nothing
-            remains there.
         target: Index of the reference's finding that the edit changes, if any.
     """
 
     edit: ErrorEdit
     replacements: tuple[Replacement, ...]
-    shown: tuple[int, int] | None = None
     target: int | None = None
 
 
@@ -253,25 +242,6 @@ def conflicting(replacements: Iterable[Replacement]) -> bool:
     )
 
 
-def candidate_place(place: tuple[int, int], replacements: Iterable[Replacement]) -> tuple[int, int]:
-    """Return the span in the candidate of a span of the reference, or of its replacement.
-
-    Example:
-        >>> candidate_place((6, 10), [Replacement(0, 5, "Large"), Replacement(6, 10, "right")])
-        (6, 11)
-    """
-    start, end = place
-    before = inside = 0
-    for replaced_start, replaced_end, text in replacements:
-        longer = len(text) - (replaced_end - replaced_start)
-        # Text that is inserted at the start or end of a span belongs to the span only if the span is empty.
-        if replaced_end <= start and (replaced_start < start or start < end):
-            before += longer
-        elif start <= replaced_start and replaced_end <= end and (replaced_start < end or start == end):
-            inside += longer
-    return start + before, end + before + inside
-
-
 def corrected_article(report: str, start: int, text: str) -> Replacement | None:
     """Return the edit of ``a`` or ``an`` before a word that is replaced; ``None`` if there is none or it fits.
 
@@ -313,7 +283,7 @@ def drop_sentence(sentences: Sequence[Sentence], place: int) -> list[Replacement
     return dropped
 
 
-def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, list[Move]]:
+def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, int]:
     """Reorder neighbouring sentences; the last sentence, list items and sentences with a heading do not move.
 
     Args:
@@ -322,7 +292,7 @@ def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple
         draws: Source of the random order.
 
     Returns:
-        The text and the moves; none if the order does not change.
+        The text, and the number of sentences that were reordered; 0 if the order does not change.
     """
     runs: list[list[tuple[int, int]]] = [[]]
     for place, sentence in enumerate(sentences[:-1]):
@@ -337,13 +307,9 @@ def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple
     run = max(runs, key=len)
     order = draws.shuffled(run)
     if order == run:
-        return report, []
-    moves, start = [], run[0][0]
-    for first, last in order:
-        moves.append(Move(first, last, start - first))
-        start += last - first + 1
+        return report, 0
     text = " ".join(report[first:last] for first, last in order)
-    return report[: run[0][0]] + text + report[run[-1][1] :], moves
+    return report[: run[0][0]] + text + report[run[-1][1] :], len(order)
 
 
 def without_item(sentence: Sentence, targets: Sequence[Finding]) -> list[Replacement]:

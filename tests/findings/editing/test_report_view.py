@@ -4,9 +4,7 @@ import pytest
 
 from rrg_rewards.findings import extract_findings
 from rrg_rewards.findings.editing.report_view import (
-    Replacement,
     apply,
-    candidate_place,
     compares,
     read_sentences,
     without_comparison,
@@ -58,12 +56,3 @@ def test_without_item_takes_items_out(sentence, concept, left):
     targets = [mention for mention in mentions if mention.concept == concept]
     found = without_item(read_sentences(sentence, mentions)[0], targets)
     assert (apply(sentence, found) if found else None) == left
-
-
-def test_candidate_place_follows_replacements():
-    done = [Replacement(0, 0, "So: "), Replacement(6, 10, "right"), Replacement(20, 20, " Indeed.")]
-    text = apply("Small left effusion.", done)
-    assert text == "So: Small right effusion. Indeed."
-    assert text[slice(*candidate_place((6, 10), done))] == "right"
-    assert text[slice(*candidate_place((0, 20), done))].startswith("Small right effusion.")
-    assert text[slice(*candidate_place((20, 20), done))] == " Indeed."
