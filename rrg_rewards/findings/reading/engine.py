@@ -23,7 +23,7 @@ from rrg_rewards.findings.reading.finding import (
     Presence,
 )
 from rrg_rewards.findings.reading.lexicon import Lexicon, load_lexicon
-from rrg_rewards.findings.reading.mention import Mention, without_parts
+from rrg_rewards.findings.reading.mention import Mention, joined, without_parts
 from rrg_rewards.findings.reading.mentions import find_mentions, sentence_scope
 from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
@@ -407,6 +407,7 @@ class FindingEngine:
     ) -> tuple[list[_TokenFinding], NegationScope | None, Sequence[Modifier]]:
         """Return the findings of a sentence, whose phrases overlap, its clauses, and the words of the vocabulary."""
         mentions, scope = find_mentions(self.lexicon, tokens)
+        mentions = joined(mentions)
         findings = [self._named(mention, mention.last_word()) for mention in mentions]
         if all(mention.presence == ABSENT for mention in mentions):
             return findings, scope, ()

@@ -46,6 +46,21 @@ def share_words(mentions: Sequence[Mention]) -> bool:
     return any(first.end > second.start for first, second in pairwise(mentions))
 
 
+def joined(mentions: Iterable[Mention]) -> list[Mention]:
+    """Return the mentions in order, in which adjacent ones of one concept are one: "ground-glass opacities"."""
+    names: list[Mention] = []
+    last: dict[int, int] = {}
+    for mention in sorted(mentions, key=lambda mention: (mention.start, mention.end)):
+        k = last.get(mention.concept)
+        if k is not None and mention.start <= names[k].end and mention.presence == names[k].presence:
+            end = max(names[k].end, mention.end)
+            names[k] = mention._replace(start=names[k].start, end=end)
+        else:
+            last[mention.concept] = len(names)
+            names.append(mention)
+    return names
+
+
 def without_parts(mentions: list[Mention]) -> list[Mention]:
     """Return the mentions, in the order of the text, whose words are not part of a longer one."""
     if not share_words(mentions):

@@ -195,11 +195,13 @@ def foreign_spans(
     chest = load_lexicon("chest")
     concepts = {lexicon.concepts[mention.concept] for mention in mentions}
     taken = {i for mention in mentions for i in range(mention.start, mention.end)}
-    ends = {mention.end for mention in mentions}
+    edges = {edge for mention in mentions for edge in (mention.start, mention.end)}
     signs = {word.start for word in words if vocabulary is not None and vocabulary.is_sign(word)}
     spans = []
     for mention in without_parts(find_mentions(chest, tokens, with_presence=False)[0]):
-        if chest.concepts[mention.concept] in concepts and (mention.rule.needs or mention.start in ends):
+        if chest.concepts[mention.concept] in concepts and (
+            mention.rule.needs or not edges.isdisjoint((mention.start, mention.end))
+        ):
             # "And the coronaries" is a finding only with "calcified", which the lexicon reads as its name; and "bands"
             # in "sequelae bands" are no others.
             continue
