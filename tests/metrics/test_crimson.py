@@ -15,6 +15,7 @@ from answering_judge import AnsweringJudge
 from judge_answers import finding, make_answer
 from scripted_judge import ScriptedJudge, evaluate_words
 
+from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score, crimson_training_score
 from rrg_rewards.judges import OpenAIJudge, RuleJudge
 from rrg_rewards.judges.base import Judge, JudgeFailure, JudgeTask, ReportPair
@@ -529,3 +530,39 @@ def test_crimson_training_form_is_the_mean_over_runs_of_another_judge() -> None:
     # 2C and P of the first pair: 2 of 2, 0 of 1 and 0 of 2.
     assert scores.details["training_credit"][0].item() == pytest.approx(2 / 3)
     assert scores.details["training_price"][0].item() == pytest.approx(5 / 3)
+
+
+def _sentence(word: str) -> str:
+    """Return a sentence with a degree, a side or a level of the lung."""
+    if word.endswith("ly"):
+        return f"The heart is {word} enlarged."
+    if word in ("right", "left") or word in load_knowledge("errors")["severities"]:
+        return f"A {word} pleural effusion."
+    is_whole = (len(word) == 3 and word != "mid") or word.startswith(("bas", "ap", "bi"))
+    return f"Consolidation: {word}." if is_whole else f"Consolidation in the right {word} lung."
+
+
+def test_crimson_every_word_of_error_injection_is_an_error() -> None:
+    knowledge = load_knowledge("errors")
+    degrees = [(word, other) for word, others in knowledge["severities"].items() for other in others]
+    words = [*degrees, *knowledge["sides"].items(), *knowledge["levels"].items()]
+    pairs = [(_sentence(word), _sentence(other)) for word, other in words]
+    pairs += [("Effusion.", f"Effusion{added}.") for added in knowledge["comparison"]["added"]]
+    invented = [
+        text for entry in knowledge["invented"] for name in ("any", "ct", "xray") for text in entry.get(name, ())
+    ]
+    pairs += [("The trachea is midline.", text) for text in invented]
+    margins = next(rules["words"] for rules in load_knowledge("corruptions")["sets"] if rules["kind"] == "margin")
+    pairs += [(f"A {word} nodule.", f"A {margins[word]} nodule.") for word in ("irregular", "irregularly", "lobulated")]
+    pairs += [
+        ("A spiculated nodule.", "A smooth-bordered nodule."),
+        ("A smoothly marginated nodule.", "A spiculated nodule."),
+    ]
+    scored = CRIMSON(judge="rules").score([candidate for _, candidate in pairs], [reference for reference, _ in pairs])
+    assert [pair for pair, errors in zip(pairs, scored.details["errors"], strict=True) if not errors > 0] == []
+
+
+def test_crimson_a_solid_nodule_for_a_cavitary_one_is_one_error_of_a_descriptor() -> None:
+    candidates, references = ["Solid nodule.", "Thin-walled cavity."], ["Cavitary nodule.", "Thick-walled cavity."]
+    details = CRIMSON(judge="rules").score(candidates, references).details
+    assert details["descriptor_errors"].tolist() == details["errors"].tolist() == [1, 1]
