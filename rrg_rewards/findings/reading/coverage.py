@@ -13,7 +13,6 @@ from rrg_rewards.findings.reading.cue_codes import DENYING
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.lexicon import Lexicon
 from rrg_rewards.findings.reading.mentions import sentence_scope
-from rrg_rewards.findings.reading.near_words import edits
 from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
 from rrg_rewards.findings.reading.phrases import WordBits, WordTable, union
 from rrg_rewards.utilities.yaml_files import package_yaml
@@ -24,8 +23,10 @@ _BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN, _BREAKS, _FIT
 # The bits from the first of these on count content words, also in a sum of codes; unknown words have the largest codes.
 _CONTENT, _UNKNOWN = 1 << 32, 1 << 60
 _ROLES = (1 << 19) - 1 | _UNKNOWN
-# A word that "no" can be mistyped as, and the greatest number of its letters.
-_CONFUSED, _LONGEST_LIKE_NO = 1 << 22, 3
+# A word that "no" or "not" can be mistyped as, with one wrong, missing, further or exchanged letter.
+_CONFUSED = 1 << 22
+_LIKE_NO = re.compile("on|[no]|.o|n.|.no|n.o|no.")
+_LIKE_NOT = re.compile("ont|nto|ot|nt|.ot|n.t|no.|.not|n.ot|no.t|not.")
 # A statement without any of these is a heading, a place or a size.
 _STATES = _UNKNOWN | _SAYS | _VERB | _SHOWS | _PLACES | _DENIES
 # Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
@@ -425,7 +426,7 @@ def is_like_no(word: str) -> bool:
         >>> [word for word in "no on mo not nor now of np".split() if is_like_no(word)]
         ['on', 'mo', 'np']
     """
-    return len(word) <= _LONGEST_LIKE_NO and edits(word, "no") == 1 and word not in cue_words("errors", "distinct")
+    return _LIKE_NO.fullmatch(word) is not None and word not in cue_words("errors", "distinct")
 
 
 def is_like_not(word: str) -> bool:
@@ -435,8 +436,7 @@ def is_like_not(word: str) -> bool:
         >>> [word for word in "not nod lot now no knot".split() if is_like_not(word)]
         ['nod', 'lot', 'knot']
     """
-    is_near = len(word) <= _LONGEST_LIKE_NO + 1 and edits(word, "not") == 1
-    return is_near and word != "no" and word not in cue_words("errors", "distinct_from_not")
+    return _LIKE_NOT.fullmatch(word) is not None and word not in cue_words("errors", "distinct_from_not")
 
 
 def precedes_noun(word: str) -> bool:

@@ -11,6 +11,7 @@ Edit = tuple[int, int, str]
 """Offsets of characters, and the text in their place."""
 
 _LINE = re.compile(r"[^\n\r]+")
+_LETTER = re.compile("[A-Za-z]")
 # A box, checked or not: "[x]", "[Y]", "[ ]", "(x)", "( )".
 _BOX = re.compile(r"\[(?:([xXyY*+])|[ nN_-])\]|\((?:([xX])| )\)")
 # A label after an answer, before the next boxes: "[x] no Effusion:".
@@ -89,7 +90,7 @@ def _answers(text: str) -> Iterator[Edit]:
     found = [(*match.span(1), "yes" if match[1] in "Yy" else "no") for match in _INITIAL.finditer(text)]
     found += [(*match.span(), f": {_VALUES[match[1].lower()]}") for match in _ARGUMENT.finditer(text)]
     found += [(*match.span(1), ":") for match in _QUESTION.finditer(text)]
-    yield from sorted([*found, *((*match.span(), "") for match in _unanswered().finditer(text))])
+    yield from sorted([*found, *_unanswered(text)])
 
 
 @cache
@@ -98,13 +99,25 @@ def _whole_answer() -> re.Pattern[str]:
     return re.compile(rf"\s*(?:{'|'.join(load_knowledge('forms')['answers'])})\W*", re.IGNORECASE)
 
 
+def _unanswered(text: str) -> Iterator[Edit]:
+    """Leave out the items whose answer says nothing: "Pneumothorax: not assessed"."""
+    done = 0
+    for answer in _nothing().finditer(text):
+        start = answer.start()
+        while start > done and (text[start - 1].isalnum() or text[start - 1] in "_ /()-"):
+            start -= 1
+        if name := _LETTER.search(text, start, answer.start()):
+            done = answer.end()
+            yield name.start(), done, ""
+
+
 @cache
-def _unanswered() -> re.Pattern[str]:
-    """Match an item whose answer says nothing: "Pneumothorax: not assessed"."""
+def _nothing() -> re.Pattern[str]:
+    """Match an answer that says nothing, with the colon or dash before it."""
     nothing = "|".join(load_knowledge("forms")["nothing"])
     more = r"(?: (?:on|in|by|due|because|with|at|for|given|from|as|this)\b[^.;|\n\r]*)?"
     end = r" *(?:[.;|(}\n\r]|$|,(?=[^,.;:\n\r]*:))"
-    return re.compile(rf"[A-Za-z][\w /()-]*?(?: *:| [-\u2013]) *(?:{nothing}){more}(?={end})", re.IGNORECASE)
+    return re.compile(rf"(?::| [-\u2013]) *(?:{nothing}){more}(?={end})", re.IGNORECASE)
 
 
 def _boxes(text: str) -> Iterator[Edit]:
@@ -200,7 +213,7 @@ def _signs(text: str, start: int, end: int) -> Iterator[Edit]:
     for sign, following in pairwise([*signs, None]):
         after = text[sign.end() : following.start() if following else end]
         before = text[start : sign.start()]
-        if not any(map(str.isalnum, before)):
+        if not any(map(str.isalnum, before)) or not after.strip():
             continue
         if is_row and sign[0] == "|" and not _DENIAL.match(before.lstrip(" |")):
             # The cells after the name of a row say what it is.

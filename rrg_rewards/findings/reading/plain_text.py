@@ -89,7 +89,7 @@ def plain_text(report: str) -> PlainText:
     if '"' in plain.text or "\u201d" in plain.text:
         # Other quotation marks separate statements.
         plain = plain.replaced(_QUOTED, lambda found: f" {found[1]} ")
-    if "." in plain.text:
+    if _STOPPED.search(plain.text):
         plain = plain.replaced(_ABBREVIATED, _unabbreviated)
     if any(sign in plain.text for sign in ("n0 ", "N0 ", "w/o", "s no ", "re no ")):
         plain = plain.replaced(_MISTYPED, _corrected)
@@ -187,7 +187,8 @@ def _without_tags(plain: PlainText) -> PlainText:
 # A few words in quotation marks within a sentence.
 _QUOTED = re.compile('["\u201c]([^"\u201c\u201d.\\n]{1,40})["\u201d](?= [a-z])')
 # Initials with full stops ("R.U.L."), a side ("R. lower lobe"), the number of something ("nodule No. 2"), and a denial
-# with a wrong sign after it.
+# with a wrong sign after it. The search for the ends of all of them is many times as fast.
+_STOPPED = re.compile("[A-Zo][.;]")
 _ABBREVIATED = re.compile(
     r"\b(?P<initials>(?:[A-Z]\.){2,}(?=[ ,;)])|(?:[A-Z]\.){2,}[A-Z]\b)|\b(?P<side>[RL])\.(?= ?[a-z])|"
     r"(?<=[a-z] )(?P<number>[Nn]o\. ?)(?=\d)|(?<![:\w] )(?<![:\w-])\b(?P<denial>[Nn]o|NO)[.;](?=[A-Za-z])"
