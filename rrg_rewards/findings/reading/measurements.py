@@ -12,15 +12,10 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 Ends = tuple[Fraction | None, Fraction | None]
 """Lowest and highest value of a range; ``None`` if unbounded."""
 
-_DIMENSION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(mm|cm|m)?")
-# One or more dimensions in a token: "<5mm", "12x8", "4mmx3mm", "x3mm".
-_TOKEN = re.compile(rf"(?:[<>]|x(?=.))?{_DIMENSION.pattern}(?:x{_DIMENSION.pattern})*x?")
 # A number with or without a unit in a token: "30%", "45hu".
 _VALUE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})([a-z%]*)")
-_TIMES = ("x", "by", "times")
-_LISTING = ("and", "or")
-# Number of tokens of "one point five".
-_SPELLED_SIZE = 3
+# Maximum number of tokens of a size.
+_MOST_TOKENS = 64
 # Number of words before a number in which a word such as "diameter" calls it a size.
 _SIZE_WORD_REACH = 4
 # Number of words before a number in which "ratio" calls it one: "the ratio of RV to LV is 1.4".
@@ -102,52 +97,49 @@ def size_at(tokens: Sequence[str], start: int) -> TokenSize | None:
         >>> size_at("8 , 3 and 5 mm".split(), 0)
         TokenSize(largest=8.0, second=None, end=6, others=(5.0, 3.0))
     """
-    factors = _millimetres()
-    numbers: list[float] = []
-    units: list[float | None] = []
-    i = end = start
-    is_range = is_list = False
-    while i < len(tokens):
-        if match := _TOKEN.fullmatch(tokens[i]):
-            for number, unit in _DIMENSION.findall(match[0]):
-                if len(number) > _MOST_CHARACTERS:
-                    return None
-                numbers.append(float(number))
-                units.append(factors.get(unit))
-            i += 1
-        elif numbers and (spelled := _spelled_number(tokens, i)):
-            numbers.append(spelled)
-            units.append(None)
-            i += _SPELLED_SIZE
-        else:
-            break
-        if units[-1] is None and i < len(tokens) and tokens[i] in factors:
-            units[-1] = factors[tokens[i]]
-            i += 1
-        end = i
-        if tokens[end - 1].endswith("x") or (i < len(tokens) and tokens[i].startswith("x") and tokens[i] != "x"):
-            continue
-        joins = tokens[i] if i < len(tokens) else ""
-        # "8, 3 and 5 mm"
-        is_item = joins in _LISTING or (joins == "," and tokens[i + 2 : i + 3] in (["and"], ["or"], [","]))
-        if (joins == "to" and len(numbers) == 1) or (is_item and not any(units) and (is_list or len(numbers) == 1)):
-            is_range, is_list = True, is_item
-        elif joins not in _TIMES:
-            break
-        i += 1
-    if not numbers:
+    size, dimension = _size_patterns()
+    match = size.match(" ".join(tokens[start : start + _MOST_TOKENS]))
+    if match is None:
         return None
-    unit = _METRES_MEANT if tokens[start].endswith("m") and not any(units) and _is_meant(tokens, start) else None
-    unit = next(filter(None, reversed(units)), unit)
+    factors = _millimetres()
+    stated = [(_spelled(number), factors.get(glued or apart)) for number, glued, apart in dimension.findall(match[0])]
+    # "Diameter of about 4m" means millimetres.
+    is_meant = tokens[start].endswith("m") and not _words("size_words").isdisjoint(
+        tokens[max(0, start - _SIZE_WORD_REACH) : start]
+    )
+    unit = next((factor for _, factor in reversed(stated) if factor), _METRES_MEANT if is_meant else None)
     if unit is None:
         return None
     lengths = []
-    for number, stated in zip(reversed(numbers), reversed(units), strict=True):
-        unit = stated or unit
+    for number, factor in reversed(stated):
+        unit = factor or unit
         lengths.append(number * unit)
     lengths.sort(reverse=True)
-    second = None if is_range else next(iter(lengths[1:]), None)
-    return TokenSize(lengths[0], second, end, tuple(lengths[1:]) if is_list else ()) if lengths[0] else None
+    if not lengths[0]:
+        return None
+    others = tuple(lengths[1:])
+    second = others[0] if others and not (match["range"] or match["list"]) else None
+    return TokenSize(lengths[0], second, start + 1 + match[0].count(" "), others if match["list"] else ())
+
+
+@cache
+def _size_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the pattern of a size in tokens with spaces between them, and that of each of its dimensions."""
+    digits, names = rf"\d{{1,{_MOST_CHARACTERS}}}", "|".join(load_knowledge("measurements")["numbers"])
+    number = rf"(?:{digits}(?:\.{digits})?|\.{digits})"
+    value, unit = rf"(?:{number}|(?:{names}) point (?:{names}))", rf"(?:{'|'.join(_millimetres())})(?= |$)"
+    length = rf"[<>]?{value}(?:mm|cm|m?(?: {unit})?)"
+    more = rf"(?: ?x ?{length}| (?:by|times) {length})*"
+    # "8, 3 and 5 mm"
+    items = rf"[<>]?{number}(?: (?:and|or|,) [<>]?{number})* (?:and|or)"
+    size = rf"(?:(?P<range>x?{length} to {length}{more})|(?P<list>{items} {length}{more})|x?{length}{more})x?(?= |$)"
+    return re.compile(size), re.compile(rf"({value})(mm|cm)?m?(?: ({unit}))?")
+
+
+def _spelled(number: str) -> float:
+    """Return the value of a number, or of "one point five"."""
+    names, words = load_knowledge("measurements")["numbers"], number.split()
+    return float(number) if len(words) == 1 else float(f"{names[words[0]]}.{names[words[2]]}")
 
 
 class TokenValue(NamedTuple):
@@ -180,20 +172,6 @@ def value_at(tokens: Sequence[str], start: int) -> TokenValue | None:
     if kind in (None, "share") and not _words("ratio_words").isdisjoint(tokens[max(0, start - _RATIO_REACH) : start]):
         return TokenValue("ratio", number if kind is None else number / 100, end)
     return None if kind in (None, "length") else TokenValue(kind, number * factor, end)
-
-
-def _spelled_number(tokens: Sequence[str], start: int) -> float | None:
-    """Return the number that "one point five" spells at a token, or ``None``."""
-    words = tokens[start : start + _SPELLED_SIZE]
-    names = load_knowledge("measurements")["numbers"]
-    if len(words) < _SPELLED_SIZE or words[1] != "point" or not {words[0], words[2]} <= names.keys():
-        return None
-    return float(f"{names[words[0]]}.{names[words[2]]}")
-
-
-def _is_meant(tokens: Sequence[str], start: int) -> bool:
-    """Whether a number is called a size: "diameter of about 4m" means millimetres."""
-    return not _words("size_words").isdisjoint(tokens[max(0, start - _SIZE_WORD_REACH) : start])
 
 
 class _Grammar:

@@ -113,23 +113,6 @@ class ModifierReader:
         """Whether a word can begin a measure or a level without being one of the phrases."""
         return word[0] in _DIGITS or word[-1] in _DIGITS or word in _RIBS or word in self._levels
 
-    def measures(self, tokens: Sequence[str]) -> list[Modifier]:
-        """Return the sizes in a sentence, in order, without distances and earlier measurements.
-
-        Example:
-            >>> modifier_reader().measures("nodule of 5 x 8 mm , previously 4 mm".split())
-            [Modifier(start=2, end=6, values=(('size_mm', 8.0), ('short_axis_mm', 5.0)))]
-        """
-        sizes, end = [], 0
-        for i, token in enumerate(tokens):
-            modifier = self._measure(tokens, i) if i >= end and token[0] in _DIGITS else None
-            if modifier is None:
-                continue
-            end = modifier.end
-            if modifier.values and modifier.values[0][0] == "size_mm":
-                sizes.append(modifier)
-        return sizes
-
     def _is_denied(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         before = tokens[max(0, modifier.start - _DENIAL_REACH) : modifier.start]
         if all(kind in _UNDENIED for kind, _ in modifier.values):

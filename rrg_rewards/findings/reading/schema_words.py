@@ -138,7 +138,8 @@ def stated_words(vocabulary: WordBook, tokens: Sequence[str]) -> list[Modifier]:
     reader = modifier_reader()
     sizes = [
         Modifier(size.start, size.end, (("words", Word(LENGTH, _size_text(tokens, size))),))
-        for size in reader.measures(tokens)
+        for size in reader.modifiers(tokens)
+        if size.values[0][0] == "size_mm"
     ]
     return [*reader.undenied(tokens, [hit for hit in vocabulary.matches(tokens) if hit.values]), *sizes]
 
