@@ -14,6 +14,7 @@ _DATE = re.compile(r"(?:\d{1,2}\.){0,2}(?:19|20)\d\d")
 _GROWTH = (("change", "increased"), ("change", "decreased"))
 # Words that state an amount as often as a change: "increased density".
 _RELATIVE = ("increase", "decrease", "reduc", "diminish", "larger", "smaller", "bigger")
+_SIZES_OF_OTHERS = ("larger", "smaller", "bigger")
 # "A density increase"
 _AMOUNT_NOUNS = frozenset({"increase", "decrease", "reduction"})
 # Bit of the words that are amounts wherever they stand.
@@ -76,6 +77,9 @@ def _is_amount(tokens: Sequence[str], modifier: Modifier, names: Sequence[tuple[
     """Whether a word such as "increased" is a part of a name, or states an amount of a word next to it."""
     start, end = modifier.start, modifier.end
     if tokens[start] in ("more", "less") or any(first <= start and end <= last for first, last in names):
+        return True
+    if tokens[start] in _SIZES_OF_OTHERS and tokens[end : end + 1] and tokens[end][0].isdigit():
+        # "Nodules, the larger 5 mm"
         return True
     if not any(token.startswith(_RELATIVE) for token in tokens[start:end]):
         return False
