@@ -26,7 +26,6 @@ _FORMER_REACH = 4
 _JOINTS = frozenset({"and", "or", "/"})
 # After these comes what is said of several findings: "effusion and edema are stable", "effusion and edema, stable".
 _PLURAL = frozenset({"are", "were", "have", "remain", "persist", "appear", ","})
-_DENIALS = frozenset({"no", "without"})
 
 
 def is_compared(tokens: Sequence[str]) -> bool:
@@ -138,14 +137,9 @@ def share_changes(
     listed = _listed(tokens, names)
     leads = [modifier is not None and modifier.start < name[0] for modifier, name in zip(stated, names, strict=True)]
     # "No change with cardiomegaly and mild edema"
-    is_denied = [
-        bool(found)
-        and not _DENIALS.isdisjoint(tokens[found.start : found.end])
-        and "with" in tokens[found.end : names[0][0]]
-        for found in stated
-    ]
+    is_of_all = any(found and "with" in tokens[found.end : names[0][0]] for found in stated[:1])
     for k, is_listed in enumerate(listed):
-        if (is_listed or is_denied[k]) and leads[k] and result[k + 1].change is None:
+        if (is_listed or is_of_all) and leads[k] and result[k + 1].change is None:
             result[k + 1] = result[k + 1]._replace(change=result[k].change)
             leads[k + 1] = True
     is_predicate = False

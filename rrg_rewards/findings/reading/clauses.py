@@ -184,9 +184,8 @@ class Clauses:
 
     def _describes_next(self, i: int) -> bool:
         """Whether a participle after "and" belongs to the finding after it: "hernia and now resolved edema"."""
-        joint = self._first_of(
-            JOINT | WITH, self.names | BREAKING | BE | HAVE, range(i - 1, max(0, i - _ADVERBS - 2), -1)
-        )
+        before = range(i - 1, max(0, i - _ADVERBS - 2), -1)
+        joint = self._first_of(JOINT | WITH, self.names | BREAKING | BE | HAVE, before)
         ends = BREAKING | STATING | BE | HAVE | INSIDE | PURPOSE | WITH | CURRENT
         return joint > 0 and self._first_of(self.names, ends, range(i + 1, self.size)) >= 0
 

@@ -72,21 +72,8 @@ from rrg_rewards.findings.reading.phrases import union
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
-_CHANGING = (
-    DENYING
-    | HISTORY
-    | FORMER
-    | EXCHANGE
-    | DOUBT
-    | QUERY
-    | PERHAPS
-    | ALIKE
-    | NORMAL
-    | SURGERY
-    | SUPPOSED
-    | THAN
-    | _UNASSERTED
-)
+_CERTAIN = DENYING | HISTORY | FORMER | EXCHANGE | NORMAL | SURGERY | SUPPOSED
+_CHANGING = _CERTAIN | DOUBT | QUERY | PERHAPS | ALIKE | THAN | _UNASSERTED
 # Cues of the words that an item has which a whole answer such as "nil", after the next one, does not deny.
 _OWN = ABNORMAL | CURRENT | LASTING | INSIDE | PLACE
 # Maximum distances in tokens.
@@ -167,17 +154,16 @@ class NegationScope(Clauses):
         """Whether a word before a mention puts it in doubt, which is not so in "it may be due to the effusion"."""
         codes = self.codes
         # "Possible atelectasis, pneumonia or a small mass", "whether the density at the left base is an effusion"
-        is_list = bool(self.union(max(clause.start, start - _DOUBT_REACH), start) & OTHER)
-        is_list |= (
-            bool(self.others) and self._first_of(OTHER, BOUNDARY | STATING | BE | HAVE, range(start, clause.stop)) >= 0
-        )
+        near = self.union(max(clause.start, start - _DOUBT_REACH), start)
+        is_list = near & OTHER or self._first_of(OTHER, BOUNDARY | STATING | BE | HAVE, range(start, clause.stop)) >= 0
         words = self._words_before(clause, start, _DOUBT_REACH * (3 if is_list else 1 + bool(self.kinds & WHETHER)))
         if self._is_presupposed(start, WHETHER):
             return False
         ends = (n for n, i in enumerate(words) if codes[i] & REASON or self._ends_doubt(i, clause))
         words = words[: next(ends, None)]
-        near = words if is_list else words[:_DOUBT_REACH]
-        return any(codes[i] & DOUBT for i in near) or any(codes[i] & WHETHER for i in words)
+        return any(codes[i] & DOUBT for i in (words if is_list else words[:_DOUBT_REACH])) or any(
+            codes[i] & WHETHER for i in words
+        )
 
     def _is_exchanged(self, clause: range, start: int, end: int) -> bool:
         """Whether another device takes the place of a mention: "exchange of the tube for a tracheostomy"."""
