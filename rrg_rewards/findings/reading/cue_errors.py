@@ -16,6 +16,8 @@ _GOVERNING = ("none", "ended", "not", "doubt")
 _LONG, _SHORTEST_CUE = 6, 4
 # Longest unknown word that may be a denial only because of its place, such as one of another language.
 _LONGEST = 6
+# Words with more letters are not divided.
+_MOST_LETTERS = 40
 # Shortest known word that another word can be glued to.
 _SHORTEST = 4
 
@@ -47,7 +49,7 @@ class CueErrors:
 
     def _divide(self, word: str) -> tuple[str, ...]:
         """Return the parts of an unknown word if it begins with one that is often glued, else the word."""
-        if not (word.isascii() and word.isalpha()) or self._coverage.knows(word):
+        if len(word) > _MOST_LETTERS or not (word.isascii() and word.isalpha()) or self._coverage.knows(word):
             return (word,)
         for size in range(len(word) - 1, 0, -1):
             first, rest = word[:size], word[size:]

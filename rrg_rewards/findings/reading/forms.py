@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import pairwise
 
 from rrg_rewards.findings.knowledge.load import load_knowledge
 
@@ -52,6 +51,7 @@ _SERIES = [
 # A denial of a list: "no evidence of:", and the markers of the list.
 _DENIED_LIST = re.compile(r"\b(?:no|without|negative)\b[^.:;\n]{0,60}\b(?:of|for|following) *(:)", re.IGNORECASE)
 _LIST_END = re.compile(r"(?<!\d)\. |\n\s*\n|\n(?=\s*[A-Z][A-Za-z ]*:)")
+_MOST_LISTED = 1_000
 _LIST_MARK = re.compile(r"(?:\A|(?<=[\s:]))\s*(?:[-*\u2022\u2013]|[(\[]?\d{1,2}[.)\]]|[(]?[a-h]\)) ")
 # Signs between spaces that separate items or cells, and a line of a table without words.
 _SIGN = re.compile(r"(?<=\s)(?:[-*|/\u2022\u2013\u2014]|--|->)(?=\s+\S)")
@@ -60,6 +60,9 @@ _LISTING = (
     *("\n| ", "1)", "a)", "A)", "i)", "#1", "1]", "1-"),
 )
 _RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t:-]*)*$", re.MULTILINE)
+_WORD = re.compile("[A-Za-z0-9]")
+# Number of characters before a sign that say what it separates.
+_BEFORE = 300
 _DENIAL = re.compile(r"\s*(?:[A-Za-z ]{2,20}: *)?(?:no|without)\b", re.IGNORECASE)
 
 
@@ -185,8 +188,8 @@ def _denied_items(text: str) -> Iterator[Edit]:
     """Join the items of lists to the denials before them: "no evidence of: 1) nodule 2) mass"."""
     for denial in _DENIED_LIST.finditer(text):
         start = denial.end()
-        end = _LIST_END.search(text, start)
-        items = text[start : end.start() if end else len(text)]
+        end = _LIST_END.search(text, start, start + _MOST_LISTED)
+        items = text[start : end.start() if end else start + _MOST_LISTED]
         yield *denial.span(1), ""
         for i, mark in enumerate(_LIST_MARK.finditer(items)):
             yield start + mark.start(), start + mark.end(), ", " if i else " "
@@ -209,21 +212,28 @@ def _signs(text: str, start: int, end: int) -> Iterator[Edit]:
     """Yield edits of the signs between the items or cells of a line."""
     signs = list(_SIGN.finditer(text, start, end))
     is_row = text[start:end].lstrip().startswith("|")
-    is_list = len(signs) > 1 or bool(re.match(r"\s*[-*|/\u2022\u2013\u2014]\s", text[start:end]))
-    for sign, following in pairwise([*signs, None]):
-        after = text[sign.end() : following.start() if following else end]
-        before = text[start : sign.start()]
-        if not any(map(str.isalnum, before)) or not after.strip():
+    begins_with_sign = re.match(r"\s*[-*|/\u2022\u2013\u2014]\s", text[start:end]) is not None
+    is_named = False
+    for last, sign, following in zip([None, *signs], signs, [*signs[1:], None], strict=False):
+        begin, stop = last.end() if last else start, following.start() if following else end
+        is_named |= _WORD.search(text, begin, sign.start()) is not None
+        if not is_named:
             continue
+        before, after = text[max(start, sign.start() - _BEFORE) : sign.start()], text[sign.end() : stop]
         if is_row and sign[0] == "|" and not _DENIAL.match(before.lstrip(" |")):
             # The cells after the name of a row say what it is.
             yield *sign.span(), "," if "|" in before.strip(" |") else ":"
             continue
-        joint = _joint(sign[0], before, after, is_list)
+        # Whether the sentence has another such sign
+        is_next = following is not None and following[0] == sign[0] and ". " not in after
+        is_last = last is not None and last[0] == sign[0] and ". " not in text[last.end() : sign.start()]
+        sentence = before.rpartition(". ")[2]
+        is_list = begins_with_sign or is_next or is_last
+        joint = _joint(sign[0], sentence, after, is_list) if sentence.strip() and after.strip() else sign[0]
         if joint != sign[0]:
             yield *sign.span(), joint
         if joint == "\n\n":
-            start = sign.end()
+            start, is_named = sign.end(), False
 
 
 def _joint(sign: str, before: str, after: str, is_list: bool) -> str:

@@ -79,9 +79,11 @@ def plain_text(report: str) -> PlainText:
     if "&" in plain.text:
         plain = plain.replaced(_ENTITY, lambda found: html.unescape(f"&{found[1]};"))
     if not plain.text.isascii():
-        plain = plain.replaced(_RADIO, lambda found: found[0].translate(_BOXES))
+        if _EMPTY.search(plain.text):
+            plain = plain.replaced(_LINE, _with_boxes)
         plain = plain.replaced(_NOT_ASCII, lambda found: "".join(map(_CHARACTERS.__getitem__, found[0])))
-        plain = plain.replaced(_MIXED, lambda found: found[0].translate(_look_alikes()))
+        if _OTHER_LETTER.search(plain.text):
+            plain = plain.replaced(_WORD, _latin)
     if "<" in plain.text and _TAG.search(plain.text):
         plain = _without_tags(plain)
     if "-\n" in plain.text or "-\r" in plain.text:
@@ -100,7 +102,7 @@ def plain_text(report: str) -> PlainText:
 
 # Escapes of JSON and Python, also doubled ones, and of Markdown. "\textbf" is a command of LaTeX.
 _ESCAPE = re.compile(
-    r"\\+(?:(?P<line>n|\.br\\)|(?P<space>t(?!ext)|r)|u(?P<code>[\da-fA-F]{4})|(?=[-\"'/*#_.()\[\]|!>~`+]))"
+    r"\\{1,4}(?:(?P<line>n|\.br\\)|(?P<space>t(?!ext)|r)|u(?P<code>[\da-fA-F]{4})|(?=[-\"'/*#_.()\[\]|!>~`+]))"
 )
 _ENTITY = re.compile(r"&(?:amp;)*(#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]{2,8}\d{0,2});")
 
@@ -111,15 +113,13 @@ def _escaped(found: re.Match[str]) -> str:
     return "\n" if found["line"] else " " if found["space"] else ""
 
 
-# A line with filled and empty circles, which are boxes then, and bullets otherwise.
-_RADIO = re.compile(r"[^\n]*(?:[○◯][^\n]*[●◉]|[●◉][^\n]*[○◯])[^\n]*")
+# Filled and empty circles on one line are boxes, and bullets otherwise.
+_EMPTY, _FILLED, _LINE = re.compile("[○◯]"), re.compile("[●◉]"), re.compile(r"[^\n]+")
 _BOXES = str.maketrans({"○": "☐", "◯": "☐", "●": "☑", "◉": "☑"})
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-# A word with letters of the Latin and of another alphabet.
-_MIXED = re.compile(
-    r"[A-Za-z]+[\u0370-\u03ff\u0400-\u04ff][A-Za-z\u0370-\u03ff\u0400-\u04ff]*|"
-    r"[\u0370-\u03ff\u0400-\u04ff]+[A-Za-z][A-Za-z\u0370-\u03ff\u0400-\u04ff]*"
-)
+# A word, and a Greek or Cyrillic letter.
+_WORD = re.compile(r"[^\W\d_]+")
+_OTHER_LETTER = re.compile("[\u0370-\u03ff\u0400-\u04ff]")
 # Decompositions that leave the meaning: ligatures, full-width and styled letters; not superscripts and fractions.
 _SAME = ("<compat>", "<wide>", "<narrow>", "<font>", "<square>", "<noBreak>")
 # Punctuation that the sentences and tokens treat by itself, and a sign whose decomposition is "No".
@@ -149,6 +149,17 @@ def _plain_character(character: str) -> str:
 
 
 _CHARACTERS = Memo(_plain_character)
+
+
+def _with_boxes(found: re.Match[str]) -> str:
+    line = found[0]
+    return line.translate(_BOXES) if _EMPTY.search(line) and _FILLED.search(line) else line
+
+
+def _latin(found: re.Match[str]) -> str:
+    """Return a word of which some letters are Latin ones with Latin letters for those that look like them."""
+    word = found[0]
+    return word.translate(_look_alikes()) if not word.isascii() and any(map(str.isascii, word)) else word
 
 
 @cache

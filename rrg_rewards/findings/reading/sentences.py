@@ -211,6 +211,7 @@ def _blank_requests(report: str) -> str:
     if ":" not in report and " - " not in report:
         return report
     kept, begin = [], 0
+    exhausted: set[re.Pattern[str]] = set()
     # With a line end before the report, a heading starts in the report where its match starts in the longer text.
     for heading in _HEADING.finditer("\n" + report):
         start = heading.start()
@@ -219,8 +220,14 @@ def _blank_requests(report: str) -> str:
         close = _SENTENCE_END if _BRIEF.search(heading[0]) else _LINE_END
         begins = heading.end() - 1
         # A report on one line does not end with its indication.
-        following = _NEXT.search(report, begins) or close.search(report, begins) or _ASKED.search(report, begins)
-        end = following.start() if following else len(report)
+        end = len(report)
+        for pattern in (_NEXT, close, _ASKED):
+            # What does not follow here does not follow a later heading.
+            following = None if pattern in exhausted else pattern.search(report, begins)
+            if following:
+                end = following.start()
+                break
+            exhausted.add(pattern)
         kept += [report[begin:start], " " * (end - start)]
         begin = end
     return "".join([*kept, report[begin:]])
