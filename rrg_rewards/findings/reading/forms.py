@@ -63,6 +63,8 @@ _RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t:-]*)*$", re.MULTIL
 _WORD = re.compile("[A-Za-z0-9]")
 # Number of characters before a sign that say what it separates.
 _BEFORE = 300
+# Maximum number of characters of the name of an item.
+_LONGEST_NAME = 60
 _DENIAL = re.compile(r"\s*(?:[A-Za-z ]{2,20}: *)?(?:no|without)\b", re.IGNORECASE)
 
 
@@ -109,7 +111,8 @@ def _unanswered(text: str) -> Iterator[Edit]:
         start = answer.start()
         while start > done and (text[start - 1].isalnum() or text[start - 1] in "_ /()-"):
             start -= 1
-        if name := _LETTER.search(text, start, answer.start()):
+        name = _LETTER.search(text, start, answer.start())
+        if name and answer.start() - name.start() <= _LONGEST_NAME:
             done = answer.end()
             yield name.start(), done, ""
 
