@@ -19,6 +19,8 @@ Values = tuple[tuple[int, tuple[object, ...]], ...]
 # Parts that do not locate a finding without a side or details: an opacity of the lung is always in the lung.
 _UNSPECIFIC_PARTS = (None, "lung", "coronary arteries", "kidney", "liver", "spleen", "prostate", "bone")
 _SIDES = {"right": ("right",), "left": ("left",), "bilateral": ("right", "left")}
+# "Millimetric plaques" states a size, and "faint opacity" a density; both have questions of their own.
+_NO_DEGREES = frozenset({"millimetric", "faint"})
 _COUNTS = ("multiple", "single", "two", "three", "four", "five")
 _POSITIONS = {"satisfactory": "in place", "malpositioned": "malpositioned"}
 
@@ -64,8 +66,8 @@ class AttributeValues:
         if self._spec.answer_type == "numeric":
             return self._numbers_of(attributes)
         names = [word.name for word in attributes.words]
-        # "Millimetric plaques" states a size, and no degree.
-        severity = None if "millimetric" in names and attributes.severity == "minimal" else attributes.severity
+        is_no_degree = attributes.severity == "minimal" and not _NO_DEGREES.isdisjoint(names)
+        severity = None if is_no_degree else attributes.severity
         position = _POSITIONS.get(attributes.device_position or "")
         stated = [severity, attributes.change, _number(attributes), position, *names]
         return tuple(dict.fromkeys(name for name in stated if name in self.values))

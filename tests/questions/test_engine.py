@@ -366,6 +366,9 @@ VALUES = {
     "A few intrapulmonary localized nodules are seen.": ("distribution", None),
     "Subpleural localized nodules are seen.": ("distribution", None),
     "Localized emphysema is seen in the right upper lobe.": ("distribution", "focal"),
+    "A faint opacity is seen in the right lung.": ("severity", None),
+    "Millimetric plaques are seen in the aortic arch.": ("severity", None),
+    "A minimal opacity is seen in the right lung.": ("severity", "minimal"),
     "Lymph nodes with radiolucent hiluses are seen in both axillae.": ("type", "fatty hilum"),
 }
 
