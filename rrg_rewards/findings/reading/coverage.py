@@ -23,10 +23,6 @@ _BODY, _SHOWS, _MEASURE, _UNIT, _VERB, _PLACES, _DENIES, _FOREIGN, _BREAKS, _FIT
 # The bits from the first of these on count content words, also in a sum of codes; unknown words have the largest codes.
 _CONTENT, _UNKNOWN = 1 << 32, 1 << 60
 _ROLES = (1 << 19) - 1 | _UNKNOWN
-# A word that "no" or "not" can be mistyped as, with one wrong, missing, further or exchanged letter.
-_CONFUSED = 1 << 22
-_LIKE_NO = re.compile("on|[no]|.o|n.|.no|n.o|no.")
-_LIKE_NOT = re.compile("ont|nto|ot|nt|.ot|n.t|no.|.not|n.ot|no.t|not.")
 # A statement without any of these is a heading, a place or a size.
 _STATES = _UNKNOWN | _SAYS | _VERB | _SHOWS | _PLACES | _DENIES
 # Marks of words in the lists: grammar, words that say nothing by themselves whatever else they are, words of phrases.
@@ -160,10 +156,6 @@ class CoverageReader:
         """Whether a word in lower case is known."""
         return self._codes[word] < _UNKNOWN
 
-    def is_certain(self, words: Iterable[str]) -> bool:
-        """Whether all words of a sentence are known, and "no" is not often mistyped as one of them."""
-        return union(map(self._codes.__getitem__, words)) & (_CONFUSED | _UNKNOWN) == 0
-
     def _code(self, word: str) -> int:
         """Return what a word does."""
         # Most words are in the lists as they are written.
@@ -180,9 +172,7 @@ class CoverageReader:
         elif marks & (_NAMES | _DESCRIBES):
             # "Increase" is rather a noun.
             marks &= ~_VERB
-        if is_like_no(word) or is_like_not(word):
-            marks |= _CONFUSED
-        return marks & (_ROLES | _CONFUSED) | size * _CONTENT
+        return marks & _ROLES | size * _CONTENT
 
     def _other_marks(self, word: str) -> int:
         """Return the marks of a word that is in no section of ``plain_words.yaml`` as it is written."""
@@ -417,26 +407,6 @@ def _spans(unread: Iterable[int], codes: Sequence[int]) -> tuple[tuple[int, int]
         is_next = spans and all(code < _CONTENT for code in codes[spans[-1][1] : i])
         spans.append((spans.pop()[0] if is_next else i, i + 1))
     return tuple(spans)
-
-
-def is_like_no(word: str) -> bool:
-    """Whether one wrong letter can make "no" a word of at most three letters that means something else.
-
-    Example:
-        >>> [word for word in "no on mo not nor now of np".split() if is_like_no(word)]
-        ['on', 'mo', 'np']
-    """
-    return _LIKE_NO.fullmatch(word) is not None and word not in cue_words("errors", "distinct")
-
-
-def is_like_not(word: str) -> bool:
-    """Whether one wrong letter can make "not" a word that no denial is, and that no form of "be" precedes.
-
-    Example:
-        >>> [word for word in "not nod lot now no knot".split() if is_like_not(word)]
-        ['nod', 'lot', 'knot']
-    """
-    return _LIKE_NOT.fullmatch(word) is not None and word not in cue_words("errors", "distinct_from_not")
 
 
 def precedes_noun(word: str) -> bool:

@@ -1,10 +1,12 @@
 """Find words that may be a misspelt denial or doubt, so that what they govern is neither present nor absent."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from rrg_rewards.findings.knowledge.load import cue_words
-from rrg_rewards.findings.reading.coverage import CoverageReader, is_like_no, is_like_not, is_verb, precedes_noun
+from rrg_rewards.findings.reading.coverage import CoverageReader, coverage_reader, is_verb, precedes_noun
+from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.near_words import edits
 from rrg_rewards.findings.reading.phrases import WordTable
 from rrg_rewards.utilities.yaml_files import package_yaml
@@ -14,6 +16,9 @@ _GOVERNING = ("none", "ended", "not", "doubt")
 # Cues of at least this many letters may have two wrong letters, those of at least four one. "No" and "not" are like so
 # many words that their place counts as well.
 _LONG, _SHORTEST_CUE = 6, 4
+# What one wrong letter can make of "no" and of "not".
+_LIKE_NO = re.compile("on|[no]|.o|n.|.no|n.o|no.")
+_LIKE_NOT = re.compile("ont|nto|ot|nt|.ot|n.t|no.|.not|n.ot|no.t|not.")
 # Longest unknown word that may be a denial only because of its place, such as one of another language.
 _LONGEST = 6
 # Words with more letters are not divided.
@@ -26,10 +31,9 @@ class CueErrors:
     """Divides words that are glued to a cue, and finds words that stand in the place of one.
 
     Args:
-        coverage: Knows which words are known.
+        coverage: Knows the words of the reports' lexicon. Those of ``chest`` are known as well.
 
     Example:
-        >>> from rrg_rewards.findings.reading.coverage import coverage_reader
         >>> from rrg_rewards.findings.reading.lexicon import load_lexicon
         >>> errors = CueErrors(coverage_reader(load_lexicon("chest")))
         >>> errors.divided("thereis nopleural effusion".split())
@@ -39,9 +43,17 @@ class CueErrors:
     """
 
     def __init__(self, coverage: CoverageReader) -> None:
-        self._coverage = coverage
+        self._coverages = {coverage, coverage_reader(load_lexicon("chest"))}
+        self._doubtful = WordTable(lambda word: not self._knows(word) or _is_like_no(word) or _is_like_not(word))
         self._parts = WordTable(self._divide)
         self._like_cues = WordTable(_is_like_cue)
+
+    def is_certain(self, words: Iterable[str]) -> bool:
+        """Whether all words of a sentence are known, and "no" and "not" are not easily mistyped as one of them."""
+        return not any(map(self._doubtful.__getitem__, words))
+
+    def _knows(self, word: str) -> bool:
+        return any(coverage.knows(word) for coverage in self._coverages)
 
     def divided(self, tokens: Sequence[str]) -> list[str]:
         """Return the tokens of a sentence, in which glued words are divided."""
@@ -49,7 +61,7 @@ class CueErrors:
 
     def _divide(self, word: str) -> tuple[str, ...]:
         """Return the parts of an unknown word if it begins with one that is often glued, else the word."""
-        if len(word) > _MOST_LETTERS or not (word.isascii() and word.isalpha()) or self._coverage.knows(word):
+        if len(word) > _MOST_LETTERS or not (word.isascii() and word.isalpha()) or self._knows(word):
             return (word,)
         for size in range(len(word) - 1, 0, -1):
             first, rest = word[:size], word[size:]
@@ -58,7 +70,7 @@ class CueErrors:
                 if (
                     len(parts) > 1
                     or rest in cue_words("errors", "glued")
-                    or (len(rest) >= _SHORTEST and self._coverage.knows(rest))
+                    or (len(rest) >= _SHORTEST and self._knows(rest))
                 ):
                     return (first, *parts)
         return (word,)
@@ -81,17 +93,17 @@ class CueErrors:
         word = tokens[i]
         if not word.isascii() or not word[0].isalpha():
             return False
-        if is_like_not(word) and not cue_words("adjectives", "predicating").isdisjoint(tokens[i - 1 : i]):
+        if _is_like_not(word) and not cue_words("adjectives", "predicating").isdisjoint(tokens[i - 1 : i]):
             # "Was nov observed"
             return True
-        if is_like_no(word):
+        if _is_like_no(word):
             following, is_particle = tokens[i + 1 : i + 2], word in cue_words("errors", "particles")
             is_evidence = not cue_words("errors", "evidence").isdisjoint(following)
             # "To exclude edema", "do you see edema?", "is nt seen"
             if (is_particle and not is_evidence and any(map(is_verb, following))) or (word == "nt" and i > 0):
                 return False
             return (is_evidence or _begins(tokens, i)) and _leads_to(tokens, i + 1, named, is_particle)
-        if self._coverage.knows(word):
+        if self._knows(word):
             return False
         if self._like_cues[word]:
             return True
@@ -101,7 +113,7 @@ class CueErrors:
 
     def _describes_next(self, tokens: Sequence[str], i: int, named: set[int]) -> bool:
         """Whether only adjectives and unknown words stand between a token and a finding."""
-        while i < len(tokens) and i not in named and (precedes_noun(tokens[i]) or not self._coverage.knows(tokens[i])):
+        while i < len(tokens) and i not in named and (precedes_noun(tokens[i]) or not self._knows(tokens[i])):
             i += 1
         return i in named
 
@@ -146,3 +158,23 @@ def _is_like_cue(word: str) -> bool:
         if abs(len(word) - len(cue)) <= most and not is_form and edits(word, cue) <= most:
             return True
     return False
+
+
+def _is_like_no(word: str) -> bool:
+    """Whether one wrong letter can make "no" a word of at most three letters that means something else.
+
+    Example:
+        >>> [word for word in "no on mo not nor now of np".split() if _is_like_no(word)]
+        ['on', 'mo', 'np']
+    """
+    return _LIKE_NO.fullmatch(word) is not None and word not in cue_words("errors", "distinct")
+
+
+def _is_like_not(word: str) -> bool:
+    """Whether one wrong letter can make "not" a word that no denial is, and that no form of "be" precedes.
+
+    Example:
+        >>> [word for word in "not nod lot now no knot".split() if _is_like_not(word)]
+        ['nod', 'lot', 'knot']
+    """
+    return _LIKE_NOT.fullmatch(word) is not None and word not in cue_words("errors", "distinct_from_not")

@@ -196,7 +196,7 @@ class FindingEngine:
     def _unit_mask(self, unit: list[list[str]]) -> int:
         mask = 0
         for tokens in unit:
-            is_certain = self._coverage.is_certain(tokens)
+            is_certain = self._errors.is_certain(tokens)
             if not is_certain:
                 tokens = self._errors.divided(tokens)
             mentions, scope = find_mentions(self.lexicon, tokens)
@@ -283,7 +283,7 @@ class FindingEngine:
         text = normalise(sentence)
         tokens = pad(text).split()
         doubted: tuple[tuple[int, int], ...] = ()
-        is_certain = self._coverage.is_certain(tokens)
+        is_certain = self._errors.is_certain(tokens)
         if not is_certain:
             tokens = self._errors.divided(tokens)
         named = self._attributed_findings(tokens)

@@ -24,7 +24,7 @@ _VALUES = {"true": "yes", "1": "yes", "false": "no", "0": "no", "none": "n/a", "
 # The value of an argument: "effusion=True".
 _ARGUMENT = re.compile(r"(?<=\w) ?= ?(true|false|none|null)\b", re.IGNORECASE)
 # The answer to a question: "effusion? No".
-_QUESTION = re.compile(r"(?<=[A-Za-z])(\?) +(?=(?:yes|no)\s*(?:[.;,\n\r]|$))", re.IGNORECASE)
+_QUESTION = re.compile(r"(?<=[A-Za-z])(\?) +(?=(?:yes|no)\s*(?:[.;\n\r]|$))", re.IGNORECASE)
 # One letter as an answer: "effusion: N."
 _INITIAL = re.compile(r"(?<=[A-Za-z]): *([YyNn])(?= *(?:[.;,|\n\r]|$))")
 # The marker of a numbered item; the first one begins a line or follows punctuation: "1)", "(a)", "#1", "[1]", "1-".
