@@ -14,7 +14,6 @@ from rrg_rewards.findings.reading.modifiers import PLACED, PLACING, VALUE_KINDS,
 from rrg_rewards.findings.reading.phrases import cue_bits
 from rrg_rewards.findings.reading.statements import statement_numbers
 
-_TUPLES = ("location", "morphology")
 # Attributes after the second of two joined findings that also belong to the first.
 _SHARED = ("laterality", "location", "change", "device_position", "places", "place_words")
 # Attributes before the first of several findings that belong to all of them.
@@ -44,25 +43,10 @@ class Span(NamedTuple):
     end: int
     first: int | None = None
 
-
-class _Whereabouts(NamedTuple):
-    """Where a finding is.
-
-    Attributes:
-        laterality: Its side.
-        location: Its location.
-        places: Its places, if it has several with different sides.
-        is_emphasis: Whether the side is only where the finding is largest or most prominent.
-    """
-
-    laterality: str | None
-    location: tuple[str, ...]
-    places: tuple[Place, ...] = ()
-    is_emphasis: bool = False
-
-
-# Where a finding is of which no place is stated.
-_NOWHERE = _Whereabouts(None, ())
+    @property
+    def phrase(self) -> tuple[int, int]:
+        """Start and end of the phrase."""
+        return self.start if self.first is None else self.first, self.end
 
 
 class AttributeReader:
@@ -102,7 +86,7 @@ class AttributeReader:
     def owned(self, tokens: Sequence[str], spans: Sequence[Span]) -> list[tuple[Modifier, int]]:
         """Return the modifiers of the findings at distinct, ordered ``spans``, each with the index of its finding."""
         modifiers = self._modifiers(tokens)
-        owners = self.owners(tokens, spans) if modifiers else []
+        owners = self._owners(tokens, spans, _statements(tokens, spans)) if modifiers else []
         return [(modifier, owners[modifier.start]) for modifier in modifiers if owners[modifier.start] >= 0]
 
     def attributes(
@@ -119,11 +103,11 @@ class AttributeReader:
         if not modifiers and not words:
             return [_NOTHING] * len(spans)
         distinct = spans if len(spans) == 1 else list({span.end: span for span in spans}.values())
-        names = [(span.start if span.first is None else span.first, span.end) for span in distinct]
+        names = [span.phrase for span in distinct]
         modifiers = without_amounts(tokens, modifiers, names)
         numbers = _statements(tokens, distinct)
         named = [_Named(span) for span in distinct]
-        owners = self.owners(tokens, distinct, numbers)
+        owners = self._owners(tokens, distinct, numbers)
         has_unnamed = not _UNNAMED.isdisjoint(tokens)
         for modifier in sorted([*modifiers, *words], key=_start) if words else modifiers:
             one = named[owners[modifier.start]]
@@ -133,8 +117,7 @@ class AttributeReader:
             self._add_near(tokens, named, words)
         for one in named:
             if one.own:
-                one.where = _whereabouts(tokens, one.own)
-                one.attributes = _collect(one.own, one.where)
+                one.attributes, one.is_emphasis = _collect(tokens, one.own)
         result = [one.attributes for one in named]
         if len(distinct) > 1:
             self._share_trailing(tokens, distinct, named)
@@ -162,10 +145,10 @@ class AttributeReader:
                 following = None
                 continue
             trailing = [modifier for modifier in named[k + 1].own if modifier.start >= spans[k + 1].end]
-            own = _collect(trailing, _whereabouts(tokens, trailing))
+            own, _ = _collect(tokens, trailing)
             following = own if following is None else own.filled(following)
             one = named[k]
-            if one.where.is_emphasis and following.laterality:
+            if one.is_emphasis and following.laterality:
                 # "More prominent on the right, there are consolidation and atelectasis in both lungs."
                 one.attributes = one.attributes._replace(laterality=None)
             if one.attributes.laterality in (None, following.laterality):
@@ -183,7 +166,7 @@ class AttributeReader:
             between = tokens[start : spans[k].start]
             end = spans[k + 1].start if k + 1 < len(spans) else len(tokens)
             if leading[k - 1] and numbers[spans[k].start] == numbers[spans[k - 1].start]:
-                place = _collect(leading[k - 1], _whereabouts(tokens, leading[k - 1]))
+                place, _ = _collect(tokens, leading[k - 1])
                 one.attributes = _placed_as(one.attributes, place)
                 leading[k] = leading[k - 1]
             # "Bilateral pleural effusion and pleural thickening", "hypodense lesion in the left kidney (cyst?)"
@@ -198,7 +181,7 @@ class AttributeReader:
     def _leading(self, tokens: Sequence[str], one: "_Named") -> list[Modifier]:
         """Return the modifiers of a finding that state a place ahead of it: "in the left and right lung, nodules"."""
         leading: list[Modifier] = []
-        name = one.span.start if one.span.first is None else one.span.first
+        name, _ = one.span.phrase
         for modifier in one.own:
             start = modifier.start
             is_ahead = not PLACING.isdisjoint(tokens[max(0, start - 2) : start]) or ":" in tokens[start:name]
@@ -221,7 +204,7 @@ class AttributeReader:
             is_chained: Whether finding ``k + 1`` is joined with the next.
         """
         first, second = spans[k], spans[k + 1]
-        between = tokens[first.end : second.start if second.first is None else second.first]
+        between = tokens[first.end : second.phrase[0]]
         if self._is_part(between):
             return _PLACE
         is_bare = "," in between and "and" not in between and not is_chained
@@ -245,18 +228,12 @@ class AttributeReader:
             for first, of, last in zip(between, between[1:], between[2:], strict=False)
         )
 
-    def owners(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int] | None = None) -> list[int]:
+    def _owners(self, tokens: Sequence[str], spans: Sequence[Span], numbers: Sequence[int]) -> list[int]:
         """Return, for each token, the index of the finding that it belongs to, or -1.
 
         A finding owns words of its own statement only. Words about normal anatomy belong to no finding: "Opacity on the
         right and the left lung is clear".
-
-        Args:
-            tokens: Tokens of one sentence.
-            spans: Distinct spans of findings, in order.
-            numbers: Number of each token's statement, in ascending order, if it is known.
         """
-        numbers = _statements(tokens, spans) if numbers is None else numbers
         is_one = not numbers or not numbers[-1]
         owners = [0] * len(tokens) if is_one and len(spans) == 1 else self._divided(tokens, spans, numbers)
         if self._normal.isdisjoint(tokens) and self._denied.isdisjoint(tokens):
@@ -322,15 +299,16 @@ def _sharing(own: Attributes, other: Attributes, names: Sequence[str]) -> Attrib
     return own._replace(**missing) if missing else own
 
 
-def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
-    """Combine the modifiers of one finding."""
+def _collect(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> tuple[Attributes, bool]:
+    """Combine the modifiers of one finding; return also whether its side is only where it is most prominent."""
+    where, is_emphasis = _whereabouts(tokens, modifiers)
     values: dict[str, Any] = {}
     numbers: list[tuple[str, float]] = []
     sizes: list[float] = []
     former = None
     for modifier in modifiers:
         for kind, value in modifier.values:
-            if kind in _TUPLES:
+            if kind == "morphology":
                 new = tuple(value) if isinstance(value, list) else (value,)
                 old = values.get(kind, ())
                 values[kind] = old + tuple(part for part in new if part not in old)
@@ -347,14 +325,13 @@ def _collect(modifiers: Sequence[Modifier], where: _Whereabouts) -> Attributes:
             elif kind == "change" and values.get(kind) == "stable":
                 # "Again seen is an effusion, which has increased."
                 values[kind] = value
-            elif kind not in ("short_axis_mm", "laterality", "segment", "implied"):
+            elif kind != "short_axis_mm" and kind not in PLACED:
                 values.setdefault(kind, value)
     if former and "size_mm" in values:
         values.setdefault("change", _growth(former, values["size_mm"]))
-    values.update(laterality=where.laterality, location=where.location, places=where.places)
     if len(sizes) > 1 or ("size" in dict(numbers)):
         numbers += [("size", size) for size in sizes]
-    return Attributes(**values, values=tuple(sorted(numbers)))
+    return where._replace(**values, values=tuple(sorted(numbers))), is_emphasis
 
 
 def _growth(former: float, size: float) -> str:
@@ -380,18 +357,18 @@ def attribute_reader() -> AttributeReader:
 
 @dataclass(slots=True)
 class _Named:
-    """A finding while it is read: the modifiers that it owns, where it is, and its attributes."""
+    """A finding while it is read: the modifiers that it owns, and what they state."""
 
     span: Span
     own: list[Modifier] = field(default_factory=list)
-    where: _Whereabouts = _NOWHERE
     attributes: Attributes = _NOTHING
+    is_emphasis: bool = False
 
     def lacks(self, tokens: Sequence[str], modifier: Modifier) -> bool:
         """Whether a word describes something without a name before the finding: "a low density area and a nodule"."""
         if modifier.values[0][0] not in _DESCRIBING:
             return False
-        between = tokens[modifier.end : self.span.start if self.span.first is None else self.span.first]
+        between = tokens[modifier.end : self.span.phrase[0]]
         verbs = cue_words("statements", "verbs")
         return any(noun in _UNNAMED and (word in verbs or word == "and") for noun, word in pairwise(between))
 
@@ -434,8 +411,8 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(load_knowledge("attributes")[name])
 
 
-def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Whereabouts:
-    """Return where a finding is.
+def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> tuple[Attributes, bool]:
+    """Return where a finding is, and whether that is only where it is largest or most prominent.
 
     Args:
         tokens: Tokens of the sentence.
@@ -443,17 +420,14 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Where
 
     Example:
         >>> tokens = "nodules in the right upper and left lower lobe".split()
-        >>> where = _whereabouts(tokens, modifier_reader().modifiers(tokens))
+        >>> where, _ = _whereabouts(tokens, modifier_reader().modifiers(tokens))
         >>> where.laterality, where.location, [place.location for place in where.places]
         ('bilateral', ('upper', 'lower'), [('upper',), ('lower',)])
     """
     parts = _parts(tokens, modifiers)
     if not parts:
-        return _NOWHERE
+        return _NOTHING, False
     _complete(tokens, parts)
-    if len(parts) == 1:
-        (part,) = parts
-        return _Whereabouts(part.side, part.levels, (), part.side is None or part.is_emphasised)
     stated = [part for part in parts if not part.is_emphasised]
     # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
     sided = [part for part in stated if part.side]
@@ -465,13 +439,11 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> _Where
     located = stated if any(part.levels for part in stated) else parts
     location = tuple(dict.fromkeys(level for part in located for level in part.levels))
     side = None if not sides else sides.copy().pop() if len(sides) == 1 else "bilateral"
-    is_emphasis = all(part.is_emphasised for part in sided)
-    if len(sides) < 2:
-        return _Whereabouts(side, location, (), is_emphasis)
     sizes = _sizes(sided, modifiers)
-    places = tuple(Place(part.side or "", part.levels, size) for part, size in zip(sided, sizes, strict=True))
-    informative = any(place.location or place.size_mm for place in places)
-    return _Whereabouts(side, location, places if informative else (), is_emphasis)
+    places = [Place(part.side or "", part.levels, size) for part, size in zip(sided, sizes, strict=True)]
+    is_told = len(sides) > 1 and any(place.location or place.size_mm for place in places)
+    where = Attributes(side, location, places=tuple(places) if is_told else ())
+    return where, all(part.is_emphasised for part in sided)
 
 
 def _parts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> list[_Part]:
