@@ -1,6 +1,5 @@
 """Decide which words state the change of a finding since an earlier examination, and of which findings."""
 
-import re
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -9,8 +8,6 @@ from rrg_rewards.findings.reading.finding import Attributes
 from rrg_rewards.findings.reading.modifiers import PLACED, Modifier, modifier_reader
 from rrg_rewards.findings.reading.phrases import cue_bits
 
-# "Larger than on 25.1.2020"
-_DATE = re.compile(r"(?:\d{1,2}\.){0,2}(?:19|20)\d\d")
 _GROWTH = (("change", "increased"), ("change", "decreased"))
 # Words that state an amount as often as a change: "increased density".
 _RELATIVE = ("increase", "decrease", "reduc", "diminish", "larger", "smaller", "bigger")
@@ -35,8 +32,6 @@ def is_compared(tokens: Sequence[str]) -> bool:
         >>> is_compared("larger than on the previous study".split()), is_compared("larger than 5 mm".split())
         (True, False)
     """
-    if "than" in tokens and any(map(_DATE.fullmatch, tokens)):
-        return True
     earlier = cue_words("comparisons", "earlier", "today")
     # "Compared to the left side"
     sides = cue_words("comparisons", "sides")
