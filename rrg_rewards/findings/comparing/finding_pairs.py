@@ -16,7 +16,7 @@ from rrg_rewards.findings.comparing.attribute_errors import (
 )
 from rrg_rewards.findings.comparing.profiles import Profile, get_profile
 from rrg_rewards.findings.knowledge.concepts import SAME, Relation, concept_graph, finding_organ, organs_differ
-from rrg_rewards.findings.reading.finding import OTHER, Finding
+from rrg_rewards.findings.reading.finding import OTHER, Finding, is_plural
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.findings.reading.wordings import lesion_bits, opposite_bits, relating_words, wording
 
@@ -30,7 +30,6 @@ _BONES = {("rib",), ("vertebra",)}
 # Number of sentences between a diagnosis and its signs.
 _NEAR = 2
 
-_PLURALS, _SINGULARS = ("s", "ae", "thoraces"), ("ss", "is", "us", "copd", "chf")
 # Findings with more alternatives are matched by their concept only, so that listing many diagnoses gains nothing.
 _MOST_ALTERNATIVES = 1
 # Relations of open findings in similar words, in wider words and in narrower words.
@@ -220,7 +219,7 @@ def covers(whole: Finding, part: Finding, profile: Profile) -> bool:
     ours, theirs = whole.attributes, part.attributes
     if part.concept in whole.alternatives and theirs.certainty:
         return True
-    several = ours.extent in ("multiple", "diffuse") or _is_plural(whole.text)
+    several = ours.extent in ("multiple", "diffuse") or is_plural(whole.text)
     # The place that is stated with a size is that of the largest one.
     of_largest = several and ours.size_mm is not None
     return (
@@ -265,8 +264,3 @@ def _describes(finding: Finding, diagnosis: Finding, signs: Mapping[str, Sequenc
     if distance <= reach and finding.concept in signs.get(diagnosis.concept, ()):
         return True
     return distance <= _NEAR and finding.concept in concept_graph().implied(diagnosis.concept)
-
-
-def _is_plural(text: str) -> bool:
-    """Whether a mention ends in a plural: "nodules", "bullae", and not "atelectasis" or "pneumothorax"."""
-    return text.lower().endswith(_PLURALS) and not text.lower().endswith(_SINGULARS)

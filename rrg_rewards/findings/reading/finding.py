@@ -131,6 +131,17 @@ class Finding(NamedTuple):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
+def is_plural(text: str) -> bool:
+    """Whether a mention ends in a plural: "nodules", "bullae", and not "atelectasis" or "pneumothorax".
+
+    Example:
+        >>> is_plural("Nodules"), is_plural("atelectasis")
+        (True, False)
+    """
+    text = text.lower()
+    return text.endswith(("s", "ae")) and not text.endswith(("ss", "is", "us"))
+
+
 def may_be_same(first: Finding, second: Finding) -> bool:
     """Whether organ and words allow two findings of one concept to be the same; only open findings have words.
 

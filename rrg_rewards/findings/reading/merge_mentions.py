@@ -10,7 +10,7 @@ from typing import Literal
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.attributes import attribute_reader
-from rrg_rewards.findings.reading.finding import DOUBTFUL, OTHER, Attributes, Finding, may_be_same
+from rrg_rewards.findings.reading.finding import DOUBTFUL, OTHER, Attributes, Finding, is_plural, may_be_same
 from rrg_rewards.findings.reading.plain_text import plain_text
 from rrg_rewards.findings.reading.tokens import tokenise
 from rrg_rewards.findings.reading.wordings import diagnosing_words
@@ -33,8 +33,6 @@ _REFERENCE_REACH = 6
 _SIZE_SEARCHED = 16
 # Number of characters before an apposition that can contain "the largest".
 _LARGEST_SEARCHED = 150
-# Number of characters between two mentions whose link is remembered.
-_MOST_REMEMBERED = 100
 # Number of characters after a denial in which a word of correction is looked for.
 _CORRECTION_REACH = 30
 _CORRECTION = re.compile("|".join(sorted(cue_words("references", "corrections"))), re.IGNORECASE)
@@ -45,7 +43,6 @@ _OTHER_LETTER = re.compile(
 )
 _PHRASE_END = re.compile(r"[.,;:()\n]")
 _SENTENCE_END = re.compile(r"\.\s")
-_PLURALS, _SINGULARS = ("s", "ae"), ("ss", "is", "us")
 
 
 def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]:
@@ -205,18 +202,15 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     continues = second.sentence != first.sentence
     if continues:
         text = _SENTENCE_END.split(text)[-1]
-    read = _remembered_link if len(text) <= _MOST_REMEMBERED else _stated_link
-    return read(text, continues)
+    return _stated_link(text, continues)
 
 
+# Reports repeat the words between findings.
+@lru_cache(maxsize=1 << 13)
 def _stated_link(text: str, continues: bool) -> str | None:
     """Return the link that words state; words of a sentence that continues the one before have to interpret it."""
     words = tokenise(text)
     return attribute_reader().link(words) if not continues or _interprets(words) else None
-
-
-# Reports repeat the words between findings.
-_remembered_link = lru_cache(maxsize=1 << 14)(_stated_link)
 
 
 def _interprets(words: Sequence[str]) -> bool:
@@ -499,9 +493,8 @@ def _names_countable(text: str) -> bool:
 
 def _is_group(finding: Finding) -> bool:
     """Whether a mention names several lesions."""
-    attributes, text = finding.attributes, finding.text.lower()
-    is_plural = text.endswith(_PLURALS) and not text.endswith(_SINGULARS)
-    return is_plural or attributes.extent == "multiple" or attributes.laterality == "bilateral"
+    attributes = finding.attributes
+    return is_plural(finding.text) or attributes.extent == "multiple" or attributes.laterality == "bilateral"
 
 
 def _is_part_of(attributes: Attributes, group: Finding) -> bool:
