@@ -21,7 +21,6 @@ from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS
-from rrg_rewards.findings.reading.modality import report_majority
 from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.utilities.random_draws import Draws
 
@@ -52,9 +51,9 @@ def _synonyms() -> tuple[dict[str, tuple[str, ...]], re.Pattern[str]]:
     return others, re.compile(rf"\b(?:{texts})\b")
 
 
-def inventions(view: ReportView, draws: Draws) -> Iterator[Proposal]:
+def inventions(view: ReportView, modality: str, draws: Draws) -> Iterator[Proposal]:
     """A: add a finding that the report does not contain, and remove the statements that it contradicts."""
-    graph, modality = concept_graph(), report_majority(view.report) or "xray"
+    graph = concept_graph()
     held = {name for finding in view.findings for name in (finding.concept, *finding.alternatives)}
     entries = [entry for entry in load_knowledge("errors")["invented"] if "any" in entry or modality in entry]
     for entry in draws.shuffled(entries):

@@ -30,7 +30,9 @@ from rrg_rewards.findings.editing.report_view import (
     reordered,
 )
 from rrg_rewards.findings.reading.finding import Attributes, Finding
+from rrg_rewards.findings.reading.modality import MODALITIES, report_majority
 from rrg_rewards.findings.reading.plain_text import plain_text
+from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
 # Rarest first, because a finding has at most one error and few findings have a comparison to remove.
@@ -51,6 +53,7 @@ def inject_errors(
     *,
     seed: int,
     harmless: int | None = None,
+    modality: str | None = None,
 ) -> InjectedReport | None:
     """Inject a known number of errors into a report.
 
@@ -77,6 +80,7 @@ def inject_errors(
             :func:`rrg_rewards.findings.error_counts` draws them.
         seed: Non-negative seed. The same report, counts and seed give the same candidate.
         harmless: Number of harmless edits to try. If None, it is drawn, up to three.
+        modality: Modality of invented findings, ``ct`` or ``xray``. If None, it is derived from the report's words.
 
     Returns:
         The candidate; ``declined`` counts the errors that could not be injected with certainty. None if the engine
@@ -84,7 +88,7 @@ def inject_errors(
 
     Raises:
         TypeError: If the report is not a string, or counts or seed are not integers.
-        ValueError: For an unknown category or a negative number.
+        ValueError: For an unknown category or modality, or a negative number.
 
     Example:
         >>> injected = inject_errors("Small left effusion. The heart is normal.", {"D": 1}, seed=0, harmless=0)
@@ -93,6 +97,8 @@ def inject_errors(
     """
     draws = seeded_draws(seed, report)
     report = plain_text(report).text
+    if modality not in (None, *MODALITIES):
+        raise ValueError(unknown_name_message("modality", str(modality), MODALITIES))
     if harmless is not None and harmless < 0:
         raise ValueError(f"harmless must not be negative, got {harmless}")
     requested = draw_counts(draws) if counts is None else requested_counts(counts)
@@ -102,7 +108,7 @@ def inject_errors(
     is_clear = _measured(compare_findings(view.findings, view.findings)) == (0, 0, 0, 0, 0)
     if not any(character.isalpha() for character in report) or not is_clear:
         return None
-    injection = _Injection(view, draws)
+    injection = _Injection(view, draws, modality or report_majority(report) or "xray")
     for letter in _ORDER:
         injection.add(letter, requested[LETTERS.index(letter)])
     if any(requested) and not any(injection.counts):
@@ -131,8 +137,8 @@ def _key(mention: Finding) -> _Mention:
 class _Injection:
     """A candidate report while errors are injected into it."""
 
-    def __init__(self, view: ReportView, draws: Draws) -> None:
-        self._reference, self._draws = view, draws
+    def __init__(self, view: ReportView, draws: Draws, modality: str) -> None:
+        self._reference, self._draws, self._modality = view, draws, modality
         self._made: list[Proposal] = []
         self._replacements: list[Replacement] = []
         # The report with all edits applied.
@@ -169,7 +175,7 @@ class _Injection:
     def _proposals(self, letter: str) -> Iterator[Proposal]:
         view, draws = self._reference, self._draws
         if letter == "A":
-            yield from inventions(view, draws)
+            yield from inventions(view, self._modality, draws)
             return
         taken = {proposal.target for proposal in self._made}
         offers = [

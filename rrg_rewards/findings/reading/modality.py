@@ -11,13 +11,14 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 
 Modality = Literal["ct", "xray"]
 """Modality of reports: computed tomography or radiography."""
+MODALITIES: tuple[Modality, Modality] = ("ct", "xray")
+"""The modalities."""
 
 # Numbers of reports that are looked at, and that must show a modality before anything is said of it.
 _SAMPLE = 200
 _LEAST = 10
 # Share of the reports that show a modality which must show the same one.
 _SHARE = 0.9
-_MODALITIES: tuple[Modality, Modality] = ("ct", "xray")
 # A prefix is enough, and bounds the work on a text of any length.
 _MOST_CHARACTERS = 5_000
 
@@ -25,7 +26,7 @@ _MOST_CHARACTERS = 5_000
 @cache
 def _patterns() -> dict[Modality, re.Pattern[str]]:
     words = load_knowledge("modalities")
-    return {modality: re.compile(rf"\b(?:{'|'.join(words[modality])})\b") for modality in _MODALITIES}
+    return {modality: re.compile(rf"\b(?:{'|'.join(words[modality])})\b") for modality in MODALITIES}
 
 
 def report_majority(report: str) -> Modality | None:

@@ -5,8 +5,7 @@ import pytest
 from rrg_rewards.findings import compare_findings
 from rrg_rewards.findings.editing.report_view import compares
 from rrg_rewards.findings.knowledge.load import load_knowledge
-
-MODALITIES = ("ct", "xray")
+from rrg_rewards.findings.reading.modality import MODALITIES
 
 
 class TestProposedSentences:

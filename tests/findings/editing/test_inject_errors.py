@@ -162,6 +162,7 @@ class TestInjectErrorsDeclines:
         ("options", "error", "message"),
         [
             ({"report": None}, TypeError, "report must"),
+            ({"modality": "mri"}, ValueError, "unknown modality 'mri'"),
             ({"harmless": -1}, ValueError, "harmless must not be negative"),
             ({"seed": -1}, ValueError, "seed must not be negative"),
             ({"counts": {"a": 1}}, ValueError, "unknown error category 'a'; did you mean 'A'"),
