@@ -274,7 +274,7 @@ class AttributeReader:
         for i in range(end - 1, start - 1, -1):
             if tokens[i] in self._separators:
                 return i
-        return end if tokens[start] in self._prepositions else start
+        return end if start < len(tokens) and tokens[start] in self._prepositions else start
 
     def link(self, tokens: Sequence[str]) -> str | None:
         """Return the link between two findings: ``stated``, ``doubted``, ``alternative`` or ``None``.

@@ -22,32 +22,18 @@ _KEY = re.compile(
 )
 _VALUES = {"true": "yes", "1": "yes", "false": "no", "0": "no", "none": "n/a", "null": "n/a"}
 # The value of an argument: "effusion=True".
-_ARGUMENT = re.compile(r"(?<=\w) ?= ?(true|false|none|null)\b", re.IGNORECASE)
+_ARGUMENT = re.compile(r"=(?<=[\w ]=) ?(true|false|none|null)\b", re.IGNORECASE)
 # The answer to a question: "effusion? No".
-_QUESTION = re.compile(r"(?<=[A-Za-z])(\?) +(?=(?:yes|no)\s*(?:[.;\n\r]|$))", re.IGNORECASE)
+_QUESTION = re.compile(r"(\?)(?<=[A-Za-z]\?) +(?=(?:yes|no)\s*(?:[.;\n\r]|$))", re.IGNORECASE)
 # One letter as an answer: "effusion: N."
-_INITIAL = re.compile(r"(?<=[A-Za-z]): *([YyNn])(?= *(?:[.;,|\n\r]|$))")
+_INITIAL = re.compile(r":(?<=[A-Za-z]:) *([YyNn])(?= *(?:[.;,|\n\r]|$))")
 # The marker of a numbered item; the first one begins a line or follows punctuation: "1)", "(a)", "#1", "[1]", "1-".
+_LETTERED = re.compile(r"\)(?<=[\s(][aAi]\))")
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii")
 _NUMBER = re.compile(
     r"(?<!\S)(?:[(\[]?(\d{1,2}|[a-hA-H]|[ivx]{1,4})[)\]]|#(\d{1,2})[:.)]?|(\d)-(?= ?[A-Z]))(?=\s*[A-Za-z])"
 )
-_SERIES = [
-    *map(str, range(1, 31)),
-    "",
-    *"abcdefgh",
-    "",
-    *"ABCDEFGH",
-    "",
-    "i",
-    "ii",
-    "iii",
-    "iv",
-    "v",
-    "vi",
-    "vii",
-    "viii",
-    "",
-]
+_SERIES = (*map(str, range(1, 31)), "", *"abcdefgh", "", *"ABCDEFGH", "", *_ROMAN, "")
 # A denial of a list: "no evidence of:", and the markers of the list.
 _DENIED_LIST = re.compile(r"\b(?:no|without|negative)\b[^.:;\n]{0,60}\b(?:of|for|following) *(:)", re.IGNORECASE)
 _LIST_END = re.compile(r"(?<!\d)\. |\n\s*\n|\n(?=\s*[A-Z][A-Za-z ]*:)")
@@ -55,10 +41,6 @@ _MOST_LISTED = 1_000
 _LIST_MARK = re.compile(r"(?:\A|(?<=[\s:]))\s*(?:[-*\u2022\u2013]|[(\[]?\d{1,2}[.)\]]|[(]?[a-h]\)) ")
 # Signs between spaces that separate items or cells, and a line of a table without words.
 _SIGN = re.compile(r"(?<=\s)(?:[-*|/\u2022\u2013\u2014]|--|->)(?=\s+\S)")
-_LISTING = (
-    *(f" {sign} " for sign in [*"|-*/\u2022\u2013\u2014", "--", "->"]),
-    *("\n| ", "1)", "a)", "A)", "i)", "#1", "1]", "1-"),
-)
 _RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t:-]*)*$", re.MULTILINE)
 _WORD = re.compile("[A-Za-z0-9]")
 # Number of characters before a sign that say what it separates.
@@ -70,16 +52,31 @@ _DENIAL = re.compile(r"\s*(?:[A-Za-z ]{2,20}: *)?(?:no|without)\b", re.IGNORECAS
 
 def form_edits(text: str) -> Iterator[Callable[[str], Iterator[Edit]]]:
     """Yield functions that return the edits of a text, one after the other; most texts need none."""
-    if '":' in text or "':" in text or '" :' in text:
+    has_colon = ":" in text
+    if has_colon and ('"' in text or "'" in text):
         yield _keys
-    if "of:" in text or "for:" in text or "following:" in text:
+    if has_colon and ("of:" in text or "for:" in text or "following:" in text):
         yield _denied_items
-    if any(sign in text for sign in _LISTING) or text.startswith("| "):
+    if _has_items(text):
         yield _items
     if "[" in text or "( )" in text or "(x)" in text or "(X)" in text:
         yield _boxes
-    if ":" in text or " - " in text or "=" in text or "? " in text:
+    if has_colon or " - " in text or "=" in text or "? " in text:
         yield _answers
+
+
+def _has_items(text: str) -> bool:
+    """Whether a text can contain items or cells on one line. One sign is found much faster than one of several."""
+    return (
+        ("-" in text and (" - " in text or "-- " in text or " -> " in text or "1- " in text))
+        or (")" in text and ("1)" in text or text[1:2] == ")" or _LETTERED.search(text)))
+        or ("/" in text and " / " in text)
+        or ("*" in text and " * " in text)
+        or "|" in text
+        or "#1" in text
+        or "1]" in text
+        or (not text.isascii() and ("\u2022" in text or "\u2013" in text or "\u2014" in text))
+    )
 
 
 def _keys(text: str) -> Iterator[Edit]:
@@ -107,7 +104,9 @@ def _whole_answer() -> re.Pattern[str]:
 def _unanswered(text: str) -> Iterator[Edit]:
     """Leave out the items whose answer says nothing: "Pneumothorax: not assessed"."""
     done = 0
-    for answer in _nothing().finditer(text):
+    colon, dash = _nothing()
+    answers = [*colon.finditer(text), *(dash.finditer(text) if " -" in text or " \u2013" in text else ())]
+    for answer in sorted(answers, key=re.Match.start):
         start = answer.start()
         while start > done and (text[start - 1].isalnum() or text[start - 1] in "_ /()-"):
             start -= 1
@@ -118,12 +117,13 @@ def _unanswered(text: str) -> Iterator[Edit]:
 
 
 @cache
-def _nothing() -> re.Pattern[str]:
-    """Match an answer that says nothing, with the colon or dash before it."""
+def _nothing() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Match an answer that says nothing, with the colon or the dash before it."""
     nothing = "|".join(load_knowledge("forms")["nothing"])
     more = r"(?: (?:on|in|by|due|because|with|at|for|given|from|as|this)\b[^.;|\n\r]*)?"
     end = r" *(?:[.;|(}\n\r]|$|,(?=[^,.;:\n\r]*:))"
-    return re.compile(rf"(?::| [-\u2013]) *(?:{nothing}){more}(?={end})", re.IGNORECASE)
+    answer = rf" *(?:{nothing}){more}(?={end})"
+    return re.compile(f":{answer}", re.IGNORECASE), re.compile(f" [-\u2013]{answer}", re.IGNORECASE)
 
 
 def _boxes(text: str) -> Iterator[Edit]:
@@ -177,7 +177,7 @@ def _choices(start: int, boxes: Sequence[re.Match[str]], pieces: Sequence[str], 
 
 def _items(text: str) -> Iterator[Edit]:
     """Begin a line with each item of a list on one line; the answers of a table follow a colon."""
-    rules = [(*rule.span(), "") for rule in _RULE.finditer(text)]
+    rules = [(*rule.span(), "") for rule in _RULE.finditer(text)] if "--" in text else []
     numbers = [(start - 1, start, "\n\n") for start in _numbers(text)]
     signs = (edit for line in _LINE.finditer(text) for edit in _signs(text, *line.span()))
     done = 0
@@ -201,7 +201,8 @@ def _denied_items(text: str) -> Iterator[Edit]:
 def _numbers(text: str) -> Iterator[int]:
     """Yield the offsets of numbered items after the first: those that count on from a first one."""
     following = ""
-    for found in _NUMBER.finditer(text):
+    has_marks = ")" in text or "]" in text or "#" in text or "1-" in text
+    for found in _NUMBER.finditer(text) if has_marks else ():
         mark = found[1] or found[2] or found[3]
         before = text[: found.start()].rstrip(" \t")[-1:]
         is_first = mark in ("1", "a", "A", "i") and (not before or before in "\n\r.:;")

@@ -45,20 +45,29 @@ class PlainText(NamedTuple):
 
     def edited(self, edits: Iterable[Edit]) -> "PlainText":
         """Return the text with some edits, in order: offsets of characters, and the text in their place."""
-        text, parts, places, done = self.text, [], [], 0
-        offsets = range(len(text) + 1) if self.offsets is None else self.offsets
-        for start, end, new in edits:
+        made = [edit for edit in edits if self.text[edit[0] : edit[1]] != edit[2]]
+        if not made:
+            return self
+        text, parts, done = self.text, [], 0
+        for start, end, new in made:
             parts += [text[done:start], new]
+            done = end
+        plain = "".join([*parts, text[done:]])
+        if all(len(new) == end - start for start, end, new in made):
+            return PlainText(plain, self.offsets)
+        places, done = [], 0
+        offsets = range(len(text) + 1) if self.offsets is None else self.offsets
+        for start, end, new in made:
             places += [*offsets[done:start], *(offsets[min(start + i, max(start, end - 1))] for i in range(len(new)))]
             done = end
-        return PlainText("".join([*parts, text[done:]]), [*places, *offsets[done:]]) if parts else self
+        return PlainText(plain, [*places, *offsets[done:]])
 
     def replaced(self, pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str]) -> "PlainText":
         """Return the text in which each match of a pattern is replaced."""
         return self.edited((*found.span(), replacement(found)) for found in pattern.finditer(self.text))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1024)
 def plain_text(report: str) -> PlainText:
     r"""Return the plain text of a report.
 
@@ -88,13 +97,15 @@ def plain_text(report: str) -> PlainText:
         plain = _without_tags(plain)
     if "-\n" in plain.text or "-\r" in plain.text:
         plain = plain.replaced(_DIVIDED, _undivided)
-    if '"' in plain.text or "\u201d" in plain.text:
+    if '" ' in plain.text:
         # Other quotation marks separate statements.
         plain = plain.replaced(_QUOTED, lambda found: f" {found[1]} ")
-    if _STOPPED.search(plain.text):
+    if _has_short_form(plain.text):
         plain = plain.replaced(_ABBREVIATED, _unabbreviated)
-    if any(sign in plain.text for sign in ("n0 ", "N0 ", "w/o", "s no ", "re no ")):
-        plain = plain.replaced(_MISTYPED, _corrected)
+    if _NO_SEEN.search(plain.text):
+        plain = plain.replaced(_NO_SEEN, lambda _: " not ")
+    if "/o" in plain.text or "n0" in plain.text or "N0" in plain.text:
+        plain = plain.replaced(_MISTYPED, lambda found: "w/o " if found[0] == "w/o" else "no ")
     for edits in form_edits(plain.text):
         plain = plain.edited(edits(plain.text))
     return plain
@@ -196,14 +207,22 @@ def _without_tags(plain: PlainText) -> PlainText:
 
 
 # A few words in quotation marks within a sentence.
-_QUOTED = re.compile('["\u201c]([^"\u201c\u201d.\\n]{1,40})["\u201d](?= [a-z])')
+_QUOTED = re.compile(r'"([^".\n]{1,40})"(?= [a-z])')
 # Initials with full stops ("R.U.L."), a side ("R. lower lobe"), the number of something ("nodule No. 2"), and a denial
 # with a wrong sign after it. The search for the ends of all of them is many times as fast.
-_STOPPED = re.compile("[A-Zo][.;]")
 _ABBREVIATED = re.compile(
     r"\b(?P<initials>(?:[A-Z]\.){2,}(?=[ ,;)])|(?:[A-Z]\.){2,}[A-Z]\b)|\b(?P<side>[RL])\.(?= ?[a-z])|"
     r"(?<=[a-z] )(?P<number>[Nn]o\. ?)(?=\d)|(?<![:\w] )(?<![:\w-])\b(?P<denial>[Nn]o|NO)[.;](?=[A-Za-z])"
 )
+
+
+# A full stop within a word, and after a side.
+_DOTTED = re.compile(r"\.(?:[A-Za-z,;)]|(?<=[RL]\.) [a-z])")
+
+
+def _has_short_form(text: str) -> bool:
+    """Whether a text can contain what ``_ABBREVIATED`` matches, which takes long to search for."""
+    return _DOTTED.search(text) is not None or "No. " in text or "no. " in text or "o;" in text
 
 
 def _unabbreviated(found: re.Match[str]) -> str:
@@ -214,16 +233,12 @@ def _unabbreviated(found: re.Match[str]) -> str:
     return "#" if found["number"] else f"{found['denial']} "
 
 
-_MISTYPED = re.compile(
-    r"\b[nN]0 (?=[a-z])|\b(?P<without>w/o)(?=[a-z])|"
-    r"\b(?P<be>was|were|is|are) no (?=(?:observed|detected|seen|identified|found|noted|demonstrated)\b)"
+_MISTYPED = re.compile(r"\b(?:[nN]0 |w/o)(?=[a-z])")
+# "No" in place of "not": "was no seen". The fixed text at the start makes the search fast.
+_NO_SEEN = re.compile(
+    " no (?=(?:observed|detected|seen|identified|found|noted|demonstrated)\\b)"
+    "(?:(?<=was no )|(?<=were no )|(?<=is no )|(?<=are no ))"
 )
-
-
-def _corrected(found: re.Match[str]) -> str:
-    return f"{found['be']} not " if found["be"] else f"{found['without'] or 'no'} "
-
-
 _DIVIDED = re.compile(r"\b([A-Za-z]+)-[ \t]*\r?\n[ \t]*([a-z]+)\b")
 
 
