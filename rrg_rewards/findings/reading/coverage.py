@@ -14,7 +14,7 @@ from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.lexicon import Lexicon
 from rrg_rewards.findings.reading.mentions import sentence_scope
 from rrg_rewards.findings.reading.negation import ABSENT, NegationScope
-from rrg_rewards.findings.reading.phrases import WordBits, WordTable, union
+from rrg_rewards.findings.reading.phrases import Memo, WordBits, union
 from rrg_rewards.utilities.yaml_files import package_yaml
 
 # What a word does in a statement. Numbers and signs have no bit, and grammar has none or a few.
@@ -150,7 +150,7 @@ class CoverageReader:
 
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
-        self._codes = WordTable(self._code)
+        self._codes = Memo(self._code)
 
     def knows(self, word: str) -> bool:
         """Whether a word in lower case is known."""

@@ -8,7 +8,7 @@ from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.coverage import CoverageReader, coverage_reader, is_verb, precedes_noun
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.near_words import edits
-from rrg_rewards.findings.reading.phrases import WordTable
+from rrg_rewards.findings.reading.phrases import Memo
 from rrg_rewards.utilities.yaml_files import package_yaml
 
 # Lists of cues.yaml whose words deny a finding or put it in doubt.
@@ -44,9 +44,9 @@ class CueErrors:
 
     def __init__(self, coverage: CoverageReader) -> None:
         self._coverages = {coverage, coverage_reader(load_lexicon("chest"))}
-        self._doubtful = WordTable(lambda word: not self._knows(word) or _is_like_no(word) or _is_like_not(word))
-        self._parts = WordTable(self._divide)
-        self._like_cues = WordTable(_is_like_cue)
+        self._doubtful = Memo(lambda word: not self._knows(word) or _is_like_no(word) or _is_like_not(word))
+        self._parts = Memo(self._divide)
+        self._like_cues = Memo(_is_like_cue)
 
     def is_certain(self, words: Iterable[str]) -> bool:
         """Whether all words of a sentence are known, and "no" and "not" are not easily mistyped as one of them."""

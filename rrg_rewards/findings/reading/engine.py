@@ -29,7 +29,7 @@ from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
 from rrg_rewards.findings.reading.organ_lists import JOINTS, OrganReading, organ_readings
-from rrg_rewards.findings.reading.plain_text import plain_text
+from rrg_rewards.findings.reading.plain_text import PlainText, plain_text
 from rrg_rewards.findings.reading.schema_words import (
     WordBook,
     density_names,
@@ -55,31 +55,30 @@ _NO_COVERAGE: TokenCoverage = (0, 0, ())
 _FOREIGN = ""
 
 
-Key = TypeVar("Key", str, tuple[str, ...])
 Value = TypeVar("Value")
 
 
-class UnitMemory(Generic[Key, Value]):
+class UnitMemory(Generic[Value]):
     """Remembers the results of units, because many sentences occur in several reports.
 
     Args:
         size: Maximum number of results; the memory is emptied when it is full.
 
     Attributes:
-        results: The results, by unit or by tokens. Several threads may read and add them; none is ever removed.
+        results: The results, by unit. Several threads may read and add them; none is ever removed.
     """
 
     def __init__(self, size: float) -> None:
         self._size = size
-        self.results: dict[Key, Value] = {}
+        self.results: dict[str, Value] = {}
 
-    def add(self, key: Key, result: Value) -> None:
+    def add(self, unit: str, result: Value) -> None:
         """Remember a result, unless its unit is long."""
-        if self._size and len(key) <= _MAX_REMEMBERED_LENGTH:
+        if self._size and len(unit) <= _MAX_REMEMBERED_LENGTH:
             if len(self.results) >= self._size:
                 # Replaced instead of cleared, because another thread may be reading the old dictionary.
                 self.results = {}
-            self.results[key] = result
+            self.results[unit] = result
 
 
 class _TokenFinding(NamedTuple):
@@ -96,6 +95,12 @@ class _TokenFinding(NamedTuple):
     organ: str | None
     words: tuple[str, ...] = ()
     is_open: bool = False
+    attributes: Attributes = Attributes()
+
+    @property
+    def identity(self) -> tuple[str, str | None, int]:
+        """What it has in common with the same finding of another reading of the sentence."""
+        return self.concept, self.organ, self.end
 
     def at(self, tokens: Sequence[int]) -> "_TokenFinding":
         """Return the finding with the tokens of a sentence of which it was read in some."""
@@ -106,9 +111,6 @@ class _TokenFinding(NamedTuple):
         """Whether the finding shares words with one of the same concept in the same organ."""
         is_same = (self.concept, self.organ) == (other.concept, other.organ)
         return is_same and self.start < other.end and other.start < self.end
-
-
-_Attributed = tuple[_TokenFinding, Attributes]
 
 
 class _SentenceReading(NamedTuple):
@@ -166,8 +168,8 @@ class FindingEngine:
         self.open_findings = open_findings
         self._coverage = coverage_reader(lexicon)
         self._errors = CueErrors(self._coverage)
-        self._masks: UnitMemory[str, int] = UnitMemory(memory)
-        self._units: UnitMemory[str, tuple[_SentenceReading, ...]] = UnitMemory(memory * _FINDINGS_PER_MASK)
+        self._masks: UnitMemory[int] = UnitMemory(memory)
+        self._units: UnitMemory[tuple[_SentenceReading, ...]] = UnitMemory(memory * _FINDINGS_PER_MASK)
 
     def masks(self, reports: Sequence[str]) -> list[int]:
         """Return, for each report, the bit mask of its present and uncertain concepts.
@@ -227,18 +229,8 @@ class FindingEngine:
     def stated(self, report: str) -> list[Finding]:
         """Return all mentions as :meth:`extract`, but without their places in the report, which takes less time."""
         findings: list[Finding] = []
-        is_open, is_next = True, False
-        remembered = self._units.results
-        for unit in report_units(plain_text(report).text):
-            for reading in remembered.get(unit) or self._readings(unit):
-                is_named = bool(reading.findings)
-                if findings and reading.further is not NOTHING_FURTHER:
-                    is_named |= add_further(findings, reading.further, is_open, is_next, 0)
-                if not reading.is_numbered:
-                    if self._has_foreign and reading.further[0] is None:
-                        is_open = is_named and not reading.is_foreign
-                    is_next = is_named
-                findings += reading.findings
+        for *_, reading in self._sentences(plain_text(report), findings):
+            findings += reading.findings
         return findings
 
     def read(self, report: str) -> Reading:
@@ -246,8 +238,26 @@ class FindingEngine:
         findings: list[Finding] = []
         unread: list[UnreadSpan] = []
         num_words = num_unread = 0
-        index, offset, is_open, is_next = 0, 0, True, False
         plain = plain_text(report)
+        for index, offset, reading in self._sentences(plain, findings):
+            for concept, presence, start, end, _, _, attributes, _, organ, words in reading.findings:
+                # From the text, because wrapped lines are joined in the unit.
+                text = plain.text[start + offset : end + offset]
+                start, end = plain.in_report(start + offset, end + offset)
+                findings.append(Finding(concept, presence, start, end, index, text, attributes, (), organ, words))
+            size, size_unread, spans = reading.coverage
+            num_words, num_unread = num_words + size, num_unread + size_unread
+            for start, end in spans:
+                text = plain.text[start + offset : end + offset]
+                unread.append(UnreadSpan(*plain.in_report(start + offset, end + offset), text))
+        return Reading(tuple(unread), num_words, num_unread, tuple(findings))
+
+    def _sentences(self, plain: PlainText, findings: list[Finding]) -> Iterator[tuple[int, int, _SentenceReading]]:
+        """Yield the index of each sentence, the offset of its unit, and what it states.
+
+        What it says of ``findings``, which are those of the sentences before, is added to them.
+        """
+        index, offset, is_open, is_next = 0, 0, True, False
         for unit in report_units(plain.text):
             for reading in self._readings(unit):
                 is_named = bool(reading.findings)
@@ -257,19 +267,9 @@ class FindingEngine:
                     if self._has_foreign and reading.further[0] is None:
                         is_open = is_named and not reading.is_foreign
                     is_next = is_named
-                for concept, presence, start, end, _, _, attributes, _, organ, words in reading.findings:
-                    # From the text, because wrapped lines are joined in the unit.
-                    text = plain.text[start + offset : end + offset]
-                    start, end = plain.in_report(start + offset, end + offset)
-                    findings.append(Finding(concept, presence, start, end, index, text, attributes, (), organ, words))
-                size, size_unread, spans = reading.coverage
-                num_words, num_unread = num_words + size, num_unread + size_unread
-                for start, end in spans:
-                    text = plain.text[start + offset : end + offset]
-                    unread.append(UnreadSpan(*plain.in_report(start + offset, end + offset), text))
+                yield index, offset, reading
                 index += not reading.is_numbered
             offset += len(unit) + len(UNIT_SEPARATOR)
-        return Reading(tuple(unread), num_words, num_unread, tuple(findings))
 
     def _readings(self, unit: str) -> tuple[_SentenceReading, ...]:
         readings = self._units.results.get(unit)
@@ -282,54 +282,46 @@ class FindingEngine:
         """Read a sentence that starts at character ``offset`` of its unit."""
         text = normalise(sentence)
         tokens = pad(text).split()
-        doubted: tuple[tuple[int, int], ...] = ()
         is_certain = self._errors.is_certain(tokens)
         if not is_certain:
             tokens = self._errors.divided(tokens)
-        named = self._attributed_findings(tokens)
-        is_foreign = bool(named) and named[-1][0].concept == _FOREIGN
-        findings = [one for one in named if one[0].concept != _FOREIGN]
-        if findings and not is_certain:
-            findings, doubted = self._doubted(findings, tokens)
+        named = self._all_findings(tokens)
+        is_foreign = bool(named) and named[-1].concept == _FOREIGN
+        findings = [found for found in named if found.concept != _FOREIGN]
+        places = [(found.start, found.end) for found in findings]
+        doubted = [] if is_certain or not findings else list(self._errors.governed(tokens, places))
+        for i in doubted:
+            findings[i] = findings[i]._replace(presence=UNCERTAIN)
         further = NOTHING_FURTHER if findings else further_attributes(tokens, sentence, self._vocabulary)
-        spans = [(found.presence, found.start, found.end) for found, _ in findings]
         coverage = _NO_COVERAGE
         if not self._vocabulary:
-            coverage = self._coverage.read(tokens, spans, further is not NOTHING_FURTHER, doubted)
+            spans = [(found.presence, found.start, found.end) for found in findings]
+            is_told = further is not NOTHING_FURTHER
+            coverage = self._coverage.read(tokens, spans, is_told, [places[i] for i in doubted])
         num_words, num_unread, unread = coverage
         if not findings and not unread:
             return _SentenceReading((), further, is_foreign, coverage, not any(map(str.isalpha, sentence)))
-        bounds = locate_in(text, tokens[: max(end for _, end in [*unread, *[span[1:] for span in spans]])])
+        bounds = locate_in(text, tokens[: max(end for _, end in [*unread, *places])])
         starts, ends = [offset + start for start, _ in bounds], [offset + end for _, end in bounds]
         located = [
             Finding(
                 found.concept,
                 # Labels count what is unlikely as absent.
-                "uncertain" if attributes.certainty == DOUBTFUL else _PRESENCES[found.presence],
+                "uncertain" if found.attributes.certainty == DOUBTFUL else _PRESENCES[found.presence],
                 starts[found.start],
                 ends[found.end - 1],
                 sentence=0,
                 text="",
-                attributes=with_ranges(attributes, sentence) if attributes.words else attributes,
+                attributes=with_ranges(found.attributes, sentence) if found.attributes.words else found.attributes,
                 organ=found.organ,
                 words=found.words,
             )
-            for found, attributes in findings
+            for found in findings
         ]
         placed = tuple([(starts[start], ends[end - 1]) for start, end in unread])
         return _SentenceReading(tuple(located), further, is_foreign, (num_words, num_unread, placed))
 
-    def _doubted(
-        self, findings: list[_Attributed], tokens: Sequence[str]
-    ) -> tuple[list[_Attributed], tuple[tuple[int, int], ...]]:
-        """Make the findings uncertain that an unread word in the place of a cue may deny; return also their tokens."""
-        governed = list(self._errors.governed(tokens, [(found.start, found.end) for found, _ in findings]))
-        for i in governed:
-            found, attributes = findings[i]
-            findings[i] = found._replace(presence=UNCERTAIN), attributes
-        return findings, tuple((findings[i][0].start, findings[i][0].end) for i in governed)
-
-    def _attributed_findings(self, tokens: Sequence[str]) -> list[_Attributed]:
+    def _all_findings(self, tokens: Sequence[str]) -> list[_TokenFinding]:
         """Return the named and the open findings of a sentence with their attributes.
 
         A finding that the organs of a list share is a finding of each organ.
@@ -337,7 +329,7 @@ class FindingEngine:
         findings, scope = self._read_tokens(tokens)
         if scope is None or not scope.kinds & JOINTS:
             return findings
-        readings = organ_readings(scope, tokens, ((found.start, found.end) for found, _ in findings))
+        readings = organ_readings(scope, tokens, ((found.start, found.end) for found in findings))
         if not readings:
             return findings
         read = [(reading, self._read_organ(reading, tokens, scope)) for reading in readings]
@@ -346,31 +338,30 @@ class FindingEngine:
             # What is said of the organ alone, such as its side: "in the right lobe of the liver and the left kidney". A
             # finding of all organs, such as nodes, keeps what is said of all.
             single = () if reading.names_others else (key for key in organ if times[reading.organs, key] == 1)
-            own = {key: organ[key][1] for key in single}
-            findings = [
-                # The words of a vocabulary say themselves of which organ they are.
-                (found, own[key]._replace(words=stated.words, place_words=stated.place_words) if key in own else stated)
-                for found, stated in findings
-                for key in (_identity(found),)
-            ]
-            known = [found for found, _ in findings]
-            findings += [(found, stated) for found, stated in organ.values() if not any(map(found.repeats, known))]
-        return sorted(findings, key=lambda found: (found[0].span.end, found[0].start))
+            own = {key: organ[key].attributes for key in single}
+            for i, found in enumerate(findings):
+                if alone := own.get(found.identity):
+                    # The words of a vocabulary say themselves of which organ they are.
+                    words, place_words = found.attributes.words, found.attributes.place_words
+                    findings[i] = found._replace(attributes=alone._replace(words=words, place_words=place_words))
+            known = tuple(findings)
+            findings += [found for found in organ.values() if not any(map(found.repeats, known))]
+        return sorted(findings, key=lambda found: (found.span.end, found.start))
 
     def _read_organ(
         self, reading: OrganReading, tokens: Sequence[str], scope: NegationScope
-    ) -> dict[tuple[str, str | None, int], _Attributed]:
+    ) -> dict[tuple[str, str | None, int], _TokenFinding]:
         """Return the findings of one organ of a list that the organs share."""
-        findings: dict[tuple[str, str | None, int], _Attributed] = {}
-        for alone, attributes in self._read_tokens(reading.of(tokens))[0]:
+        findings: dict[tuple[str, str | None, int], _TokenFinding] = {}
+        for alone in self._read_tokens(reading.of(tokens))[0]:
             # "Nodule in the liver or the spleen" is in one of the two.
             is_stated = alone.presence == ABSENT or not reading.is_alternative
             if is_stated and reading.has_shared(scope, alone.start, alone.end):
                 finding = alone.at(reading.kept)
-                findings.setdefault(_identity(finding), (finding, attributes))
+                findings.setdefault(finding.identity, finding)
         return findings
 
-    def _read_tokens(self, tokens: Sequence[str]) -> tuple[list[_Attributed], NegationScope | None]:
+    def _read_tokens(self, tokens: Sequence[str]) -> tuple[list[_TokenFinding], NegationScope | None]:
         """Return the findings of some tokens with their attributes, and their clauses if a phrase matches."""
         words: Sequence[Modifier] = ()
         if self.lexicon.exclusive:
@@ -378,11 +369,10 @@ class FindingEngine:
         else:
             findings, scope, words = self._label_findings(tokens)
         if self._vocabulary and all(finding.presence == ABSENT for finding in findings):
-            return [(finding, Attributes()) for finding in findings], scope
+            return findings, scope
         spans = [finding.span for finding in findings]
         attributes = attribute_reader().attributes(tokens, spans, words) if findings else []
-        timed = [_timed(finding, stated, tokens) for finding, stated in zip(findings, attributes, strict=True)]
-        return list(zip(findings, timed, strict=True)), scope
+        return [_timed(finding, own, tokens) for finding, own in zip(findings, attributes, strict=True)], scope
 
     def _findings(self, tokens: Sequence[str]) -> tuple[list[_TokenFinding], NegationScope | None]:
         """Return the named and the open findings of a sentence, in order, and its clauses if they were needed."""
@@ -436,10 +426,6 @@ class FindingEngine:
         return _TokenFinding(concept, mention.presence, start, end, span, organ)
 
 
-def _identity(finding: _TokenFinding) -> tuple[str, str | None, int]:
-    return finding.concept, finding.organ, finding.end
-
-
 def _open(statement: OpenStatement) -> _TokenFinding:
     """Return the finding of an open statement: of the concept that its words and its organ make, if there is one."""
     start, end, presence, organ, words, *_ = statement
@@ -449,15 +435,15 @@ def _open(statement: OpenStatement) -> _TokenFinding:
     return _TokenFinding(concept or OTHER, presence, start, end, Span(end - 1, end, start), organ, words, is_open=True)
 
 
-def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]) -> Attributes:
-    """Return the attributes of a finding with a change that fits its presence and its words."""
+def _timed(finding: _TokenFinding, attributes: Attributes, tokens: Sequence[str]) -> _TokenFinding:
+    """Return a finding with its attributes, of which the change fits its presence and its words."""
     if finding.is_open and attributes.change in ("increased", "decreased") and not is_compared(tokens):
         # "The density of the liver has decreased" describes the liver.
         attributes = attributes._replace(change=None)
     if finding.presence != ABSENT and attributes.certainty == DOUBTFUL:
         # "Small effusion, unlikely to be significant"
         attributes = attributes._replace(certainty=None)
-    return with_presence(attributes, finding.presence == ABSENT, tokens, finding.start)
+    return finding._replace(attributes=with_presence(attributes, finding.presence == ABSENT, tokens, finding.start))
 
 
 def get_engine(lexicon: str | Path, open_findings: bool = False) -> FindingEngine:

@@ -22,7 +22,6 @@ from rrg_rewards.findings.reading.phrases import (
     PhraseCompiler,
     PhraseTable,
     WordBits,
-    WordTable,
     union,
 )
 from rrg_rewards.findings.reading.tokens import tokenise
@@ -119,7 +118,7 @@ class Lexicon:
     concepts: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
     vocabulary: WordBits
-    words: WordTable[int]
+    words: Memo[str, int]
     compounds: CompoundTable
     rules: PhraseTable[Rule]
     firsts: int
@@ -265,7 +264,7 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         concepts=concepts,
         labels={label: tuple(members) for label, members in content.get("labels", {}).items()},
         vocabulary=vocabulary,
-        words=WordTable(lambda word: vocabulary[word] & short),
+        words=Memo(lambda word: vocabulary[word] & short),
         compounds=CompoundTable(compounds, compiler, prefixes, prefixed),
         rules=PhraseTable([rules[i] for i in range(len(entries))], compiler),
         firsts=firsts,

@@ -79,11 +79,7 @@ class Memo(dict[Key, Value]):
         return found
 
 
-class WordTable(Memo[str, Value]):
-    """Remembers what a function returns for each word of the reports."""
-
-
-class WordBits(WordTable[int]):
+class WordBits(Memo[str, int]):
     """The code of each word, computed when the word is first looked up.
 
     A word has the same code in British spelling, and in the plural unless the table contains the plural itself.
@@ -234,7 +230,7 @@ class RareWord(Memo[int, tuple[Anchored[AnyPhrase], ...]]):
         )
 
 
-class PhraseTable(WordTable[RareWord[AnyPhrase] | None]):
+class PhraseTable(Memo[str, RareWord[AnyPhrase] | None]):
     """Finds phrases by their rarest words, because many begin with a word such as "in" that most sentences contain.
 
     The fewer phrases contain the words of a choice, the rarer it is. The table maps a word to the phrases of which it
@@ -313,7 +309,7 @@ class CompoundTable(PhraseTable[Phrase[str]]):
         super().__init__(phrases, compiler)
         self._words, self._prefixes, self.prefixed = compiler.words, frozenset(prefixes), prefixed
         self.bits |= self.prefixed
-        self._written_apart: WordTable[Phrase[str] | None] = WordTable(self._phrase_of_parts)
+        self._written_apart: Memo[str, Phrase[str] | None] = Memo(self._phrase_of_parts)
 
     def find(self, tokens: Sequence[str], codes: Sequence[int], sentence: int) -> list[tuple[int, int, Phrase[str]]]:
         """Return the phrases in a sentence, in order, each with its first token and the token after it.
