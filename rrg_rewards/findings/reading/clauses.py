@@ -123,7 +123,7 @@ class Clauses:
                 elif code & COMMA and self._interprets(i + 1):
                     self.links.append(i)
             elif code & (BE | HAVE | PERHAPS):
-                if not (i and codes[i - 1] & RELATIVE):
+                if not codes[i - 1] & RELATIVE:
                     self.spoken.append(i)
             elif code & OTHER:
                 self.others.append(i)
@@ -198,9 +198,6 @@ class Clauses:
         last_verb = self.verbs[-1] if self.verbs else -1
         for i, following in zip(breaks, [*breaks[1:], self.size], strict=True):
             if not codes[i] & BOUNDARY:
-                # The list ends at the next verb: "there is no effusion, edema, or nodule, and the heart is normal".
-                if self._opens_denied_list(start) and not self.union(i, following) & (STATING | BE | HAVE):
-                    continue
                 # A statement such as "is normal," is complete; after other verbs a list may continue.
                 if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
                     continue
@@ -213,11 +210,6 @@ class Clauses:
                     continue
             self.starts.append(i)
             start = i
-
-    def _opens_denied_list(self, start: int) -> bool:
-        """Whether a clause starts with "there is no"."""
-        verb = first_between(self.verbs, start, start + 3)
-        return verb >= 0 and bool(self.codes[verb] & EXIST) and any(c & NONE for c in self.codes[verb : verb + 4])
 
     def _is_denial(self, start: int, i: int, following: int) -> bool:
         """Whether a denial with "be" precedes a statement: "the lungs are free of masses, emphysema is noted"."""
@@ -332,8 +324,7 @@ class Clauses:
             return False
         before = self.codes[joint - 1]
         if before & self.sites:
-            described = self.union(joint - 2, joint - 1)
-            return bool(described & self.firsts and not described & (self.sites | BREAKING) and following & self.names)
+            return bool(self.union(joint - 2, joint - 1) & self.firsts)
         return bool(before & self.names)
 
     def _item(self, i: int) -> range:

@@ -216,11 +216,6 @@ class CoverageReader:
         """
         codes = list(map(self._codes.__getitem__, tokens))
         said = union(codes)
-        if said >= _UNKNOWN:
-            for i, (prefix, rest) in enumerate(pairwise(tokens), start=1):
-                if codes[i] >= _UNKNOWN and (word := self._lexicon.compounds.whole(prefix, rest)) is not None:
-                    codes[i] = self._codes[word.meaning]
-            said = union(codes)
         is_known = said < _UNKNOWN
         # Words beside a finding that is present describe it.
         is_told = is_told or min(findings, default=_NO_FINDING) < _NO_FINDING

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rrg_rewards.findings.reading.attributes import Span
 from rrg_rewards.findings.reading.clauses import Clauses
-from rrg_rewards.findings.reading.cue_codes import ARTICLE, DEGREE, INSIDE, JOINT, LINKING, OTHER, PURPOSE, REASON, WITH
+from rrg_rewards.findings.reading.cue_codes import ARTICLE, INSIDE, JOINT, LINKING, OTHER, PURPOSE, REASON, WITH
 from rrg_rewards.findings.reading.lexicon import Rule
 from rrg_rewards.findings.reading.phrases import Step, single_bits
 
@@ -136,22 +136,12 @@ def _is_mixture(phrase: set[int], words: set[int], one: _Named, other: _Named, s
     first, second = (named.described(scope, ~0 if parting else scope.sites) for named in (one, other))
     if not words <= first | second or words <= first or words <= second or second <= words:
         return False
-    if _is_shared(words, first, second, scope):
-        return False
     if first <= words:
         # "Pericarditis with pleural effusion"
         is_next = parting & (JOINT | WITH) and min(second) == max(first) + 2
         return bool(is_next) and max(second) - min(second) < len(second)
     # Nothing needs to part them where the phrase ends before the second one: "air space opacity pleural effusion".
     return bool(parting) or (max(phrase) < max(second) and not (phrase <= first or phrase <= second))
-
-
-def _is_shared(words: set[int], first: set[int], second: set[int], scope: Clauses) -> bool:
-    """Whether the first word is said of two things: "enlarged heart and hilar nodes", but not "... and small nodes"."""
-    begin, codes = min(second), scope.codes
-    if min(words) != min(first) or max(words) != max(second) or codes[min(words)] & scope.sites:
-        return False
-    return bool((begin in words or codes[begin] & scope.sites) and not codes[begin - 1] & DEGREE)
 
 
 def _needed_words(mention: Mention, scope: Clauses) -> list[int]:

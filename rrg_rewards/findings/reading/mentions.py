@@ -176,23 +176,15 @@ def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, e
             # The words before "and" are no finding of their own.
             continue
         others = sites & ~union(codes[i] for i in matched)
-        if joint in matched and _has_place(codes, end, others):
-            # "Pleural thickening and scarring in the right lung apex"
-            return True
         # "Coronary and aortic calcifications" has one finding.
         if codes[first] & others and (joint not in matched or codes[joint - 1] & names):
             return first + 1 in matched
-        if first == end - 1:
-            place = next((i for i in range(end, len(codes)) if not codes[i] & PLACE), end)
-            return bool(union(codes[place : place + 1]) & others)
     return False
 
 
 def _has_place(codes: Sequence[int], end: int, sites: int) -> bool:
     """Whether a preposition and one of some sites follow."""
-    i = end + 1
-    while i < len(codes) and codes[i] & (ARTICLE | PLACE):
-        i += 1
+    i = end + 1 + bool(union(codes[end + 1 : end + 2]) & (ARTICLE | PLACE))
     return bool(union(codes[end : end + 1]) & (INSIDE | PURPOSE) and union(codes[i : i + 1]) & sites)
 
 

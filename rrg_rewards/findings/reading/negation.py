@@ -49,7 +49,6 @@ from rrg_rewards.findings.reading.cue_codes import (
     QUALITY,
     QUERY,
     REASON,
-    RECURRING,
     REFUTED,
     RELATIVE,
     REQUEST,
@@ -85,8 +84,6 @@ _DOUBT_REACH = 6
 _ARTICLE_REACH = 2
 # Between "history of" or "resection of" and the mention: "resection of a right upper lobe mass".
 _HISTORY_REACH = 6
-# Between "is" and what it states: "is locally thickened".
-_PREDICATE_REACH = 4
 # Between a mention and the verb that calls it normal, and between this verb and "normal": "thickness is within normal".
 _NORMAL_REACH = 3
 
@@ -179,9 +176,6 @@ class NegationScope(Clauses):
 
     def _ends_doubt(self, i: int, clause: range) -> bool:
         """Whether a comma or "and" begins a certain statement: "possible effusion and mild edema"."""
-        # "Possible pneumonia with a small effusion"
-        if self.codes[i] & WITH and self.union(i + 1, i + 3) & DEGREE and not self.union(i - 1, i) & (LINKING | FILLED):
-            return True
         # "If at all, there is minimal edema", "atelectasis, the effusion or pneumonia"
         if i not in self.openers or any_between(self.others, i, clause.stop):
             return False
@@ -207,9 +201,8 @@ class NegationScope(Clauses):
         codes, kinds = self.codes, self.kinds
         if kinds & UNSTATED and any(code & UNSTATED for code in codes[clause.start : clause.stop]):
             return True
-        # "If the effusion enlarges" states an effusion, and "if septic, this could be pneumonia" is no request.
-        opened = max((i for i in self.openers if i < start and self.codes[i + 1] & DEGREE), default=clause.start)
-        if kinds & REQUEST and self.union(max(opened, clause.start), start) & REQUEST:
+        # "If septic, this could be pneumonia" is no request.
+        if kinds & REQUEST and self.union(clause.start, start) & REQUEST:
             if self._is_presupposed(start, REQUEST):
                 return False
             comma = self._first_of(COMMA, 0, range(start - 1, clause.start, -1))
@@ -240,9 +233,6 @@ class NegationScope(Clauses):
         # Only the nearest negation of each kind matters, because words that block it also block all farther ones.
         is_part = self.kinds & PARTLY and self.union(max(clause.start, start - _HOST_REACH), start) & PARTLY
         denial = -1 if is_part else first_between(self.back, end, clause.stop)
-        # "The effusion was drained, but has recurred"
-        if self.kinds & RECURRING and not self.kinds & (NOT | NONE) and self.union(denial, self.size) & RECURRING:
-            denial = -1
         # A statement in between blocks the negation: "there is effusion and it was not drained".
         if denial >= 0 and (
             self.codes[denial] & REFUTED
@@ -317,14 +307,11 @@ class NegationScope(Clauses):
     def _list_closers(self) -> list[int]:
         """The commas and "and" that end a denied list by what surrounds them."""
         breaks = pairwise([*self.breaks, self.size])
-        return [i for i, end in breaks if self._has_own_predicate(i, end) or self._is_complete(i, end)]
+        return [i for i, end in breaks if self._is_doubtful(i, end) or self._is_complete(i, end)]
 
-    def _has_own_predicate(self, start: int, end: int) -> bool:
-        """Whether the words after a comma or "and" describe a subject: "no effusion and the heart is enlarged"."""
-        if self.union(start, end) & (PERHAPS | (LASTING if self.codes[start] & JOINT else 0)):
-            return True
-        verb = next((i for i in range(start + 2, end) if self.codes[i] & BE), end)
-        return any(code & ABNORMAL for code in self.codes[verb : min(end, verb + _PREDICATE_REACH)])
+    def _is_doubtful(self, start: int, end: int) -> bool:
+        """Whether the words after a comma or "and" leave something in doubt, or say that it persists."""
+        return bool(self.union(start, end) & (PERHAPS | (LASTING if self.codes[start] & JOINT else 0)))
 
     def _is_complete(self, comma: int, end: int) -> bool:
         """Whether a denial and its verb precede a comma: "no mass was seen in the liver, cysts in the kidneys"."""
