@@ -198,6 +198,9 @@ class Clauses:
         last_verb = self.verbs[-1] if self.verbs else -1
         for i, following in zip(breaks, [*breaks[1:], self.size], strict=True):
             if not codes[i] & BOUNDARY:
+                # The list ends at the next verb: "there is no effusion, edema, or nodule, and the heart is normal".
+                if self._opens_denied_list(start) and not self.union(i, following) & (STATING | BE | HAVE):
+                    continue
                 # A statement such as "is normal," is complete; after other verbs a list may continue.
                 if not 0 < i < self.size - 1 or (i > last_verb and not codes[i - 1] & PREDICATE):
                     continue
@@ -210,6 +213,11 @@ class Clauses:
                     continue
             self.starts.append(i)
             start = i
+
+    def _opens_denied_list(self, start: int) -> bool:
+        """Whether a clause starts with "there is no"."""
+        verb = first_between(self.verbs, start, start + 3)
+        return bool(self.codes[verb] & EXIST) and verb >= 0 and bool(self.union(verb, verb + 4) & NONE)
 
     def _is_denial(self, start: int, i: int, following: int) -> bool:
         """Whether a denial with "be" precedes a statement: "the lungs are free of masses, emphysema is noted"."""
