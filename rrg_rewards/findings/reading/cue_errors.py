@@ -43,7 +43,7 @@ class CueErrors:
     """
 
     def __init__(self, coverage: CoverageReader) -> None:
-        self._coverages = {coverage, coverage_reader(load_lexicon("chest"))}
+        self._coverages = (coverage, coverage_reader(load_lexicon("chest")))
         self._doubtful = Memo(lambda word: not self._knows(word) or _is_like_no(word) or _is_like_not(word))
         self._parts = Memo(self._divide)
         self._like_cues = Memo(_is_like_cue)
@@ -83,7 +83,11 @@ class CueErrors:
             findings: First token, and token after the last, of each finding.
         """
         named = {i for start, end in findings for i in range(start, end)}
-        places = [i for i in range(len(tokens)) if i not in named and self._is_in_place(tokens, i, named)]
+        places = [
+            i
+            for i in range(len(tokens))
+            if self._doubtful[tokens[i]] and i not in named and self._is_in_place(tokens, i, named)
+        ]
         for k, (start, end) in enumerate(findings):
             if any(_is_one_clause(tokens, i, start, end) for i in places):
                 yield k
@@ -152,10 +156,12 @@ def _cues() -> tuple[str, ...]:
 
 def _is_like_cue(word: str) -> bool:
     """Whether a word is a cue with one or two wrong letters."""
+    letters = set(word)
     for cue in _cues():
         most = 2 if len(cue) >= _LONG else 1
         is_form = word.startswith(cue) or (cue.startswith(word) and cue.endswith("ed"))
-        if abs(len(word) - len(cue)) <= most and not is_form and edits(word, cue) <= most:
+        # Each wrong letter takes at most one letter away and adds one.
+        if len(letters.symmetric_difference(cue)) <= 2 * most and not is_form and edits(word, cue) <= most:
             return True
     return False
 

@@ -84,7 +84,7 @@ _ASKED_NEXT = re.compile(r"\?(?<![^\s(\[,/:?]\?)(?=[A-Za-z])")
 # "Not" in a contraction becomes a word of its own: "isn't" is "is nt".
 _CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
 # A comma between two words, and what ends the words before it.
-_SERIES = re.compile(rf"(\w+), (?=({'|'.join(sorted(cue_words('adjectives', 'descriptive')))})\b|(\w+))")
+_SERIES = re.compile(r", (?=(\w+(?: (?:filled|containing)\b)?))")
 _END = re.compile(rf"[\n.,:{UNIT_MARK}]")
 _STOP = re.compile(rf"[\n.;(){UNIT_MARK}]")
 # Number of characters that contain three words.
@@ -93,14 +93,15 @@ _THREE_WORDS = 40
 
 def _join_adjectives(text: str) -> str:
     """Replace each comma between two adjectives of one noun phrase by a space."""
+    adjectives, descriptive = _adjectives(), cue_words("adjectives", "descriptive")
 
     def joined(found: re.Match[str]) -> str:
-        if found[1] not in _adjectives():
-            return found[0]
-        before = text[max(0, found.start() - _THREE_WORDS) : found.end(1)]
-        is_series = found[2] and _ends_in_adjective(_END.split(before)[-1].split())
+        before = text[max(0, found.start() - _THREE_WORDS) : found.start()]
+        if before.rpartition(" ")[2].lstrip(_PADDED + "\n") not in adjectives:
+            return ", "
+        is_series = found[1] in descriptive and _ends_in_adjective(_END.split(before)[-1].split())
         words = _STOP.split(before)[-1].replace(",", " ").split()
-        return f"{found[1]}  " if is_series or _is_in_phrase(words, found[2] or found[3]) else found[0]
+        return "  " if is_series or _is_in_phrase(words, found[1]) else ", "
 
     return _SERIES.sub(joined, text) if ", " in text else text
 
