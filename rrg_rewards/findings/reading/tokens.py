@@ -85,6 +85,7 @@ _ASKED_NEXT = re.compile(r"\?(?<![^\s(\[,/:?]\?)(?=[A-Za-z])")
 _CONTRACTED = re.compile(r"n['\u2019]t\b", re.IGNORECASE)
 # A comma between two words, and what ends the words before it.
 _SERIES = re.compile(r", (?=(\w+(?: (?:filled|containing)\b)?))")
+_LAST_WORD = re.compile(r"\w+\Z")
 _END = re.compile(rf"[\n.,:{UNIT_MARK}]")
 _STOP = re.compile(rf"[\n.;(){UNIT_MARK}]")
 # Number of characters that contain three words.
@@ -97,7 +98,8 @@ def _join_adjectives(text: str) -> str:
 
     def joined(found: re.Match[str]) -> str:
         before = text[max(0, found.start() - _THREE_WORDS) : found.start()]
-        if before.rpartition(" ")[2].lstrip(_PADDED + "\n") not in adjectives:
+        last = _LAST_WORD.search(before)
+        if last is None or last[0] not in adjectives:
             return ", "
         is_series = found[1] in descriptive and _ends_in_adjective(_END.split(before)[-1].split())
         words = _STOP.split(before)[-1].replace(",", " ").split()
