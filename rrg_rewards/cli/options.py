@@ -396,8 +396,8 @@ class Outputs(Settings):
             if path is not None:
                 check_output(path, self.overwrite or (self.is_appended and option == "output"))
         kind = None if self.output is None else table_format(self.output, self.format)
-        if kind == "parquet":
-            require("pyarrow", extra="parquet")
+        if kind in ("parquet", "xlsx"):
+            require({"parquet": "pyarrow", "xlsx": "openpyxl"}[kind], extra=kind)
 
     def write(self, table: "Table", summary: Mapping[str, Any]) -> None:
         """Write the summary and the table, if they are set.

@@ -20,7 +20,7 @@ from rrg_rewards.analysis.report_pairs import PairBatch, PairReader
 from rrg_rewards.analysis.scoring import Scoring
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.data.tables.readers import BatchedTable
-from rrg_rewards.data.tables.table import FORMATS, READ_ONLY, Table, TableError
+from rrg_rewards.data.tables.table import FORMATS, Table, TableError
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import signature_with_references
@@ -214,7 +214,7 @@ def _paths(table: str | Path, format_: str | None) -> list[Path]:
         raise TableError("standard input: workers read the table, which must be a file or a folder")
     if not path.is_dir():
         return [path.resolve()]
-    endings = None if format_ else {*FORMATS, *READ_ONLY}
+    endings = None if format_ else {*FORMATS, ".json"}
     files = (one.resolve() for one in path.iterdir() if one.is_file() and one.name[0] not in "._")
     found = sorted(one for one in files if endings is None or one.suffix.lower() in endings)
     if not found:

@@ -27,12 +27,13 @@ def test_output_keeps_input_columns_and_adds_one_column_a_label(words, run, tmp_
     assert all(table.columns[label] == ["0", None, "0"] for label in CT_RATE.labels if label != "Cardiomegaly")
 
 
-@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet", ".xlsx"])
 def test_every_format_goes_in_and_out(words, run, tmp_path, ending):
     pytest.importorskip("pyarrow")
+    pytest.importorskip("openpyxl")
     write_table(Table({"report": ["Edema.", "Normal."]}), tmp_path / f"in{ending}")
     arguments = ("--text-column", "report", "--schema", "chexbert", "--quiet")
-    for out in (".csv", ".jsonl", ".parquet"):
+    for out in (".csv", ".jsonl", ".parquet", ".xlsx"):
         result = run("label", tmp_path / f"in{ending}", *arguments, "--output", tmp_path / f"out{ending}{out}")
         assert (result.code, result.out, result.err) == (0, "", "")
         table = read_table(tmp_path / f"out{ending}{out}")

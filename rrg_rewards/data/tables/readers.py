@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import IO, Any, BinaryIO
 
 from rrg_rewards.data.tables.json_documents import parse_json, unique_keys
-from rrg_rewards.data.tables.table import READ_ONLY, STANDARD, Table, TableError, check_header, table_format
+from rrg_rewards.data.tables.table import STANDARD, Table, TableError, check_header, table_format
 from rrg_rewards.utilities.files import note_input
 from rrg_rewards.utilities.imports import require
 
@@ -166,9 +166,8 @@ def _parse(file: BinaryIO, kind: str, source: str, rows: int | None) -> Iterator
 
 
 def _format(path: str | Path, name: str | None) -> str:
-    """Return the format of a table to read."""
-    ending = Path(path).suffix.lower()
-    return ending[1:] if ending in READ_ONLY else table_format(path, name)
+    """Return the format of a table to read; JSON documents are read, but tables are not written as one."""
+    return "json" if Path(path).suffix.lower() == ".json" else table_format(path, name)
 
 
 def _source(path: str | Path) -> str:

@@ -25,11 +25,9 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
+    ".xlsx": "xlsx",
 }
 """Table formats by file ending."""
-
-READ_ONLY = (".json", ".xlsx")
-"""Endings of further files that are read as tables, and not written."""
 
 # Folders and ending of an image file. A name without such an ending may contain slashes of its own.
 _IMAGE_FILE = re.compile(r"(?:.*[/\\])?(?P<name>.+?)\.(?:nii|nii\.gz|gz|mha|mhd|nrrd|npz)", re.IGNORECASE | re.DOTALL)
@@ -64,8 +62,8 @@ def table_format(path: str | Path, fallback: str | None = None) -> str:
     if known is None:
         kind = f"the ending {ending!r}" if ending else "no ending"
         raise TableError(
-            f"{path}: {kind} does not tell the table's format; use one of {', '.join(FORMATS)} ("
-            f"{' and '.join(READ_ONLY)} are read, not written)"
+            f"{path}: {kind} does not tell the table's format; use one of {', '.join(FORMATS)} (.json is read, "
+            "not written)"
         )
     return known
 

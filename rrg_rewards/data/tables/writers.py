@@ -1,4 +1,4 @@
-"""Writers of CSV, JSON lines and Parquet tables. A file is written completely or not at all."""
+"""Writers of CSV, JSON lines, Parquet and Excel tables. A file is written completely or not at all."""
 
 import json
 import math
@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, table_format
 from rrg_rewards.utilities.files import abandoned_files, longest_name, whole_file
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.texts import REPLACEMENT, encodable_text
+
+T = TypeVar("T")
 
 # Of the files in which commands keep incomplete results, beside the output of this name.
 _LONGEST_ENDING = ".partial.jsonl"
@@ -57,16 +59,14 @@ class TableEncoder(ABC):
     def _write(self, table: Table, is_first: bool) -> None:
         """Write the rows of a table, and before the first what precedes the rows."""
 
-
-def _lines(table: Table, line: Callable[[tuple[Any, ...]], bytes], kind: str) -> bytes:
-    """Return the lines of the rows of a table; an error names the row."""
-    lines = []
-    for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
-        try:
-            lines.append(line(cells))
-        except (TypeError, ValueError) as error:
-            raise TableError(f"{table.where(row)}: cannot be written as {kind}: {error}") from error
-    return b"".join(lines)
+    @staticmethod
+    def _made(table: Table, make: Callable[[tuple[Any, ...]], T], kind: str) -> Iterator[T]:
+        """Yield what ``make`` makes of the cells of each row; an error names the row."""
+        for row, cells in enumerate(zip(*table.columns.values(), strict=True)):
+            try:
+                yield make(cells)
+            except (TypeError, ValueError) as error:
+                raise TableError(f"{table.where(row)}: cannot be written as {kind}: {error}") from error
 
 
 def _make_encoder(
@@ -75,7 +75,7 @@ def _make_encoder(
     """Make the encoder of a format.
 
     Args:
-        kind: ``csv``, ``jsonl`` or ``parquet``.
+        kind: ``csv``, ``jsonl``, ``parquet`` or ``xlsx``.
         file: The file, open for writing.
         delimiter: Delimiter of CSV.
         types: Arrow types of columns in Parquet.
@@ -83,6 +83,8 @@ def _make_encoder(
     """
     if kind == "csv":
         return _CsvEncoder(file, delimiter, spreadsheet_safe)
+    if kind == "xlsx":
+        return _XlsxEncoder(file)
     return _JsonlEncoder(file) if kind == "jsonl" else _ParquetEncoder(file, types)
 
 
@@ -93,7 +95,7 @@ class _CsvEncoder(TableEncoder):
         self._text = _spreadsheet_text if spreadsheet_safe else _csv_text
 
     def _write(self, table: Table, is_first: bool) -> None:
-        lines = _lines(table, self._line, "CSV")
+        lines = b"".join(self._made(table, self._line, "CSV"))
         self._file.write((self._line(table.names) if is_first else b"") + lines)
         self._file.flush()
 
@@ -107,7 +109,7 @@ class _JsonlEncoder(TableEncoder):
         def line(cells: tuple[Any, ...]) -> bytes:
             return json_line(finite(dict(zip(table.names, cells, strict=True))), default=_plain)
 
-        self._file.write(_lines(table, line, "JSON"))
+        self._file.write(b"".join(self._made(table, line, "JSON")))
         self._file.flush()
 
 
@@ -205,14 +207,65 @@ def finite(value: Any) -> Any:
 _NEEDS_QUOTES = re.compile('[",;\t\r\n\ufeff]')
 
 
+def _cell_text(cell: Any) -> str:
+    """Return the text of a cell in formats without nested values."""
+    return cell if isinstance(cell, str) else json_line(cell, default=_plain).decode().strip('"\n')
+
+
 def _csv_text(cell: Any) -> str:
     if cell is None:
         return ""
     if type(cell) is int or (type(cell) is float and math.isfinite(cell)):
         return repr(cell)  # As in JSON.
-    text = cell if isinstance(cell, str) else json_line(cell, default=_plain).decode().strip('"\n')
-    text = encodable_text(text).replace("\0", REPLACEMENT)
+    text = encodable_text(_cell_text(cell)).replace("\0", REPLACEMENT)
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text
+
+
+# The limits of Excel: rows and columns of a sheet, characters of a cell, digits of a number.
+_MOST_ROWS, _MOST_COLUMNS, _MOST_CHARACTERS, _MOST_DIGITS = 2**20, 2**14, 2**15 - 1, 15
+# What XML cannot represent.
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+class _XlsxEncoder(TableEncoder):
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
+        openpyxl = require("openpyxl", extra="xlsx")
+        # Rows are kept in a temporary file of openpyxl that is open to its owner only, not in memory.
+        self._book = openpyxl.Workbook(write_only=True)
+        self._sheet = self._book.create_sheet("Table")
+        self._cell = openpyxl.cell.WriteOnlyCell
+
+    def _write(self, table: Table, is_first: bool) -> None:
+        if self.rows + len(table) >= _MOST_ROWS or len(table.names) > _MOST_COLUMNS:
+            raise TableError(
+                f"{table.source}: Excel has at most {_MOST_ROWS - 1} rows and {_MOST_COLUMNS} columns; write CSV"
+            )
+        rows = list(self._made(table, self._row, "Excel"))
+        for row in [self._row(table.names), *rows] if is_first else rows:
+            self._sheet.append(row)
+
+    def _row(self, cells: tuple[Any, ...]) -> list[Any]:
+        return [self._excel_cell(cell) for cell in cells]
+
+    def _excel_cell(self, cell: Any) -> Any:
+        if cell is None or isinstance(cell, bool):
+            return cell
+        if isinstance(cell, float):
+            return cell if math.isfinite(cell) else None
+        # Excel rounds longer numbers, such as those of studies.
+        if isinstance(cell, int) and abs(cell) < 10**_MOST_DIGITS:
+            return cell
+        text = _NOT_IN_XML.sub(REPLACEMENT, encodable_text(_cell_text(cell)))
+        if len(text) > _MOST_CHARACTERS:
+            raise ValueError(f"a text has {len(text)} characters, and a cell of Excel at most {_MOST_CHARACTERS}")
+        made = self._cell(self._sheet, text)
+        made.data_type = "s"  # Also of a text that begins as a formula does.
+        return made
+
+    def close(self) -> None:
+        if self._names is not None:
+            self._book.save(self._file)
 
 
 # A cell that begins so is a formula to spreadsheets, unless it is a number. The last four are the wide forms.
@@ -382,13 +435,16 @@ def write_table(
 
     CSV cannot represent all cells: numbers become text, lists and objects become JSON text, and empty text becomes a
     missing cell. NaN and infinity become missing cells in JSON. Characters that a format cannot represent become
-    U+FFFD: unpaired surrogates in CSV and Parquet, and NUL in CSV. A generated report may contain them.
+    U+FFFD: unpaired surrogates in CSV, Parquet and Excel, NUL in CSV, and control characters in Excel. A generated
+    report may contain them. In Excel, lists and objects become JSON text, and empty text, NaN and infinity missing
+    cells; texts are never formulas, integers of more than 15 digits are texts, and a row of missing cells is not read
+    again.
 
     Args:
         table: The table.
         path: Path of the file, or ``-`` for standard output.
         table_format_name: ``csv``, ``jsonl`` or ``parquet``, if the path has another ending. Default for standard
-            output: ``csv``.
+            output: ``csv``. Excel (extra ``xlsx``) is written to paths with the ending ``.xlsx``.
         overwrite: Whether an existing file may be replaced.
         spreadsheet_safe: Whether texts in CSV that a spreadsheet would compute, those that begin with ``=``, ``+``,
             ``-`` or ``@`` and are no numbers, get an apostrophe before them. It stays when the table is read again.
@@ -396,7 +452,7 @@ def write_table(
     Raises:
         TableError: As :func:`check_output`, and if the format cannot represent a cell.
         OSError: If the file cannot be written.
-        ModuleNotFoundError: For Parquet without pyarrow. The message gives the pip command.
+        ModuleNotFoundError: For Parquet without pyarrow, or Excel without openpyxl. The message gives the pip command.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -438,7 +494,7 @@ def open_table(
     Raises:
         TableError: As :func:`write_table`, and if a batch has other columns than the first.
         OSError: If the file cannot be written.
-        ModuleNotFoundError: For Parquet without pyarrow. The message gives the pip command.
+        ModuleNotFoundError: For Parquet without pyarrow, or Excel without openpyxl. The message gives the pip command.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -1,5 +1,6 @@
 """Excel workbooks, written with openpyxl."""
 
+import sys
 from datetime import datetime
 
 import pytest
@@ -8,7 +9,7 @@ from rrg_rewards.data import TableError, read_table
 from rrg_rewards.data.tables import readers
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table
-from rrg_rewards.data.tables.writers import write_table
+from rrg_rewards.data.tables.writers import open_table, write_table
 
 ROWS = [
     ["study id", "Findings", "Split", "Read"],
@@ -93,6 +94,35 @@ def test_parse_xlsx_without_openpyxl_names_the_extra(monkeypatch, tmp_path):
         read_table(tmp_path / "reports.xlsx")
 
 
-def test_write_table_writes_no_workbook(tmp_path):
-    with pytest.raises(TableError, match="are read, not written"):
+def test_write_table_writes_workbooks_that_are_read_again(openpyxl, tmp_path):
+    path = tmp_path / "a.xlsx"
+    texts = ["=1+1", " -No effusion.\n", "\x1b\ud800\ufffe", "ä" * 32767, "007"]
+    columns = {"=id": texts, "n": [1, -0.5, float("nan"), 10**17, True], "more": [["a"], {"b": 1}, None, "", "x"]}
+    with open_table(path) as writer:
+        writer.write(Table({name: cells[:2] for name, cells in columns.items()}))
+        writer.write(Table({name: cells[2:] for name, cells in columns.items()}))
+    assert read_table(path).columns == {
+        "=id": ["=1+1", " -No effusion.\n", "\ufffd" * 3, "ä" * 32767, "007"],
+        "n": [1, -0.5, None, "1" + "0" * 17, True],
+        "more": ['["a"]', '{"b": 1}', None, None, "x"],
+    }
+    cells = [cell for row in openpyxl.load_workbook(path).active.iter_rows() for cell in row]
+    assert "f" not in {cell.data_type for cell in cells}
+
+
+def test_write_table_refuses_what_excel_cannot_contain(openpyxl, tmp_path):
+    for columns, message in (
+        ({"a": ["x", "y" * 32768]}, "table: data row 2: cannot be written as Excel: a text has 32768 characters"),
+        ({str(number): [1] for number in range(16385)}, "table: Excel has at most 1048575 rows and 16384 columns"),
+        ({"a": [b"x"]}, "table: data row 1: cannot be written as Excel: a cell of type bytes"),
+    ):
+        with pytest.raises(TableError, match=message):
+            write_table(Table(columns), tmp_path / "a.xlsx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_write_table_without_openpyxl_names_the_command(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ModuleNotFoundError, match="xlsx"):
         write_table(Table({"a": ["x"]}), tmp_path / "a.xlsx")
+    assert list(tmp_path.iterdir()) == []
