@@ -1,10 +1,10 @@
 """Compare two reports finding by finding: matched, false and missing findings, and attribute errors of matches."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial, reduce
-from itertools import chain, permutations
+from itertools import chain, permutations, product
 from operator import itemgetter
 from typing import Any
 
@@ -23,7 +23,7 @@ from rrg_rewards.findings.knowledge.load import load_knowledge
 from rrg_rewards.findings.knowledge.patient import Patient
 from rrg_rewards.findings.reading.coverage import Coverage
 from rrg_rewards.findings.reading.engine import FindingEngine, get_engine
-from rrg_rewards.findings.reading.finding import OTHER, Attributes, Finding
+from rrg_rewards.findings.reading.finding import Attributes, Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
@@ -330,7 +330,7 @@ def _priced_pairs(
 ) -> list[tuple[float, int, int, Relation]]:
     """Return the pairs of findings that may match, the cheapest first: cost, indices in both reports, and relation."""
     pairs = []
-    for i, j in _related_pairs(ours, theirs, profile):
+    for i, j in product(range(len(ours)), range(len(theirs))):
         reference, candidate = ours[i], theirs[j]
         relation = relation_of(reference, candidate, considered, profile)
         if relation and not are_apart(reference, candidate, relation, (weights[0][i], weights[1][j]), profile):
@@ -388,19 +388,6 @@ def _add_signs(
             if any(weights[k] <= weights[m] and belongs(findings[k], findings[m]) for m in group):
                 group.append(k)
                 break
-
-
-def _related_pairs(ours: Sequence[Finding], theirs: Sequence[Finding], profile: Profile) -> Iterator[tuple[int, int]]:
-    """Yield the indices of the pairs whose concepts may be related, in order; most pairs of two reports are not."""
-    # Open findings, and those with alternatives, can be related to others by more than their concepts.
-    concepts = [None if finding.alternatives or finding.concept == OTHER else finding.concept for finding in theirs]
-    for i, finding in enumerate(ours):
-        is_any = finding.alternatives or finding.concept == OTHER
-        # A concept without an entry is related to itself.
-        kin = profile.related(finding.concept)
-        for j, concept in enumerate(concepts):
-            if is_any or concept is None or concept in kin:
-                yield i, j
 
 
 @lru_cache(maxsize=_FINDINGS)

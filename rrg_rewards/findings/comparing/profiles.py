@@ -61,14 +61,12 @@ class Profile:
             name, value = row["name"], row["value"]
             self.settings[name] = {**self.settings.get(name, {}), **value} if isinstance(value, dict) else value
         self._pairs: dict[tuple[str, str], Relation | None] = {}
-        self._related: dict[str, set[str]] = {}
         for row in self.matches:
             for pair in product(row["of"], row["with"]) if "context" not in row else ():
                 for first, second in (pair, pair[::-1]):
                     known = concept_graph().relation(first, second) or Relation("descriptor", SIGN.distance, True)
                     stated = Relation(known.kind, known.distance, row["as"] == "significant")
                     self._pairs.setdefault((first, second), None if row["as"] == "none" else stated)
-                    self._related.setdefault(first, {*concept_graph().related(first)}).add(second)
 
     def __getitem__(self, setting: str) -> Any:
         return self.settings[setting]
@@ -81,10 +79,6 @@ class Profile:
         """Return the relation of the candidate's concept to the reference's; ``None`` if they do not match."""
         pair = reference, candidate
         return self._pairs[pair] if pair in self._pairs else concept_graph().relation(*pair)
-
-    def related(self, concept: str) -> Collection[str]:
-        """Return the concepts that :meth:`relation` may relate to a concept."""
-        return self._related.get(concept) or concept_graph().related(concept)
 
 
 def get_profile(profile: str | Path | Profile) -> Profile:

@@ -97,7 +97,8 @@ class ConceptGraph:
         """Return the relation of the candidate's concept to the reference's, or ``None`` if they are unrelated."""
         if reference == candidate:
             return SAME
-        if candidate not in self.related(reference):
+        # Most pairs of two reports are unrelated.
+        if candidate not in self._relatives.get(reference, ()):
             return None
         up, down = self._steps(reference, candidate), self._steps(candidate, reference)
         kind: Kind = "unspecific" if up else "overinterpretation" if down else "descriptor"
@@ -116,15 +117,6 @@ class ConceptGraph:
     def _steps(self, specific: str, general: str) -> int | None:
         """Return the number of steps from a concept to a wider one, or to one that it is a diagnosis of."""
         return 1 if general in self._interpreted.get(specific, ()) else self.wider(specific).get(general)
-
-    def related(self, concept: str) -> Set[str]:
-        """Return the concepts that :meth:`relation` may relate to a concept; most pairs of a report are unrelated.
-
-        Example:
-            >>> "hiatal_hernia" in concept_graph().related("pneumonia")
-            False
-        """
-        return self._relatives.get(concept, {concept})
 
     def explains(self, general: str, specific: str) -> bool:
         """Whether a specific concept is a kind or a diagnosis of a general one, or can look like it."""
