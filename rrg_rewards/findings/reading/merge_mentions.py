@@ -114,9 +114,6 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
     if second.sentence > first.sentence + 1 or not may_be_same(first, second):
         return None
     graph = concept_graph()
-    if first.start == second.start and first.end == second.end:
-        # One phrase names both, for example a vertebral fracture.
-        return second if graph.explains(first.concept, second.concept) else None
     if first.concept == OTHER != second.concept and _is_named_by(first, second, report):
         return _filled(second, first)
     if not (graph.akin(first.concept, second.concept) or graph.explains(second.concept, first.concept)):
@@ -193,10 +190,7 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
         # "Opacity (pneumonia)", "opacity (pneumonia?)"
         return "doubted" if second.presence == "uncertain" else "glossed"
     # The second mention is in the same sentence or in the next one.
-    continues = second.sentence != first.sentence
-    if continues:
-        text = _SENTENCE_END.split(text)[-1]
-    return _stated_link(text, continues)
+    return _stated_link(_SENTENCE_END.split(text)[-1], second.sentence != first.sentence)
 
 
 # Reports repeat the words between findings.
