@@ -99,6 +99,11 @@ CHANGES: dict[str, Callable[[str], str]] = {
     "lines": lambda report: "\n".join(split(report)),
     "bold": lambda report: report.replace(first := split(report)[0], f"**{first}**", 1),
     "repetition": repeated,
+    "html": lambda report: "".join(f"<li>{sentence}</li>" for sentence in split(report)),
+    "line breaks": lambda report: "<br>".join(split(report)),
+    "escapes": lambda report: r"\n".join(split(report)),
+    "spaces": lambda report: report.replace(" ", "\u00a0"),
+    "ligatures": lambda report: report.replace("ff", "\ufb00").replace("fi", "\ufb01").replace("fl", "\ufb02"),
     "units": lambda report: re.sub(r"\b(mm|cm)(?= [a-z])", r"\1.", report),
 }
 
