@@ -105,7 +105,7 @@ def test_engine_memory_changes_nothing(parts, lexicon):
     remembering = FindingEngine(load_lexicon(lexicon))
     forgetting = FindingEngine(load_lexicon(lexicon), memory=0)
     assert remembering.masks([report]) == remembering.masks([report]) == forgetting.masks([report])
-    assert not forgetting._masks.results
+    assert not forgetting._masks
 
 
 @given(st.lists(sentences, max_size=6), lexicons)

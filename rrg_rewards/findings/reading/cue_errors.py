@@ -44,7 +44,7 @@ class CueErrors:
 
     def __init__(self, coverage: CoverageReader) -> None:
         self._coverages = (coverage, coverage_reader(load_lexicon("chest")))
-        self._doubtful = Memo(lambda word: not self._knows(word) or _is_like_no(word) or _is_like_not(word))
+        self._doubtful = Memo[str, bool](lambda word: not self._knows(word) or _is_like_no(word) or _is_like_not(word))
         self._parts = Memo(self._divide)
         self._like_cues = Memo(_is_like_cue)
 

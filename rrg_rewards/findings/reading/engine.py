@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import chain, filterfalse
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.concepts import finding_organ, varies_in_organ
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
@@ -29,6 +29,7 @@ from rrg_rewards.findings.reading.modifiers import Modifier
 from rrg_rewards.findings.reading.negation import ABSENT, PRESENT, UNCERTAIN, NegationScope
 from rrg_rewards.findings.reading.open_findings import OpenStatement, open_statement_reader
 from rrg_rewards.findings.reading.organ_lists import JOINTS, OrganReading, organ_readings
+from rrg_rewards.findings.reading.phrases import Memo
 from rrg_rewards.findings.reading.plain_text import PlainText, plain_text
 from rrg_rewards.findings.reading.schema_words import (
     WordBook,
@@ -47,38 +48,12 @@ _PRESENCES: dict[int, Presence] = {PRESENT: "present", UNCERTAIN: "uncertain", A
 _MEMORY = 200_000
 _MAX_REMEMBERED_LENGTH = 1_000
 # Fewer units are remembered with their findings, because findings need about a kilobyte and masks a few bytes.
-_FINDINGS_PER_MASK = 0.1
+_MASKS_PER_FINDINGS = 10
 # Maximum number of reports that are tokenised together.
 _BATCH = 256
 _NO_COVERAGE: TokenCoverage = (0, 0, ())
 # Concept of a finding that a label lexicon does not have; it owns the words around it, and is not returned.
 _FOREIGN = ""
-
-
-Value = TypeVar("Value")
-
-
-class UnitMemory(Generic[Value]):
-    """Remembers the results of units, because many sentences occur in several reports.
-
-    Args:
-        size: Maximum number of results; the memory is emptied when it is full.
-
-    Attributes:
-        results: The results, by unit. Several threads may read and add them; none is ever removed.
-    """
-
-    def __init__(self, size: float) -> None:
-        self._size = size
-        self.results: dict[str, Value] = {}
-
-    def add(self, unit: str, result: Value) -> None:
-        """Remember a result, unless its unit is long."""
-        if self._size and len(unit) <= _MAX_REMEMBERED_LENGTH:
-            if len(self.results) >= self._size:
-                # Replaced instead of cleared, because another thread may be reading the old dictionary.
-                self.results = {}
-            self.results[unit] = result
 
 
 class _TokenFinding(NamedTuple):
@@ -168,8 +143,9 @@ class FindingEngine:
         self.open_findings = open_findings
         self._coverage = coverage_reader(lexicon)
         self._errors = CueErrors(self._coverage)
-        self._masks: UnitMemory[int] = UnitMemory(memory)
-        self._units: UnitMemory[tuple[_SentenceReading, ...]] = UnitMemory(memory * _FINDINGS_PER_MASK)
+        self._memory = memory
+        self._masks: dict[str, int] = {}
+        self._units = Memo(self._unit_readings, memory // _MASKS_PER_FINDINGS)
 
     def masks(self, reports: Sequence[str]) -> list[int]:
         """Return, for each report, the bit mask of its present and uncertain concepts.
@@ -180,7 +156,7 @@ class FindingEngine:
         return list(chain.from_iterable(map(self._batch_masks, batches)))
 
     def _batch_masks(self, reports: Sequence[str]) -> list[int]:
-        remembered = self._masks.results
+        remembered = self._masks
         split = [report_units(plain_text(report).text) for report in reports]
         fresh = list(filterfalse(remembered.__contains__, set(chain.from_iterable(split))))
         new = dict(zip(fresh, map(self._unit_mask, tokenise_units(fresh)), strict=True)) if fresh else {}
@@ -192,7 +168,11 @@ class FindingEngine:
                 of_report |= new[unit] if mask is None else mask
             masks.append(of_report)
         for unit, mask in new.items():
-            self._masks.add(unit, mask)
+            if len(self._masks) >= self._memory:
+                # Replaced instead of cleared, because another thread may be reading the old dictionary.
+                self._masks = {}
+            if self._memory and len(unit) <= _MAX_REMEMBERED_LENGTH:
+                self._masks[unit] = mask
         return masks
 
     def _unit_mask(self, unit: list[list[str]]) -> int:
@@ -259,7 +239,8 @@ class FindingEngine:
         """
         index, offset, is_open, is_next = 0, 0, True, False
         for unit in report_units(plain.text):
-            for reading in self._readings(unit):
+            is_remembered = self._memory and len(unit) <= _MAX_REMEMBERED_LENGTH
+            for reading in self._units[unit] if is_remembered else self._unit_readings(unit):
                 is_named = bool(reading.findings)
                 if findings and reading.further is not NOTHING_FURTHER:
                     is_named |= add_further(findings, reading.further, is_open, is_next, index)
@@ -271,12 +252,8 @@ class FindingEngine:
                 index += not reading.is_numbered
             offset += len(unit) + len(UNIT_SEPARATOR)
 
-    def _readings(self, unit: str) -> tuple[_SentenceReading, ...]:
-        readings = self._units.results.get(unit)
-        if readings is None:
-            readings = tuple(self._read_sentence(*sentence) for sentence in split_unit(unit))
-            self._units.add(unit, readings)
-        return readings
+    def _unit_readings(self, unit: str) -> tuple[_SentenceReading, ...]:
+        return tuple([self._read_sentence(*sentence) for sentence in split_unit(unit)])
 
     def _read_sentence(self, offset: int, sentence: str) -> _SentenceReading:
         """Read a sentence that starts at character ``offset`` of its unit."""

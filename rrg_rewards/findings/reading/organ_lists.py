@@ -7,13 +7,11 @@ from typing import NamedTuple
 from rrg_rewards.findings.knowledge.load import cue_words
 from rrg_rewards.findings.reading.clauses import Clauses
 from rrg_rewards.findings.reading.cue_codes import (
-    ABNORMAL,
     ARTICLE,
     BE,
     BOUNDARY,
     COMMA,
     CURRENT,
-    DEGREE,
     ENDED,
     EXIST,
     FILLED,
@@ -51,8 +49,6 @@ _INTRODUCING = BOUNDARY | NONE | EXIST | BE | SHOW | HAVE | WITH | HEDGE | VERB
 _PARTING = LINKING | REASON | WITH | BOUNDARY
 # Cues that say that an organ is normal, and the number of words after the organ among which they are.
 _HEALTHY, _HEALTHY_REACH = NORMAL | PREDICATE, 3
-# Words that describe the finding of an organ: "large hepatic and small renal cysts".
-_DESCRIBING = DEGREE | CURRENT | LASTING | ABNORMAL
 
 
 class OrganReading(NamedTuple):
@@ -100,20 +96,19 @@ def organ_readings(scope: Clauses, tokens: Sequence[str], named: Iterable[tuple[
     if len(places := scope.site_places()) < 2:
         return []
     readings: list[OrganReading] = []
-    finder, spans = _OrganFinder(scope, tokens), list(named)
+    lists, spans = _OrganLists(scope, tokens), list(named)
     # The last joint first: it has all organs of a list with several.
     for joint in range(places[-1] - 1, places[0], -1):
         if not scope.codes[joint] & JOINTS or any(joint in reading.organs for reading in readings):
             continue
-        if organs := finder.organs_around(joint):
-            organ_list = _OrganList(scope, tokens, organs)
-            if organ_list.is_shared() and not any(organ_list.names(*span) for span in spans):
-                readings += organ_list.readings()
+        organs = lists.organs_around(joint)
+        if organs and lists.are_sharing(organs) and not any(lists.are_name(organs, *span) for span in spans):
+            readings += lists.readings(organs)
     return readings
 
 
-class _OrganWords:
-    """What the words of a sentence can be in a list of organs.
+class _OrganLists:
+    """Finds the organs of lists in a sentence, and tells whether they share a finding.
 
     Args:
         scope: Clauses of the sentence.
@@ -145,10 +140,6 @@ class _OrganWords:
         is_number = self.tokens[i].replace(".", "").isdigit()
         return bool(self.codes[i] & PLACE) or self.has(i, "places") or is_number
 
-    def is_description(self, i: int) -> bool:
-        """Whether a token describes a finding that the name of the organ precedes: "new" in "new hepatic lesions"."""
-        return not self.is_place(i) and (bool(self.codes[i] & _DESCRIBING) or self.tokens[i] in _descriptions())
-
     def is_adjective(self, organ: range) -> bool:
         """Whether the last word of an organ is an adjective, such as "hepatic"."""
         last = organ.stop - 1
@@ -157,10 +148,6 @@ class _OrganWords:
     def is_placing(self, i: int) -> bool:
         """Whether the places of a finding follow the word at ``i``: "in", or "to" in "metastasis to the liver"."""
         return self.has(i, "prepositions") or (i > 0 and self.tokens[i] == "to" and self.has(i - 1, "spreading"))
-
-
-class _OrganFinder(_OrganWords):
-    """Finds the organs of a list."""
 
     def organs_around(self, joint: int) -> list[range]:
         """Return the tokens of each organ of the list whose last organ follows a joint; empty if there is no list."""
@@ -184,14 +171,12 @@ class _OrganFinder(_OrganWords):
         if "of" in self.tokens[last.start : last.stop] and any(map(self._is_vague, organs)):
             # "The middle zone and upper pole of the right kidney"
             return []
-        first, is_described = organs[0], any(map(self.is_description, last))
+        first = organs[0]
         if self.is_adjective(first):
             # The nodes of "mediastinal and hilar lymph nodes" are those of both.
             last = range(last.start, next(i + 1 for i in reversed(last) if not self.is_part(i)))
-            while is_described and first.start and self.is_description(first.start - 1):
-                first = range(first.start - 1, first.stop)
-        # "Fatty liver and small renal cysts", "portal and splenic veins"
-        if (is_described and not self.is_adjective(first)) or self.has(last.stop, "vessels"):
+        # "Portal and splenic veins"
+        if self.has(last.stop, "vessels"):
             return []
         has_preposition = bool(self.scope.union(last.start, last.stop) & INSIDE)
         return [self._with_part(first, has_preposition), *organs[1:], last]
@@ -209,7 +194,7 @@ class _OrganFinder(_OrganWords):
         i = start
         while i < self.size and not self.is_organ(i):
             is_of_part = self.tokens[i] == "of" and i > start and self.is_place(i - 1)
-            if not (codes[i] & (ARTICLE | INSIDE) or self.is_place(i) or is_of_part or self.is_description(i)):
+            if not (codes[i] & (ARTICLE | INSIDE) or self.is_place(i) or is_of_part):
                 return None
             i += 1
         if i == self.size:
@@ -253,51 +238,36 @@ class _OrganFinder(_OrganWords):
         is_preposition = has_preposition and start and self.codes[start - 1] & INSIDE
         return range(start - bool(is_preposition), organ.stop)
 
-
-class _OrganList(_OrganWords):
-    """A list of organs.
-
-    Args:
-        scope: Clauses of the sentence.
-        tokens: Its tokens.
-        organs: The tokens of each organ, at least two.
-    """
-
-    def __init__(self, scope: Clauses, tokens: Sequence[str], organs: Sequence[range]) -> None:
-        super().__init__(scope, tokens)
-        self.organs, self.start, self.end = organs, organs[0].start, organs[-1].stop
-
-    def is_shared(self) -> bool:
+    def are_sharing(self, organs: Sequence[range]) -> bool:
         """Whether the organs share the finding before or after them."""
-        start, after = self.start, self.scope.union(self.end, self.end + 1)
-        before = self.scope.union(start - 1, start)
-        if self.end < self.size and not after & (_NO_FINDING | LASTING):
-            return self._share_next()
+        start, end = organs[0].start, organs[-1].stop
+        before, after = self.scope.union(start - 1, start), self.scope.union(end, end + 1)
+        if end < self.size and not after & (_NO_FINDING | LASTING):
+            return self._share_next(organs[0], before)
         if not start or before & BOUNDARY:
             # "The liver and the spleen are large"
-            return self.end < self.size
-        if self._is_subject():
+            return end < self.size
+        if self._are_subject(start, end):
             return False
         if self.is_placing(start) or self.is_placing(start - 1):
             return True
         # "Edematous liver and spleen", but not "between the liver and the spleen"
         return not before & (_NO_FINDING | NORMAL) and self.tokens[start - 1] not in cue_words("limits", "beside")
 
-    def _share_next(self) -> bool:
+    def _share_next(self, first: range, before: int) -> bool:
         """Whether the organs share the words directly after them: "hepatic and renal cysts"."""
-        before, first = self.scope.union(self.start - 1, self.start), self.organs[0]
-        if before & INSIDE or self.is_placing(self.start - 1) or self.has(first.stop - 1, "parts"):
+        if before & INSIDE or self.is_placing(first.start - 1) or self.has(first.stop - 1, "parts"):
             return False
-        introduces = not self.start or before & _INTRODUCING or self.has(self.start - 1, "counts")
+        introduces = not first.start or before & _INTRODUCING or self.has(first.start - 1, "counts")
         return bool(introduces or self.is_adjective(first))
 
-    def _is_subject(self) -> bool:
+    def _are_subject(self, start: int, end: int) -> bool:
         """Whether the words after the list are said of its organs, or of the last ones.
 
         "Cysts in the liver and the spleen is large", "cyst in the liver, spleen and kidneys normal", but not "cysts in
         the liver and spleen are seen"
         """
-        union, end = self.scope.union, self.end
+        union = self.scope.union
         after, next_ = union(end, end + 1), union(end + 1, end + 3)
         is_of_finding = next_ & (VERB | SHOW) or (after & PLURAL and next_ & (CURRENT | ENDED | LASTING))
         if after & SHOW or (after & (BE | HAVE) and not is_of_finding):
@@ -305,38 +275,33 @@ class _OrganList(_OrganWords):
         stop = min(end + _HEALTHY_REACH, self.size)
         stop = next((i for i in range(end, stop) if self.codes[i] & (_SEPARATORS | BOUNDARY)), stop)
         is_healthy = any(code & _HEALTHY and not code & LASTING for code in self.codes[end:stop])
-        has_comma = union(self.start, end) & COMMA
+        has_comma = union(start, end) & COMMA
         return is_healthy or bool(has_comma and union(end, stop) & NONE)
 
-    def names(self, start: int, end: int) -> bool:
+    def are_name(self, organs: Sequence[range], start: int, end: int) -> bool:
         """Whether tokens ``start`` to ``end``, which name a finding, are the words of an organ of the list."""
-        is_in = self.start <= start and end <= self.end
+        is_in = organs[0].start <= start and end <= organs[-1].stop
         return is_in and all(code & self.inner for code in self.codes[start:end])
 
-    def readings(self) -> Iterator[OrganReading]:
+    def readings(self, organs: Sequence[range]) -> Iterator[OrganReading]:
         """Yield the sentence with each organ alone, if the list has several. Words of the same sites are one organ."""
-        sites, union = self.scope.sites, self.scope.union
+        sites, union, start, end = self.scope.sites, self.scope.union, organs[0].start, organs[-1].stop
         by_site: dict[int, list[range]] = {}
-        for organ in self.organs:
+        for organ in organs:
             by_site.setdefault(union(organ.start, organ.stop) & sites, []).append(organ)
         if len(by_site) == 1:
             return
-        first, following = self.organs[0], union(self.end, self.size)
+        first, following = organs[0], union(end, self.size)
         is_both = self.tokens[first.start] == "both" and not self.tokens[first.stop - 1].endswith("s")
-        is_alternative = bool(union(self.start, self.end) & OTHER)
+        is_alternative = bool(union(start, end) & OTHER)
         for site, (kept, *others) in by_site.items():
             # Without the "both" of "both the liver and the spleen". Each other part follows its separator.
             words = [*kept[is_both and kept == first :]]
             for other in others:
                 words += range(other.start - 1, other.stop)
-            tokens = [*range(self.start), *words, *range(self.end, self.size)]
+            tokens = [*range(start), *words, *range(end, self.size)]
             names_others = any(other & following for other in by_site if other != site)
-            yield OrganReading(tokens, range(self.start, self.end), is_alternative, names_others)
-
-
-@cache
-def _descriptions() -> frozenset[str]:
-    return cue_words("adjectives", "descriptive", "stating") | cue_words("organ_lists", "descriptions")
+            yield OrganReading(tokens, range(start, end), is_alternative, names_others)
 
 
 @cache

@@ -60,7 +60,7 @@ def single_bits(mask: int) -> Iterator[int]:
 
 
 class Memo(dict[Key, Value]):
-    """Remembers what a function returns for each key, up to a number of keys.
+    """Remembers what a function returns for each key, and is emptied when it has a number of keys.
 
     Example:
         >>> lengths = Memo(len)
@@ -74,8 +74,9 @@ class Memo(dict[Key, Value]):
 
     def __missing__(self, key: Key) -> Value:
         found = self._function(key)
-        if len(self) < self._most:
-            self[key] = found
+        if len(self) >= self._most:
+            self.clear()
+        self[key] = found
         return found
 
 

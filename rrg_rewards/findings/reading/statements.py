@@ -36,18 +36,14 @@ def statement_numbers(tokens: Sequence[str], named: Collection[int]) -> list[int
     verbs = [i for i, code in enumerate(codes) if code & _VERB]
     if not verbs:
         return numbers
-    has_unnamed = _any(codes, _UNNAMED)
-    if enders.isdisjoint(tokens[verbs[0] :] if has_unnamed else tokens[verbs[0] : verbs[-1]]):
+    if enders.isdisjoint(tokens[verbs[0] : verbs[-1]]):
         # No second statement begins after the first verb.
         return numbers
     number, has_verb, start = 0, False, 0
     for end in [*[i for i, token in enumerate(tokens) if token in enders], len(tokens)]:
         verb = _first_verb(codes, verbs, start, end)
         is_new = has_verb and verb > 0 and _has_subject(tokens, codes, start, start + verb, named)
-        if has_verb and has_unnamed and _is_shadow(tokens, codes, start, end, named):
-            # The verb of the clause before is left out.
-            number += 1
-        elif is_new and not _any(codes[start:end], _INVOLVED):
+        if is_new and not _any(codes[start:end], _INVOLVED):
             number, has_verb = number + 1, False
         has_verb = has_verb or verb >= 0
         numbers[start : end + 1] = [number] * (min(end + 1, len(tokens)) - start)
@@ -69,15 +65,6 @@ def _first_verb(codes: Sequence[int], verbs: Sequence[int], start: int, end: int
         if not (_any(codes[i + 1 : min(end, i + 2)], _PLACING) and _any(codes[start:i], _ANATOMY)):
             return i - start
     return -1
-
-
-def _is_shadow(tokens: Sequence[str], codes: Sequence[int], start: int, end: int, named: Collection[int]) -> bool:
-    """Whether a clause without a verb is about a finding that no lexicon names: "cord foci in both lungs"."""
-    first = tokens[start : min(end, start + _CONTINUATION_REACH)]
-    if _any(codes[start:end], _VERB) or not cue_words("continuations", "clause").isdisjoint(first):
-        return False
-    stop = next((i for i in range(start, end) if codes[i] & _PLACING), start)
-    return _any(codes[start:stop], _UNNAMED) and not any(i in named for i in range(start, end))
 
 
 def _has_subject(tokens: Sequence[str], codes: Sequence[int], start: int, verb: int, named: Collection[int]) -> bool:

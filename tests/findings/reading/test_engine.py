@@ -129,20 +129,20 @@ def test_engine_memory_is_bounded():
     engine = FindingEngine(load_lexicon("chest_ct"), memory=3)
     for number in range(20):
         engine.masks([f"emphysema {number}. hernia {number}"])
-        assert len(engine._masks.results) <= 3
+        assert len(engine._masks) <= 3
 
 
 def test_engine_memory_of_findings_is_a_tenth():
     engine = FindingEngine(load_lexicon("chest_ct"), memory=30)
     for number in range(20):
         engine.extract(f"emphysema {number}. hernia {number}")
-        assert len(engine._units.results) <= 3
+        assert len(engine._units) <= 3
 
 
 def test_engine_does_not_remember_long_sentences():
     engine = FindingEngine(load_lexicon("chest_ct"))
     engine.masks(["emphysema " * 1_000])
-    assert not engine._masks.results
+    assert not engine._masks
 
 
 def test_engine_memory_may_be_filled_by_another_thread(monkeypatch):
@@ -157,7 +157,7 @@ def test_engine_memory_may_be_filled_by_another_thread(monkeypatch):
 
     monkeypatch.setattr("rrg_rewards.findings.reading.engine.tokenise_units", interrupted)
     assert engine.masks(["Emphysema. Hiatal hernia. Clear"]) == [expected]
-    assert len(engine._masks.results) <= 2
+    assert len(engine._masks) <= 2
 
 
 def test_engine_memory_is_shared_by_threads():
