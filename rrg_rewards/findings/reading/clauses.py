@@ -287,8 +287,6 @@ class Clauses:
 
     def _joins(self, start: int, joint: int, end: int) -> bool:
         """Whether "and" parts two findings that each have their organ: "tortuous aorta and scar in the lung"."""
-        if self._begins_with_organ(joint):
-            return True
         first, second = self.codes[start:joint], self.codes[joint + 1 : end]
         return (
             not self.union(joint + 1, joint + 2) & (BE | HAVE)
@@ -319,21 +317,6 @@ class Clauses:
         # Not every lexicon has the belly.
         is_belly = self.belly and union(first) & self.sites == self.belly
         return bool(is_belly and union(second) & self.sites & ~self.belly)
-
-    def _begins_with_organ(self, joint: int) -> bool:
-        """Whether "and" is between a finding and one that begins with its organ.
-
-        The first one ends with its name ("emphysema and liver cyst") or with its organ ("tortuous aorta and splenic
-        calcification").
-        """
-        site = joint + 1 + bool(self.union(joint + 1, joint + 2) & ARTICLE)
-        organ, following = (self.union(i, i + 1) for i in (site, site + 1))
-        if not organ & self.sites or following & self.sites or not following & self.firsts:
-            return False
-        before = self.codes[joint - 1]
-        if before & self.sites:
-            return bool(self.union(joint - 2, joint - 1) & self.firsts)
-        return bool(before & self.names)
 
     def _item(self, i: int) -> range:
         """Return the tokens of the clause of token ``i``, or those of its items in a list."""
