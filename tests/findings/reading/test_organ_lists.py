@@ -89,9 +89,7 @@ def test_normal_organs_after_a_finding_do_not_have_it(form, alone, words):
     assert len(wrong) <= num_findings / 25, wrong
 
 
-@pytest.mark.parametrize(
-    "word", sorted(cue_words("organ_lists", "parts", "places", "organs", "vessels", "descriptions"))
-)
+@pytest.mark.parametrize("word", sorted(cue_words("organ_lists", "parts", "places", "organs", "vessels")))
 def test_words_of_a_list_can_be_its_last_ones(word):
     for form in (
         "Renal and {} metastases.",
