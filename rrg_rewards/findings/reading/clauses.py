@@ -103,11 +103,8 @@ class Clauses:
         self.others: list[int] = []
         if not self.kinds & _DIVIDING:
             return
-        for i, code in enumerate(codes):
-            # Arithmetic with the few bits of the cues is faster than with all.
-            code &= _DIVIDING
-            if not code:
-                continue
+        # Arithmetic with the few bits of the cues is faster than with all.
+        for i, code in [(i, cues) for i, code in enumerate(codes) if (cues := code & _DIVIDING)]:
             # "Effusion: no, pneumothorax: absent" is divided by the commas only.
             is_answer = code & BOUNDARY and union(codes[i + 1 : i + 2]) & (NONE | ENDED)
             if is_answer and self._ends_at(i + 2) and not union(codes[i + 2 : i + 3]) & FILLED:
