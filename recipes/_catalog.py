@@ -98,9 +98,10 @@ def validate_recipe(path: str | Path) -> str:
     script, task = _launched(Path(path))
     if script is not None:
         module = import_module(script) if find_spec(script) is not None else None
-        if not hasattr(module, "validate"):
+        validate = getattr(module, "validate", None)
+        if validate is None:
             raise ValueError(f"the launch line's script {script} does not exist, or has no function validate")
-        module.validate(path)
+        validate(path)
         return script
     import_module("rrg_rewards.training.metrics.cli").validate(task, path)
     return f"rrg-rewards train {task}"

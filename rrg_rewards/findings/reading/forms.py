@@ -69,7 +69,7 @@ def _has_items(text: str) -> bool:
     """Whether a text can contain items or cells on one line. One sign is found much faster than one of several."""
     return (
         ("-" in text and (" - " in text or "-- " in text or " -> " in text or "1- " in text))
-        or (")" in text and ("1)" in text or text[1:2] == ")" or _LETTERED.search(text)))
+        or (")" in text and ("1)" in text or text[1:2] == ")" or _LETTERED.search(text) is not None))
         or ("/" in text and " / " in text)
         or ("*" in text and " * " in text)
         or "|" in text

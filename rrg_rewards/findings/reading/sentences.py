@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
 from rrg_rewards.findings.reading.coverage import precedes_noun
-from rrg_rewards.findings.reading.headings import is_request, is_result
+from rrg_rewards.findings.reading.near_words import is_near
 from rrg_rewards.findings.reading.tokens import UNIT_MARK, normalise, pad, tokenise
 
 UNIT_SEPARATOR = ". "
@@ -181,7 +182,7 @@ def _is_break(before: str, after: str, is_prose: bool) -> bool:
     end = before[-_END_SIZE:]
     if _OPEN_END.search(end):
         label = _ANSWER.search(end)
-        return bool(label) and not is_result(label[1])
+        return label is not None and not _is_result(label[1])
     last = _SIZE.sub("", end).split() or [""]
     if not after[0].isupper() or (is_prose and _is_capital(last[-1]) and _is_capital(after.split()[0])):
         return bool(_STATEMENT.match(after))
@@ -195,7 +196,7 @@ def _is_capital(word: str) -> bool:
 
 def _is_unfinished(line: str) -> bool:
     """Whether the last words of a line only describe what the next line must name: "there is no small or"."""
-    words = _LAST_WORDS.search(line)[0].rpartition(". ")[2].lower().removeprefix("there is").split()
+    words = next(_LAST_WORDS.finditer(line))[0].rpartition(". ")[2].lower().removeprefix("there is").split()
     return bool(words) and all(word[0].isdigit() or word in ("mm", "cm", "x") or precedes_noun(word) for word in words)
 
 
@@ -215,7 +216,7 @@ def _blank_requests(report: str) -> str:
     # With a line end before the report, a heading starts in the report where its match starts in the longer text.
     for heading in _HEADING.finditer("\n" + report):
         start = heading.start()
-        if start < begin or not is_request(heading["name"]):
+        if start < begin or not _is_request(heading["name"]):
             continue
         close = _SENTENCE_END if _BRIEF.search(heading[0]) else _LINE_END
         begins = heading.end() - 1
@@ -231,3 +232,44 @@ def _blank_requests(report: str) -> str:
         kept += [report[begin:start], " " * (end - start)]
         begin = end
     return "".join([*kept, report[begin:]])
+
+
+# The parts of a heading, its additions, and its words.
+_PARTS = re.compile(r"[/&,+]|\band\b")
+_BRACKETS = re.compile(r"\(.*?\)")
+_LETTERS = re.compile("[a-z]+")
+
+
+def _is_result(heading: str) -> bool:
+    """Whether a heading begins a section on what the images show."""
+    return not cue_words("headings", "results").isdisjoint(_LETTERS.findall(heading.lower()))
+
+
+@lru_cache(maxsize=10_000)
+def _is_request(heading: str) -> bool:
+    """Whether a heading, also a misspelt one, begins a section on the request or the technique of an examination.
+
+    Args:
+        heading: Text before the colon.
+
+    Example:
+        >>> [_is_request(heading) for heading in ("Clin hx", "HISTORY/INDICATION", "Reason for exam", "Impression")]
+        [True, True, True, False]
+    """
+    parts = [_LETTERS.findall(part) for part in _PARTS.split(_BRACKETS.sub(" ", heading.lower()))]
+    return not _is_result(heading) and any(_requests(part) for part in parts)
+
+
+def _requests(words: list[str]) -> bool:
+    """Whether some words are the name of such a section, with words of a kind before it ("brief clinical history")."""
+
+    def is_in(word: str, name: str) -> bool:
+        return is_near(word, cue_words("headings", name))
+
+    if not words:
+        return False
+    size = next((i for i, word in enumerate(words[:-1]) if not is_in(word, "kinds")), len(words) - 1)
+    name, *more = words[size:]
+    if is_in(name, "reasons"):
+        return not more or more[0] in ("for", "of")
+    return not more and (is_in(name, "requests") or (size > 0 and is_in(name, "requests_of_a_kind")))
