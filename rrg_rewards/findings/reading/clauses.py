@@ -77,7 +77,6 @@ class Clauses:
         self.belly = lexicon.organs.get("belly", 0)
         self.size = len(codes)
         self.kinds = sentence & CUE_MASK
-        self._unions: dict[tuple[int, int], int] = {}
         self._contexts: dict[int, range] = {}
         self._partings: dict[range, list[int]] = {}
         self._places: list[int] | None = None
@@ -240,10 +239,7 @@ class Clauses:
 
     def union(self, start: int, end: int) -> int:
         """Return the union of the codes from ``start`` to before ``end``."""
-        codes = self._unions.get((start, end))
-        if codes is None:
-            codes = self._unions[start, end] = union(self.codes[start:end])
-        return codes
+        return union(self.codes[start:end])
 
     def context(self, i: int, is_wide: bool = False) -> range:
         """Return the tokens that can belong to the mention at token ``i``.

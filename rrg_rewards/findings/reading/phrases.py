@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
-from itertools import chain, pairwise
+from itertools import pairwise
 from operator import itemgetter, or_
 from typing import Any, Generic, TypeVar
 
@@ -24,8 +24,6 @@ _SHORTEST_PLURAL = 4
 _SHORTEST_REST = 4
 # Shorter words and signs, such as "of" and the comma, are in many sentences, as if this number of phrases had them.
 _SHORTEST_RARE, _COMMON = 4, 100
-# Maximum number of sets of words for which the possible phrases of a word are remembered.
-_MAX_SENTENCES = 100
 
 Meaning = TypeVar("Meaning")
 Key = TypeVar("Key")
@@ -213,29 +211,11 @@ Anchored = tuple[AnyPhrase, int, int, int]
 """A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
 
 
-class RareWord(Memo[int, tuple[Anchored[AnyPhrase], ...]]):
-    """The phrases with a rarest word; as a dictionary, those of which the second rarest word has one of some bits.
-
-    Args:
-        tables: The phrases by the bit of their second rarest word, in one table or more.
-    """
-
-    def __init__(self, tables: Sequence[Mapping[int, Sequence[Anchored[AnyPhrase]]]]) -> None:
-        super().__init__(self._with, _MAX_SENTENCES)
-        self._tables = tables
-        self.seconds = union(chain.from_iterable(tables))
-
-    def _with(self, seconds: int) -> tuple[Anchored[AnyPhrase], ...]:
-        return tuple(
-            [phrase for bit in single_bits(seconds) for table in self._tables for phrase in table.get(bit, ())]
-        )
-
-
-class PhraseTable(Memo[str, RareWord[AnyPhrase] | None]):
+class PhraseTable(Memo[str, tuple[Anchored[AnyPhrase], ...]]):
     """Finds phrases by their rarest words, because many begin with a word such as "in" that most sentences contain.
 
     The fewer phrases contain the words of a choice, the rarer it is. The table maps a word to the phrases of which it
-    can be the rarest word, ``None`` for none.
+    can be the rarest word.
 
     Args:
         phrases: The phrases.
@@ -249,19 +229,19 @@ class PhraseTable(Memo[str, RareWord[AnyPhrase] | None]):
     def __init__(self, phrases: Iterable[AnyPhrase], compiler: "PhraseCompiler") -> None:
         self.phrases = tuple(phrases)
         words, commonness = compiler.words, compiler.commonness()
-        self._by_rarest: dict[int, dict[int, list[Anchored[AnyPhrase]]]] = {}
+        self._by_rarest: dict[int, list[Anchored[AnyPhrase]]] = {}
         for rank, phrase in enumerate(self.phrases):
             bits = [phrase.first, *[step[0] for step in phrase.rest]]
             places = sorted(range(len(bits)), key=[commonness[bit.bit_length() - 1] for bit in bits].__getitem__)
-            place, rarest, second = places[0], bits[places[0]], bits[places[min(1, len(phrase.rest))]]
+            place, rarest = places[0], bits[places[0]]
             most = sum(reach for _, reach, _ in phrase.rest[:place])
-            self._by_rarest.setdefault(rarest, {}).setdefault(second, []).append((phrase, rank, place, most))
+            self._by_rarest.setdefault(rarest, []).append((phrase, rank, place, most))
         self.bits = rarest = union(self._by_rarest)
         of_bits = cache(self._of_bits)
         super().__init__(lambda word: of_bits(words[word] & rarest))
 
-    def _of_bits(self, bits: int) -> RareWord[AnyPhrase] | None:
-        return RareWord([self._by_rarest[bit] for bit in single_bits(bits)]) if bits else None
+    def _of_bits(self, bits: int) -> tuple[Anchored[AnyPhrase], ...]:
+        return tuple([phrase for bit in single_bits(bits) for phrase in self._by_rarest[bit]])
 
     def matches(
         self, tokens: Sequence[str], codes: Sequence[int], sentence: int
@@ -274,10 +254,8 @@ class PhraseTable(Memo[str, RareWord[AnyPhrase] | None]):
             sentence: The union of the codes.
         """
         found = []
-        for i, rare_word in enumerate(map(self.__getitem__, tokens)):
-            if rare_word is None or not (seconds := rare_word.seconds & sentence):
-                continue
-            for phrase, rank, least, most in rare_word[seconds]:
+        for i, phrases in enumerate(map(self.__getitem__, tokens)):
+            for phrase, rank, least, most in phrases:
                 if phrase.words & sentence != phrase.words or (phrase.at and not phrase.at & sentence):
                     continue
                 if not phrase.rest:
