@@ -4,6 +4,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
+from string import ascii_lowercase
 from typing import Literal
 
 from rrg_rewards.findings.knowledge.concepts import concept_graph
@@ -36,6 +37,10 @@ _LARGEST_SEARCHED = 150
 _CORRECTION_REACH = 30
 _CORRECTION = re.compile("|".join(sorted(cue_words("references", "corrections"))), re.IGNORECASE)
 _COUNTABLE = tuple(stem.rstrip("*") for stem in cue_words("references", "countable"))
+# An ASCII letter that no word of ``likening`` contains.
+_OTHER_LETTER = re.compile(
+    f"[{''.join(sorted(set(ascii_lowercase).difference(*cue_words('connectives', 'likening'))))}]", re.IGNORECASE
+)
 _PHRASE_END = re.compile(r"[.,;:()\n]")
 _SENTENCE_END = re.compile(r"\.\s")
 
@@ -163,10 +168,11 @@ def _is_one_phrase(first: Finding, second: Finding, report: str) -> bool:
     if first.sentence != second.sentence or first.organ != second.organ:
         return False
     between = report[first.end : second.start]
-    # "Consolidation-atelectasis" names two findings.
-    if between == "-" or not cue_words("connectives", "likening").issuperset(tokenise(between)):
+    # "Consolidation-atelectasis" names two findings. The words between most findings have other letters.
+    if between == "-" or _OTHER_LETTER.search(between):
         return False
-    return cue_words("connectives", "separators").isdisjoint(tokenise(report[first.start : second.end]))
+    has_separator = not cue_words("connectives", "separators").isdisjoint(tokenise(report[first.start : second.end]))
+    return not has_separator and cue_words("connectives", "likening").issuperset(tokenise(between))
 
 
 def _narrower(first: Finding, second: Finding, report: str) -> Finding | None:
