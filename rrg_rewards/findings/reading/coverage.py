@@ -163,7 +163,7 @@ class CoverageReader:
         if not marks & ~_LISTED:
             marks = self._other_marks(word)
         size = 0 if not marks or marks & _GRAMMAR else len(_IDEOGRAPH.findall(word)) or 1
-        if self._lexicon.words[word] & DENYING:
+        if self._lexicon.vocabulary[word] & DENYING:
             marks, size = marks | _DENIES, 1
         if word in cue_words("connectives", "separators", "closing"):
             marks |= _BREAKS

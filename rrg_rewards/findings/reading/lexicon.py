@@ -72,7 +72,6 @@ class Rule(Phrase[int]):
         wide: Whether ``needs`` and ``bars`` apply to the sentence instead of the clause.
         absent: Whether the phrase itself denies the finding.
         conditional_on: Bits that decide whether the conditions are checked: they are if the sentence contains one.
-        is_plain: Whether its bits are those of all words, because it has several words and no condition.
     """
 
     needs: int = 0
@@ -85,7 +84,6 @@ class Rule(Phrase[int]):
     wide: bool = False
     absent: bool = False
     conditional_on: int = 0
-    is_plain: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +97,6 @@ class Lexicon:
         concepts: Concept identifiers, in the order of their indices in rules and bit masks.
         labels: Concepts of each label; empty for a lexicon without labels.
         vocabulary: Codes of words, with the bits of all phrases.
-        words: Codes of words without the bits that only plain phrases need. They are several times as short.
         compounds: Phrases that are replaced by one word.
         rules: Phrases that name concepts, in the order of their ranks.
         firsts: Bits of the first words of all of these.
@@ -118,7 +115,6 @@ class Lexicon:
     concepts: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
     vocabulary: WordBits
-    words: Memo[str, int]
     compounds: CompoundTable
     rules: PhraseTable[Rule]
     firsts: int
@@ -137,11 +133,6 @@ class Lexicon:
     def organ(self, code: int) -> str | None:
         """Return the site of a word with this code, or ``None``."""
         return self.site_names[code & self.sites]
-
-
-def _is_plain(entry: str | dict[str, Any]) -> bool:
-    """Whether a rule is a phrase of several words without conditions."""
-    return isinstance(entry, str) and " " in entry
 
 
 def _compile_rule(
@@ -168,7 +159,6 @@ def _compile_rule(
         wide=fields.get("scope") == "sentence",
         absent=absent,
         conditional_on=conditional_on,
-        is_plain=_is_plain(entry),
     )
 
 
@@ -246,13 +236,8 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
     prefixes = load_knowledge("spellings")["prefixes"]
     prefixed = compiler.bit("|".join(prefixes))
     entries = [(index, entry) for index, concept in enumerate(concepts) for entry in content["concepts"][concept]]
-    plain = {i: entry for i, (_, entry) in enumerate(entries) if _is_plain(entry)}
-    rules = {i: _compile_rule(compiler, sites, *entry) for i, entry in enumerate(entries) if i not in plain}
-    of_plain = "|".join({entry.split()[0]: None for entry in plain.values()})
-    firsts = union(rule.first for rule in rules.values()) | (compiler.bit(of_plain) if plain else 0)
-    # The bits of plain phrases are the last ones, without which most codes are made.
-    short = (1 << len(compiler.bits)) - 1
-    rules |= {i: _compile_rule(compiler, sites, *entries[i]) for i in plain}
+    rules = [_compile_rule(compiler, sites, *entry) for entry in entries]
+    firsts = union(rule.first for rule in rules)
     vocabulary = compiler.words
     naming_compounds = (compound.first for compound in compounds if vocabulary[compound.meaning] & firsts)
     # Longest first, because "no significant change" must be matched before "no".
@@ -264,11 +249,10 @@ def _compile(name: str, digest: str, content: Mapping[str, Any]) -> Lexicon:
         concepts=concepts,
         labels={label: tuple(members) for label, members in content.get("labels", {}).items()},
         vocabulary=vocabulary,
-        words=Memo(lambda word: vocabulary[word] & short),
         compounds=CompoundTable(compounds, compiler, prefixes, prefixed),
-        rules=PhraseTable([rules[i] for i in range(len(entries))], compiler),
+        rules=PhraseTable(rules, compiler),
         firsts=firsts,
-        names=union(rule.first for rule in rules.values() if not rule.rest),
+        names=union(rule.first for rule in rules if not rule.rest),
         heads=firsts | prefixed | union(naming_compounds),
         sites=union(organs.values()),
         organs=organs,

@@ -37,23 +37,15 @@ def find_mentions(
     coded = _coded(lexicon, tokens)
     if coded is None:
         return mentions, None
-    words, codes, sentence, cues, label, colon = coded
+    words, codes, sentence, cues, label = coded
     scope: NegationScope | None = None
     named: dict[int, int] = {}
     misplaced: list[Mention] = []
-    all_codes = list(map(lexicon.vocabulary.__getitem__, words))
-    if colon >= 0:
-        # The colon of a label does not count.
-        all_codes[colon] = 0
-    for i, _, end, rule in sorted(lexicon.rules.matches(words, all_codes, union(all_codes)), key=_start_and_rank):
-        if label and rule.rest and not rule.is_plain:
-            # Without the words of a label that name no organ.
-            end = match_end(codes, i, rule.rest)
+    for i, _, end, rule in sorted(lexicon.rules.matches(words, codes, cues), key=_start_and_rank):
         # A concept is named once: "pleural effusion" is not also the "effusion" in it.
-        if not end or named.get(rule.meaning, 0) > i or (rule.above and not _exceeds(words, i, end, rule.above)):
+        if named.get(rule.meaning, 0) > i or (rule.above and not _exceeds(words, i, end, rule.above)):
             continue
-        matched = all_codes if rule.is_plain else codes
-        if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, matched, i, end):
+        if end > i + 1 + len(rule.rest) and _is_of_two(lexicon, rule, words, codes, i, end):
             continue
         scope = scope or NegationScope(codes, cues, lexicon, label)
         is_conditional = rule.conditional_on & sentence
@@ -62,9 +54,9 @@ def find_mentions(
         if not is_conditional or _is_placed(rule, i, end, scope):
             named[rule.meaning] = end
             presence = _presence(rule, i, end, scope) if with_presence else PRESENT
-            mentions.append(Mention(rule.meaning, presence, i, end, rule, matched))
+            mentions.append(Mention(rule.meaning, presence, i, end, rule, codes))
         elif rule.not_at and not (rule.at or rule.wide):
-            misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, matched))
+            misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, codes))
     if scope is None:
         return mentions, scope
     if misplaced and cues & _JOINING:
@@ -102,7 +94,6 @@ class _Coded(NamedTuple):
         sentence: Their union.
         cues: The union without the colon of a label.
         label: Bits of the sites that a label before the sentence names.
-        colon: Index of the colon of a label; -1 for none.
     """
 
     words: Sequence[str]
@@ -110,12 +101,11 @@ class _Coded(NamedTuple):
     sentence: int
     cues: int
     label: int
-    colon: int
 
 
 def _coded(lexicon: Lexicon, tokens: Sequence[str]) -> _Coded | None:
     """Look up the words of a sentence; ``None`` if it cannot contain a mention."""
-    codes = list(map(lexicon.words.__getitem__, tokens))
+    codes = list(map(lexicon.vocabulary.__getitem__, tokens))
     sentence = union(codes)
     if not sentence & lexicon.heads:
         return None
@@ -127,9 +117,9 @@ def _coded(lexicon: Lexicon, tokens: Sequence[str]) -> _Coded | None:
         if not sentence & lexicon.firsts:
             return None
     if ":" not in tokens[1 : _LABEL_SIZE + 1]:
-        return _Coded(words, codes, sentence, sentence, 0, -1)
-    label, colon = _join_label(lexicon, tokens, codes)
-    return _Coded(words, codes, sentence, union(codes), label, colon)
+        return _Coded(words, codes, sentence, sentence, 0)
+    label = _join_label(lexicon, tokens, codes)
+    return _Coded(words, codes, sentence, union(codes), label)
 
 
 def _is_of_two(lexicon: Lexicon, rule: Rule, words: Sequence[str], codes: Sequence[int], start: int, end: int) -> bool:
@@ -152,7 +142,7 @@ def _is_of_two(lexicon: Lexicon, rule: Rule, words: Sequence[str], codes: Sequen
     organ = start + 2 + bool(following & (NORMAL | ARTICLE))
     if not (joint & JOINT or (joint & WITH and following & NORMAL)) or codes[start] & lexicon.sites:
         return False
-    return bool(lexicon.words[words[start]] & lexicon.names and union(codes[organ : organ + 1]) & lexicon.sites)
+    return bool(lexicon.vocabulary[words[start]] & lexicon.names and union(codes[organ : organ + 1]) & lexicon.sites)
 
 
 def _is_across(lexicon: Lexicon, rule: Rule, codes: Sequence[int], start: int, end: int) -> bool:
@@ -188,35 +178,33 @@ def _has_place(codes: Sequence[int], end: int, sites: int) -> bool:
     return bool(union(codes[end : end + 1]) & (INSIDE | PURPOSE) and union(codes[i : i + 1]) & sites)
 
 
-def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> tuple[int, int]:
+def _join_label(lexicon: Lexicon, tokens: Sequence[str], codes: list[int]) -> int:
     """Remove, in ``codes``, the colon after a label that only names a place: "Pleura: thickened on the right".
 
     It remains if the statement names a place in another organ: "Mediastinum: there is a nodule in the thyroid".
 
     Returns:
         The bits of the label's sites, which are those of each item of the list after it that names none; 0 for none.
-        The index of the colon if it was removed, else -1.
     """
     colon = tokens.index(":")
     sites = union(codes[:colon]) & lexicon.sites
-    vague_words = frozenset() if sites & lexicon.words["lung"] else cue_words("labels", "vague")
+    vague_words = frozenset() if sites & lexicon.vocabulary["lung"] else cue_words("labels", "vague")
     vague = [i for i in range(colon, len(codes)) if tokens[i] in vague_words]
     named = union(code for i, code in enumerate(codes) if i > colon and i not in vague)
     # "Bronchiectasis: none" is an answer.
-    if not sites or codes[colon] != lexicon.words[":"] or named & lexicon.sites & ~sites:
-        return 0, -1
+    if not sites or codes[colon] != lexicon.vocabulary[":"] or named & lexicon.sites & ~sites:
+        return 0
     for i in vague:
         codes[i] &= ~lexicon.sites
     fillers = cue_words("labels", "fillers")
     if all(code & lexicon.sites or token in fillers for code, token in zip(codes[:colon], tokens, strict=False)):
         codes[colon] = 0
-        return sites, colon
-    return sites, -1
+    return sites
 
 
 def sentence_scope(lexicon: Lexicon, tokens: Sequence[str]) -> NegationScope:
     """Return the clauses and codes of a sentence, in which compounds are replaced by one word."""
-    codes = list(map(lexicon.words.__getitem__, tokens))
+    codes = list(map(lexicon.vocabulary.__getitem__, tokens))
     _merged(lexicon, tokens, codes, lexicon.compounds.find(tokens, codes, union(codes)))
     if ":" in tokens[1 : _LABEL_SIZE + 1]:
         _join_label(lexicon, tokens, codes)
@@ -227,9 +215,9 @@ def _merged(
     lexicon: Lexicon, tokens: Sequence[str], codes: list[int], compounds: Iterable[tuple[int, int, Phrase[str]]]
 ) -> Sequence[str]:
     """Replace the codes of compounds in place; return the tokens in which each compound is one word and empty ones."""
-    words, filled = list(tokens), lexicon.words["~filled"]
+    words, filled = list(tokens), lexicon.vocabulary["~filled"]
     for start, end, compound in compounds:
-        codes[start] = lexicon.words[compound.meaning]
+        codes[start] = lexicon.vocabulary[compound.meaning]
         codes[start + 1 : end] = [filled] * (end - start - 1)
         words[start:end] = [compound.meaning, *[""] * (end - start - 1)]
     return words
