@@ -89,7 +89,9 @@ def test_lexicon_words_are_read_in_two_parts() -> None:
     lexicon = load_lexicon("chest")
     prefixes = tuple(load_knowledge("spellings")["prefixes"])
     words = [
-        word for word in lexicon.vocabulary.exact if word.startswith(prefixes) and lexicon.words[word] & lexicon.firsts
+        word
+        for word in lexicon.vocabulary.exact
+        if word.startswith(prefixes) and lexicon.vocabulary[word] & lexicon.firsts
     ]
     differing = {}
     for word in words:
