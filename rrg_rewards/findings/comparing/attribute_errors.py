@@ -340,7 +340,7 @@ def _measured(ours: Attributes, theirs: Attributes) -> Iterator[tuple[str, float
             yield "size", first.size_mm, second.size_mm
     for kind in dict(ours.values):
         own, other = ([value for name, value in side.values if name == kind] for side in (ours, theirs))
-        if len(own) == len(other):
+        if len(own) == len(other) and kind != "below":
             yield from ((kind, *pair) for pair in zip(own, other, strict=True))
 
 

@@ -65,7 +65,7 @@ def _rules(profile: Profile, concept: str) -> list[tuple[list[Condition], str]]:
     kinds = {concept, *concept_graph().wider(concept)}
     return [
         (
-            [_condition(key, value, concept) for key, value in row.get("if", {}).items()],
+            [_condition(key, value, concept, profile) for key, value in row.get("if", {}).items()],
             LEVEL_NAMES.get(row["then"], row["then"]),
         )
         for row in profile.significance
@@ -75,15 +75,18 @@ def _rules(profile: Profile, concept: str) -> list[tuple[list[Condition], str]]:
     ]
 
 
-def _condition(key: str, value: Any, concept: str) -> Condition:
+def _condition(key: str, value: Any, concept: str, profile: Profile) -> Condition:
     if key.startswith("not_"):
-        denied = _condition(key.removeprefix("not_"), value, concept)
+        denied = _condition(key.removeprefix("not_"), value, concept, profile)
         return lambda *finding: not denied(*finding)
     if key in NUMBERS:
         name, _, bound = key.rpartition("_")
         measure, is_below = _MEASURES[name], bound == "below"
+        # What a report gives as a bound of a size: "less than 10 mm"
+        bounded = {("below", value)} if profile["strict_bounds"] else frozenset()
         return lambda attributes, patient, *_: (
-            (number := measure(attributes, patient)) is not None and (number < value) == is_below
+            (number := measure(attributes, patient)) is not None
+            and (number < value or (number == value and not bounded.isdisjoint(attributes.values))) == is_below
         )
     if key == "known":
         family = concept_graph().family(concept)

@@ -12,6 +12,7 @@ from rrg_rewards.findings.reading.cue_codes import (
     COMMA,
     CUE_MASK,
     CURRENT,
+    DEFINITE,
     DEGREE,
     DENYING,
     ENDED,
@@ -125,6 +126,9 @@ class Clauses:
                 self.others.append(i)
             # "no pneumothorax with persistent effusion", "no mass and mild emphysema", "no mass, and a nodule is seen"
             begun = DEGREE | HEDGE | LASTING | (ARTICLE | SHOW if code & JOINT else 0)
+            # "No pneumothorax with the tube in place", but not "consistent with the"
+            if code & WITH and not self.union(i - 1, i) & LINKING:
+                begun |= DEFINITE
             if code & (WITH | JOINT) and self.union(i + 1, i + 2 + bool(self.union(i + 1, i + 2) & ARTICLE)) & begun:
                 self.openers.append(i)
         if self.breaks:

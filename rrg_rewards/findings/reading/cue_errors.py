@@ -117,7 +117,12 @@ class CueErrors:
 
     def _describes_next(self, tokens: Sequence[str], i: int, named: set[int]) -> bool:
         """Whether only adjectives and unknown words stand between a token and a finding."""
-        while i < len(tokens) and i not in named and (precedes_noun(tokens[i]) or not self._knows(tokens[i])):
+        foreign = cue_words("errors", "foreign")
+        while (
+            i < len(tokens)
+            and i not in named
+            and (precedes_noun(tokens[i]) or tokens[i] in foreign or not self._knows(tokens[i]))
+        ):
             i += 1
         return i in named
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from itertools import chain, filterfalse
+from itertools import chain, filterfalse, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from rrg_rewards.findings.knowledge.concepts import finding_organ, varies_in_organ
+from rrg_rewards.findings.knowledge.concepts import concept_graph, finding_organ, varies_in_organ
 from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.changes import is_compared, with_presence
 from rrg_rewards.findings.reading.continuations import NOTHING_FURTHER, Further, add_further, further_attributes
@@ -349,6 +349,12 @@ class FindingEngine:
             return findings, scope
         spans = [finding.span for finding in findings]
         attributes = attribute_reader().attributes(tokens, spans, words) if findings else []
+        for k, (sign, diagnosis) in enumerate(pairwise(findings), 1):
+            # "Blunting of the right costophrenic angle, consistent with an effusion"
+            is_open = not (attributes[k].laterality or attributes[k].location)
+            is_sign = is_open and sign.concept in concept_graph().implied(diagnosis.concept)
+            if is_sign and attribute_reader().link(tokens[sign.end : diagnosis.start]) == "stated":
+                attributes[k] = attributes[k]._replace(laterality=attributes[k - 1].laterality)
         return [_timed(finding, own, tokens) for finding, own in zip(findings, attributes, strict=True)], scope
 
     def _findings(self, tokens: Sequence[str]) -> tuple[list[_TokenFinding], NegationScope | None]:

@@ -48,7 +48,7 @@ class Attributes(NamedTuple):
         places: The places of a finding in several places with different sides: "right upper and left lower lobe".
         values: Values that are no length, by kind: ``share`` (%), ``attenuation`` (HU), ``volume`` (ml), ``angle``
             (degrees), ``ratio``, ``count``, ``grade`` and ``type``; ``size`` (mm)
-            if several sizes are stated.
+            if several sizes are stated; ``below`` (mm) if ``size_mm`` is an upper bound as in "less than 1 cm".
         words: Words of the vocabulary that the engine was made with, such as a size in the words of the report; empty
             without a vocabulary.
         place_words: The words of a place in that vocabulary.

@@ -16,7 +16,7 @@ Values = tuple[tuple[str, Any], ...]
 PLACING = frozenset({"in", "at", "on", "within", "throughout"})
 """Words between a measure or a verb and the place that it is in."""
 
-VALUE_KINDS = frozenset({"share", "attenuation", "volume", "angle", "ratio", "count", "grade", "type", "size"})
+VALUE_KINDS = frozenset({"share", "attenuation", "volume", "angle", "ratio", "count", "grade", "type", "size", "below"})
 """Kinds of ``Attributes.values``."""
 
 _KINDS = (*Attributes._fields, "segment", "implied", "grade", "type")
@@ -32,7 +32,7 @@ _DENIAL_REACH = 2
 PLACED = frozenset({"laterality", "location", "segment", "implied"})
 """Kinds of modifiers that state a place."""
 # Attributes that a denial does not remove: "not changed" states a change, "cannot exclude" states a doubt.
-_UNDENIED = frozenset({"change", "certainty", "size_mm", "location"})
+_UNDENIED = frozenset({"change", "certainty", "size_mm", "location", "below"})
 # Maximum distance in words from a level to the word that makes it one: "upper and left lower lobe".
 _LEVEL_REACH = 6
 
@@ -139,7 +139,8 @@ class ModifierReader:
             return Modifier(start, end, ())
         second = () if size.second is None else (("short_axis_mm", size.second),)
         others = [("size", other) for other in size.others]
-        return Modifier(start, end, (("size_mm", size.largest), *second, *others))
+        below = [("below", size.largest)] if _is_below(tokens, start) else ()
+        return Modifier(start, end, (("size_mm", size.largest), *second, *others, *below))
 
     def _is_former(self, tokens: Sequence[str], start: int, end: int) -> bool:
         """Whether a measure is a size in an earlier examination, or no size of a finding."""
@@ -160,6 +161,14 @@ class ModifierReader:
         fillers = (self._level_fillers | self._levels.keys()) - self._leveled
         last = next((word for word in tokens[i + 1 : i + 1 + _LEVEL_REACH] if word not in fillers), "")
         return Modifier(i, i + 1, (("location", level),)) if last in self._leveled else None
+
+
+def _is_below(tokens: Sequence[str], start: int) -> bool:
+    """Whether a size is less than the measure at a token: "under 5 mm", "less than about 1 cm", not "no less than"."""
+    before = [word for word in tokens[max(0, start - 4) : start] if word not in cue_words("comparisons", "about")]
+    is_less = before[-1:] == ["than"] and not cue_words("comparisons", "less").isdisjoint(before[-2:-1])
+    is_denied = not cue_words("denials", "always").isdisjoint(before[-3:-2])
+    return tokens[start][0] == "<" or before[-1:] in (["<"], ["under"], ["below"]) or (is_less and not is_denied)
 
 
 def _level(tokens: Sequence[str], i: int) -> Modifier | None:

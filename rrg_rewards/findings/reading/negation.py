@@ -8,6 +8,8 @@ from rrg_rewards.findings.reading.clauses import Clauses, any_between, first_bet
 from rrg_rewards.findings.reading.cue_codes import (
     ABNORMAL,
     ALIKE,
+    ALSO,
+    ARRIVED,
     ARTICLE,
     ASKING,
     BE,
@@ -64,6 +66,7 @@ from rrg_rewards.findings.reading.cue_codes import (
     VERB,
     WHETHER,
     WITH,
+    WITHDRAWN,
     WOULD,
 )
 from rrg_rewards.findings.reading.phrases import union
@@ -71,7 +74,7 @@ from rrg_rewards.findings.reading.phrases import union
 PRESENT, UNCERTAIN, ABSENT = 0, 1, 2
 _UNASSERTED = REQUEST | UNSTATED | ASKING
 # Cues without which every mention of a sentence is present.
-_CERTAIN = DENYING | HISTORY | FORMER | EXCHANGE | NORMAL | SURGERY | SUPPOSED
+_CERTAIN = DENYING | HISTORY | FORMER | EXCHANGE | WITHDRAWN | NORMAL | SURGERY | SUPPOSED
 _CHANGING = _CERTAIN | DOUBT | QUERY | PERHAPS | ALIKE | THAN | _UNASSERTED
 # Cues of the words that an item has which a whole answer such as "nil", after the next one, does not deny.
 _OWN = ABNORMAL | CURRENT | LASTING | INSIDE | PLACE
@@ -125,7 +128,7 @@ class NegationScope(Clauses):
             return ABSENT
         if kinds & (HISTORY | SURGERY) and self._is_history(clause, start, end):
             return ABSENT
-        if kinds & EXCHANGE and self._is_exchanged(clause, start, end):
+        if kinds & (EXCHANGE | WITHDRAWN) and self._is_exchanged(clause, start, end):
             return ABSENT
         if kinds & FORMER and not self.has_news and self._is_former(clause, start, end):
             return ABSENT
@@ -152,7 +155,8 @@ class NegationScope(Clauses):
         codes = self.codes
         # "Possible atelectasis, pneumonia or a small mass", "whether the density at the left base is an effusion"
         near = self.union(max(clause.start, start - _DOUBT_REACH), start)
-        is_list = near & OTHER or self._first_of(OTHER, BOUNDARY | STATING | BE | HAVE, range(start, clause.stop)) >= 0
+        other, ends = OTHER | ALSO, BOUNDARY | STATING | BE | HAVE
+        is_list = near & other or self._first_of(other, ends, range(start, clause.stop)) >= 0
         words = self._words_before(clause, start, _DOUBT_REACH * (3 if is_list else 1 + bool(self.kinds & WHETHER)))
         if self._is_presupposed(start, WHETHER):
             return False
@@ -164,7 +168,12 @@ class NegationScope(Clauses):
 
     def _is_exchanged(self, clause: range, start: int, end: int) -> bool:
         """Whether another device takes the place of a mention: "exchange of the tube for a tracheostomy"."""
-        exchange = self._first_of(EXCHANGE, BREAKING | WITH, range(start - 1, clause.start - 1, -1))
+        before = range(start - 1, clause.start - 1, -1)
+        # "Withdrawal of the tube with insertion of a drain"
+        is_withdrawn = self._first_of(WITHDRAWN, BREAKING | WITH, before) >= 0
+        if is_withdrawn and self.union(clause.stop, clause.stop + 1) & ARRIVED:
+            return True
+        exchange = self._first_of(EXCHANGE, BREAKING | WITH, before)
         is_first = exchange >= 0 and not self.union(exchange + 2, start) & PURPOSE
         return is_first and self._first_of(WITH | PURPOSE, BREAKING | STATING | BE, range(end, clause.stop)) >= 0
 
@@ -287,6 +296,11 @@ class NegationScope(Clauses):
         is_adjunct = denial and (self.codes[denial] & TIED or self.codes[denial - 1] & WITH)
         if is_adjunct and any_between(self.links, denial, start):
             return True
+        # "Removal of the tube and the drain"
+        is_pair = opener >= 0 and self.codes[opener] & JOINT and self.union(opener + 1, opener + 2) & DEFINITE
+        is_pair = is_pair and self.union(denial + 1, denial + 3) & DEFINITE
+        if is_pair and not self.union(opener, clause_end) & (STATING | BE | HAVE | LASTING | CURRENT):
+            return False
         # "no consolidation, large effusion or pneumothorax" is one list.
         return opener >= 0 and not any_between(self.others, opener, clause_end)
 

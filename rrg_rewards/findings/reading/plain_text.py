@@ -462,6 +462,7 @@ def _signs(text: str, start: int, end: int) -> Iterator[Edit]:
     is_row = text[start:end].lstrip().startswith("|")
     begins_with_sign = re.match(r"\s*[-*|/\u2022\u2013\u2014]\s", text[start:end]) is not None
     is_named = False
+    marks: set[str] = set()
     for last, sign, following in zip([None, *signs], signs, [*signs[1:], None], strict=False):
         begin, stop = last.end() if last else start, following.start() if following else end
         is_named |= _SIGN_WORD.search(text, begin, sign.start()) is not None
@@ -477,15 +478,26 @@ def _signs(text: str, start: int, end: int) -> Iterator[Edit]:
         is_last = last is not None and last[0] == sign[0] and ". " not in text[last.end() : sign.start()]
         sentence = before.rpartition(". ")[2]
         is_list = begins_with_sign or is_next or is_last
-        joint = _joint(sign[0], sentence, after, is_list) if sentence.strip() and after.strip() else sign[0]
+        joint = sign[0]
+        if sentence.strip() and after.strip():
+            joint = _joint(joint, sentence, after, is_list, joint in marks)
         if joint != sign[0]:
             yield *sign.span(), joint
         if joint == "\n\n":
             start, is_named = sign.end(), False
+            marks.add(sign[0])
 
 
-def _joint(sign: str, before: str, after: str, is_list: bool) -> str:
-    """Return what separates two items: a line end, a colon or comma before an answer, or the sign."""
+def _joint(sign: str, before: str, after: str, is_list: bool, is_marked: bool) -> str:
+    """Return what separates two items: a line end, a colon or comma before an answer, or the sign.
+
+    Args:
+        sign: The sign.
+        before: The words before it.
+        after: Those after it.
+        is_list: Whether the sentence has another such sign.
+        is_marked: Whether such a sign separated the items before.
+    """
     if sign in ("|", "-", "\u2013", "\u2014") and _whole_answer().fullmatch(after):
         return "," if ":" in before else ":"
     if before.rstrip()[-1].isdigit() and after.lstrip()[0].isdigit():
@@ -493,5 +505,5 @@ def _joint(sign: str, before: str, after: str, is_list: bool) -> str:
     first = after.split()[0]
     is_start = first.lower() in ("no", "without") or (first[0].isupper() and not before.strip().isupper())
     is_item = is_start and (is_list or _DENIAL.match(before) is not None)
-    is_mark = sign in ("|", "*", "\u2022") or (sign in ("--", "->") and _DENIAL.match(before))
+    is_mark = sign in ("|", "*", "\u2022") or (sign in ("--", "->") and (is_marked or _DENIAL.match(before)))
     return "\n\n" if is_mark or is_item else sign

@@ -19,7 +19,7 @@ _STOP = re.compile(r"\.(?!\d)")
 _MARK = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01.]')
 _BOUNDARY = re.compile(r'[\n\r;!"“”•\u3002\uff1b\uff01]+|\.(?!\d)')
 # A full stop that can end an abbreviation, because no capital letter follows or a name does, and the word before it.
-_INNER_STOP = re.compile(r"\.(?= *(?!no\b|there\b)[\da-z(~<,]|(?<=\b(?:Dr|Mr|Ms|St)\.) )")
+_INNER_STOP = re.compile(r"\.(?= *(?!no\b|there\b)[\da-z(~<,]|(?<=\b(?:Dr|DR|Mr|Ms|St|ST)\.) )")
 _LAST_WORD = re.compile(r"[A-Za-z]+\Z")
 # A semicolon between the items of a list that are a size and a place: "nodules: 4 mm, left apex; 3 mm, right apex".
 _SIZED_ITEM = re.compile(r";(?= ?\d+(?:[.,]\d+)? ?[mc]m *(?:[,(]|in\b|at\b))", re.IGNORECASE)

@@ -95,15 +95,25 @@ _THREE_WORDS = 40
 def _join_adjectives(text: str) -> str:
     """Replace each comma between two adjectives of one noun phrase by a space."""
     adjectives, descriptive = _adjectives(), cue_words("adjectives", "descriptive")
+    endings, done = tuple(cue_words("errors", "adjective_endings")), -1
+    joining = cue_words("connectives", "separators", "prepositions") | {"no"}
 
     def joined(found: re.Match[str]) -> str:
+        nonlocal done
         before = text[max(0, found.start() - _THREE_WORDS) : found.start()]
         last = _LAST_WORD.search(before)
-        if last is None or last[0] not in adjectives:
+        # "Mild, perihilar, dependent edema": the word after a joined comma
+        if last is None or not (last[0] in adjectives or last[0].endswith(endings)) or found[1] in joining:
+            return ", "
+        is_next = last.start() + found.start() - len(before) == done
+        if not (is_next or last[0] in adjectives):
             return ", "
         is_series = found[1] in descriptive and _ends_in_adjective(_END.split(before)[-1].split())
         words = _STOP.split(before)[-1].replace(",", " ").split()
-        return "  " if is_series or _is_in_phrase(words, found[1]) else ", "
+        if not (is_series or is_next or _is_in_phrase(words, found[1])):
+            return ", "
+        done = found.end()
+        return "  "
 
     return _SERIES.sub(joined, text) if ", " in text else text
 
@@ -117,14 +127,14 @@ def _is_in_phrase(words: list[str], following: str) -> bool:
     """Whether some words end in an article and adjectives of the noun phrase that goes on: "with a small, left"."""
     adjectives, opening = _adjectives(), cue_words("adjectives", "opening")
     described = list(takewhile(lambda word: word in adjectives or word[0].isdigit(), reversed(words)))
-    if following in cue_words("connectives", "separators", "prepositions") or following == "no":
-        return False
     *_, earlier, before = ("", "", *words[: len(words) - len(described)])
     if before in cue_words("adjectives", "articles"):
         return True
     # "With small, dependent effusions", "small, left effusion", but not "scattered and small, effusion on the left"
     is_opened = before in opening or earlier == "there" or (not before and following in adjectives)
-    return is_opened and earlier not in adjectives and described[-1] in cue_words("adjectives", "descriptive")
+    # "With new, mild edema"
+    first = (described[-1], following) if before == "with" else described[-1:]
+    return is_opened and earlier not in adjectives and not cue_words("adjectives", "descriptive").isdisjoint(first)
 
 
 def _ends_in_adjective(words: list[str]) -> bool:
