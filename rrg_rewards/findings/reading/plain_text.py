@@ -488,6 +488,10 @@ def _signs(text: str, start: int, end: int) -> Iterator[Edit]:
             marks.add(sign[0])
 
 
+# An item that begins with a size: "5 mm nodule".
+_MEASURED = re.compile(r"\s*[\d.,x ]+[mc]m\b(?=\s+[A-Za-z])")
+
+
 def _joint(sign: str, before: str, after: str, is_list: bool, is_marked: bool) -> str:
     """Return what separates two items: a line end, a colon or comma before an answer, or the sign.
 
@@ -503,7 +507,11 @@ def _joint(sign: str, before: str, after: str, is_list: bool, is_marked: bool) -
     if before.rstrip()[-1].isdigit() and after.lstrip()[0].isdigit():
         return sign
     first = after.split()[0]
-    is_start = first.lower() in ("no", "without") or (first[0].isupper() and not before.strip().isupper())
+    is_start = (
+        first.lower() in ("no", "without")
+        or (first[0].isupper() and not before.strip().isupper())
+        or (first[0].isdigit() and _MEASURED.match(after) is not None)
+    )
     is_item = is_start and (is_list or _DENIAL.match(before) is not None)
     is_mark = sign in ("|", "*", "\u2022") or (sign in ("--", "->") and (is_marked or _DENIAL.match(before)))
     return "\n\n" if is_mark or is_item else sign

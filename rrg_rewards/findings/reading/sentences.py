@@ -136,6 +136,8 @@ _OPEN_END = re.compile(
     r"|suggest|suggests|suggesting|represent|represents|representing|possibly|probably)$|(?:[,(/]|\w-)$",
     re.IGNORECASE,
 )
+# Starts of a line that go on: "or pneumothorax".
+_JOINING = re.compile(r"(?:or|nor|and|of|than)\b", re.IGNORECASE)
 # The answer of an item: "effusion: no".
 _ANSWER = re.compile(r"([A-Za-z][A-Za-z /&]*):\s+(?:no|not|any|without)$", re.IGNORECASE)
 # Number of characters to search at the end of a line; more than the longest of these ends.
@@ -183,6 +185,8 @@ def _is_break(before: str, after: str, is_prose: bool) -> bool:
     if _OPEN_END.search(end):
         label = _ANSWER.search(end)
         return label is not None and not _is_result(label[1])
+    if _JOINING.match(after):
+        return False
     last = _SIZE.sub("", end).split() or [""]
     if not after[0].isupper() or (is_prose and _is_capital(last[-1]) and _is_capital(after.split()[0])):
         return bool(_STATEMENT.match(after))

@@ -39,7 +39,7 @@ from rrg_rewards.integrations.serve.requests import (
 )
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.judges.server.usage import Usage, UsageMeter
-from rrg_rewards.utilities.concurrency import LoopThread, within
+from rrg_rewards.utilities.concurrency import LoopThread
 from rrg_rewards.version import __version__
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -491,11 +491,7 @@ class _Bodies:
             raise RequestError(415, "the body is compressed; send plain JSON")
         body = bytearray()
         try:
-            try:
-                await within(self._options.timeout, self._receive(request, body))
-            except asyncio.TimeoutError:
-                message = f"the request did not arrive within {self._options.timeout:g} s"
-                raise RequestError(408, message, {"Connection": "close"}) from None
+            await self._receive(request, body)
             yield body
         finally:
             self._held -= len(body)

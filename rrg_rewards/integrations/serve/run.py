@@ -1,7 +1,9 @@
 """Run a reward server in one or several processes."""
 
+import asyncio
 import gc
 import ipaddress
+import json
 import logging
 import os
 import signal
@@ -17,6 +19,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors.multiprocess import Multiprocess
 
 from rrg_rewards.integrations.serve.app import SHARED_FOLDER, make_app
@@ -173,7 +176,7 @@ def server_config(options: ServerOptions, make_app: Callable[[], ASGIApp]) -> uv
     return uvicorn.Config(
         make_app,
         factory=True,
-        http="h11",
+        http=partial(_TimedConnection, options.timeout),
         # uvicorn counts the connection of the request, too.
         limit_concurrency=options.max_connections + 1,
         ws="none",
@@ -191,3 +194,57 @@ def server_config(options: ServerOptions, make_app: Callable[[], ASGIApp]) -> uv
         # A worker that loads a model or parses a large body answers late.
         timeout_worker_healthcheck=60,
     )
+
+
+class _TimedConnection(H11Protocol):  # type: ignore[misc]
+    """A connection whose requests must arrive in time.
+
+    Args:
+        timeout: Maximum seconds from the first byte of a request, or from the beginning of the connection, to the end
+            of the request.
+        options: Arguments of uvicorn's protocol.
+    """
+
+    def __init__(self, timeout: float, **options: Any) -> None:
+        super().__init__(**options)
+        self._timeout = timeout
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._set_deadline()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._set_deadline()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        # The time of the next request begins with its first byte, which may have come before the reply. Until then,
+        # uvicorn's keep-alive counts.
+        if self.conn.trailing_data[0]:
+            self._set_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_deadline()
+        super().connection_lost(exc)
+
+    def _set_deadline(self) -> None:
+        """Limit the time of a request that has not arrived completely, and end the limit of one that has."""
+        has_arrived = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        if has_arrived or self.transport.is_closing():
+            self._end_deadline()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self._timeout, self._expire)
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _expire(self) -> None:
+        if self.cycle is None or not self.cycle.response_started:
+            body = json.dumps({"error": f"the request did not arrive within {self._timeout:g} s"}).encode()
+            head = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close"
+            self.transport.write(f"HTTP/1.1 408 \r\n{head}\r\n\r\n".encode() + body)
+        self.transport.close()

@@ -11,6 +11,8 @@ from served import GUARD, Served, request_bytes, sent, until, waiting
 from rrg_rewards.integrations.serve import app
 
 ONE = {"completions": ["a b"], "reference": ["a"]}
+HALF = b"POST /rewards HTTP/1.1\r\nHost: local"
+BEGUN = {"nothing": b"", "headers": HALF, "body": request_bytes(b'{"comp', length=100)}
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -36,16 +38,27 @@ def test_app_bounds_the_bodies_of_all_requests():
         until(lambda: served.post("/rewards", long)[0] == 200)
 
 
-def test_app_delays_nobody_for_a_slow_client():
-    with Served(timeout=0.5) as served, sent(served, request_bytes(b'{"comp', length=100)) as connection:
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
+def test_app_delays_nobody_for_a_slow_client(begun):
+    with Served(timeout=0.5) as served, sent(served, begun) as connection:
         assert served.get("/health")[0] == 200
-        with connection.makefile("rb") as replies:
-            # Until the server closes the connection.
-            assert b"408" in replies.read().split(b"\r\n")[0]
+        assert b"408" in connection.recv(1000).split(b"\r\n")[0]
+        assert connection.recv(1000) == b""
+
+
+def test_app_times_every_request_of_a_connection():
+    with (
+        Served(timeout=0.5) as served,
+        sent(served, request_bytes(ONE) + HALF) as connection,
+        connection.makefile("rb") as replies,
+    ):
+        # Until the server closes the connection.
+        text = replies.read()
+    assert text.count(b"HTTP/1.1") == text.count(b"HTTP/1.1 200 ") == 1
 
 
 def test_app_refuses_requests_if_there_are_too_many_connections():
-    with Served(max_connections=1, timeout=1) as served, sent(served, request_bytes(b"{", length=100)):
+    with Served(max_connections=1, timeout=1) as served, sent(served, HALF):
         until(lambda: served.server.server_state.connections)
         assert served.post("/rewards", ONE)[0] == 503
         # The first connection is closed when its time is over.
