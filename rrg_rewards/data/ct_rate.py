@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, study_name
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import FEATURE_ENDINGS
+from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders
 
 _KEYS = ("VolumeName", "AccessionNo")
 _SECTIONS = {"findings": "Findings_EN", "impression": "Impressions_EN"}
@@ -315,7 +317,13 @@ def _by_name(table: Table, rows: Iterable[Any]) -> dict[CtRateName, Any]:
 
 def _read_reports(path: str | Path) -> dict[CtRateName, tuple[str | None, ...]]:
     table = read_table(path)
-    columns = [*map(table.texts, _SECTIONS.values()), *map(table.optional_texts, _CONTEXT.values())]
+    columns = [*map(table.texts, _SECTIONS.values())]
+    with warnings.catch_warnings():
+        # "Not given." is what the tables have in place of a missing request.
+        warnings.simplefilter("ignore", PlaceholderWarning)
+        for name in _CONTEXT.values():
+            texts = table.optional_texts(name)
+            columns.append([None if find_placeholders([text]) else text for text in texts])
     return _by_name(table, ([(cell or "").strip() or None for cell in row] for row in zip(*columns, strict=True)))
 
 

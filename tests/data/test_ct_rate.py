@@ -70,7 +70,7 @@ def test_read_ct_rate_reports_alone(files):
             "Consolidation.",
         ],
         "impression": ["Cardiomegaly.", "Cardiomegaly.", None, "Normal.", "Pneumonia."],
-        "indication": ["Cough.", "Cough.", None, "Not given.", "Fever."],
+        "indication": ["Cough.", "Cough.", None, None, "Fever."],
         "technique": ["Non-contrast.", "Non-contrast.", "Contrast.", None, "Non-contrast."],
     }
     assert counts == CtRateCounts(reports=5, joined=5, blank_findings=1, blank_impressions=1)
