@@ -155,8 +155,8 @@ class NegationScope(Clauses):
         codes = self.codes
         # "Possible atelectasis, pneumonia or a small mass", "whether the density at the left base is an effusion"
         near = self.union(max(clause.start, start - _DOUBT_REACH), start)
-        other, ends = OTHER | ALSO, BOUNDARY | STATING | BE | HAVE
-        is_list = near & other or self._first_of(other, ends, range(start, clause.stop)) >= 0
+        other, barrier = OTHER | ALSO, BOUNDARY | STATING | BE | HAVE
+        is_list = near & other or self._first_of(other, barrier, range(start, clause.stop)) >= 0
         words = self._words_before(clause, start, _DOUBT_REACH * (3 if is_list else 1 + bool(self.kinds & WHETHER)))
         if self._is_presupposed(start, WHETHER):
             return False
