@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.reading.finding import Presence
-from rrg_rewards.findings.reading.measurements import read_measures
-from rrg_rewards.questions.grading import is_open_bound, is_vacuous_bound
+from rrg_rewards.questions.grading import is_open_bound, is_vacuous_bound, readable_measures
 from rrg_rewards.questions.locations import Place, places_text
 from rrg_rewards.questions.schema import (
     Answer,
@@ -103,7 +102,8 @@ def stated_values(
 def _answer(finding: str, spec: AttributeSpec, values: tuple[Any, ...]) -> Answer | None:
     """Return the values of an attribute as an answer, or ``None`` if they only repeat the finding's name."""
     if spec.answer_type == "numeric":
-        return max((Answer(text, read_measures(text)) for text in values), key=_largest)
+        answers = (Answer(text, measures) for text in values if (measures := readable_measures(text)))
+        return max(answers, key=_largest, default=None)
     if spec.answer_type == "location":
         places = _informative_places(values)
         return Answer(places_text(places), places)

@@ -256,7 +256,7 @@ def _grade_measures(target: Measure, said: Measure, grade_range: Callable[[Ends,
     return min(grade, *(grade_range(wanted, given) for wanted, given in zip(target.ranges, said.ranges, strict=False)))
 
 
-def _measures(text: str) -> tuple[Measure, ...]:
+def readable_measures(text: str) -> tuple[Measure, ...]:
     """Return the measures of a text; none if it has one that cannot be read."""
     try:
         return read_measures(text)
@@ -518,7 +518,7 @@ def _polarity(text: str) -> str:
 
 # How the values of answers are read from texts, and graded.
 _READ: dict[str, Callable[[str], Sequence[Any]]] = {
-    "numeric": _measures,
+    "numeric": readable_measures,
     "categorical": _values,
     "existence": lambda text: (_polarity(text),),
 }
