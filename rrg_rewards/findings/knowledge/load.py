@@ -36,6 +36,17 @@ def cue_words(section: str, *lists: str) -> frozenset[str]:
     return frozenset(word for name in lists for word in words[name])
 
 
+@cache
+def cue_endings(section: str) -> tuple[str, ...]:
+    """Return the endings of adjectives of a section of ``lexicon/cues.yaml``, for :meth:`str.endswith`.
+
+    Example:
+        >>> "mediastinal".endswith(cue_endings("organ_lists"))
+        True
+    """
+    return tuple(cue_words(section, "adjective_endings"))
+
+
 def knowledge_digest() -> str:
     """Return a short hash of the files that comparisons depend on, for signatures.
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-from rrg_rewards.findings.knowledge.load import cue_words
+from rrg_rewards.findings.knowledge.load import cue_endings, cue_words
 from rrg_rewards.findings.reading.coverage import CoverageReader, coverage_reader, is_verb, precedes_noun
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 from rrg_rewards.findings.reading.near_words import edits
@@ -111,7 +111,7 @@ class CueErrors:
             return False
         if self._like_cues[word]:
             return True
-        if len(word) > _LONGEST or word.endswith(_adjective_endings()):
+        if len(word) > _LONGEST or word.endswith(cue_endings("errors")):
             return False
         return _begins(tokens, i) and self._describes_next(tokens, i + 1, named)
 
@@ -127,12 +127,6 @@ class CueErrors:
         return i in named
 
 
-@cache
-def _adjective_endings() -> tuple[str, ...]:
-    """Return the endings of words that are no denials."""
-    return tuple(cue_words("errors", "adjective_endings"))
-
-
 def _begins(tokens: Sequence[str], i: int) -> bool:
     """Whether a clause or what it states begins with a token."""
     return i == 0 or tokens[i - 1] in cue_words("errors", "before_denials")
@@ -140,7 +134,7 @@ def _begins(tokens: Sequence[str], i: int) -> bool:
 
 def _leads_to(tokens: Sequence[str], i: int, named: set[int], is_particle: bool) -> bool:
     """Whether a finding follows in the clause; after "on" and "to", before a comma or the name of an examination."""
-    ending = cue_words("errors", "ending") | (cue_words("errors", "ending_places") if is_particle else frozenset())
+    ending = cue_words("errors", "ending", *(["ending_places"] if is_particle else []))
     return next((k in named for k in range(i, len(tokens)) if k in named or tokens[k] in ending), False)
 
 

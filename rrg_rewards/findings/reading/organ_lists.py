@@ -1,10 +1,9 @@
 """Find the lists of organs that share a finding, such as "hepatic, splenic and renal cysts"."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import NamedTuple
 
-from rrg_rewards.findings.knowledge.load import cue_words
+from rrg_rewards.findings.knowledge.load import cue_endings, cue_words
 from rrg_rewards.findings.reading.clauses import Clauses
 from rrg_rewards.findings.reading.cue_codes import (
     ARTICLE,
@@ -143,7 +142,7 @@ class _OrganLists:
     def is_adjective(self, organ: range) -> bool:
         """Whether the last word of an organ is an adjective, such as "hepatic"."""
         last = organ.stop - 1
-        return self.is_organ(last) and self.tokens[last].endswith(_adjective_endings())
+        return self.is_organ(last) and self.tokens[last].endswith(cue_endings("organ_lists"))
 
     def is_placing(self, i: int) -> bool:
         """Whether the places of a finding follow the word at ``i``: "in", or "to" in "metastasis to the liver"."""
@@ -302,8 +301,3 @@ class _OrganLists:
             tokens = [*range(start), *words, *range(end, self.size)]
             names_others = any(other & following for other in by_site if other != site)
             yield OrganReading(tokens, range(start, end), is_alternative, names_others)
-
-
-@cache
-def _adjective_endings() -> tuple[str, ...]:
-    return tuple(cue_words("organ_lists", "adjective_endings"))

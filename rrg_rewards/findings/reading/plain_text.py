@@ -271,8 +271,9 @@ _ARGUMENT = re.compile(r"=(?<=[\w ]=) ?(true|false|none|null)\b", re.IGNORECASE)
 _QUESTION = re.compile(r"(\?)(?<=[A-Za-z]\?) +(?=(?:yes|no)\s*(?:[.;\n\r]|$))", re.IGNORECASE)
 # One letter as an answer: "effusion: N."
 _INITIAL = re.compile(r":(?<=[A-Za-z]:) *([YyNn])(?= *(?:[.;,|\n\r]|$))")
-# The marker of a numbered item; the first one begins a line or follows punctuation: "1)", "(a)", "#1", "[1]", "1-".
+# The end of the first marker of lettered items: "(a)", " i)".
 _LETTERED = re.compile(r"\)(?<=[\s(][aAi]\))")
+# The marker of a numbered item; the first one begins a line or follows punctuation: "1)", "(a)", "#1", "[1]", "1-".
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii")
 _NUMBER = re.compile(
     r"(?<!\S)(?:[(\[]?(\d{1,2}|[a-hA-H]|[ivx]{1,4})[)\]]|#(\d{1,2})[:.)]?|(\d)-(?= ?[A-Z]))(?=\s*[A-Za-z])"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import takewhile
 
-from rrg_rewards.findings.knowledge.load import cue_words
+from rrg_rewards.findings.knowledge.load import cue_endings, cue_words
 from rrg_rewards.findings.reading.phrases import Memo
 
 # A plus sign as a whole answer. Of ASCII, because other characters slow down all operations on a text.
@@ -95,15 +95,19 @@ _THREE_WORDS = 40
 def _join_adjectives(text: str) -> str:
     """Replace each comma between two adjectives of one noun phrase by a space."""
     adjectives, descriptive = _adjectives(), cue_words("adjectives", "descriptive")
-    endings, done = tuple(cue_words("errors", "adjective_endings")), -1
-    joining = cue_words("connectives", "separators", "prepositions") | {"no"}
+    endings, joining, done = cue_endings("errors"), cue_words("connectives", "separators", "prepositions"), -1
 
     def joined(found: re.Match[str]) -> str:
         nonlocal done
         before = text[max(0, found.start() - _THREE_WORDS) : found.start()]
         last = _LAST_WORD.search(before)
         # "Mild, perihilar, dependent edema": the word after a joined comma
-        if last is None or not (last[0] in adjectives or last[0].endswith(endings)) or found[1] in joining:
+        if (
+            last is None
+            or not (last[0] in adjectives or last[0].endswith(endings))
+            or found[1] in joining
+            or found[1] == "no"
+        ):
             return ", "
         is_next = last.start() + found.start() - len(before) == done
         if not (is_next or last[0] in adjectives):
