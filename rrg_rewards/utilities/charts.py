@@ -1,19 +1,23 @@
-"""Small charts: what each shows, and its drawings, as inline SVG in the colours of a page and as PNG by matplotlib."""
+"""Small charts: what each shows, and its drawing as SVG, in the colours of a page or as a file."""
 
-import io
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.markup import Markup, element
 
 _WIDTH, _LEFT, _RIGHT, _ROW = 480.0, 150.0, 20.0, 24.0
 _LETTERS = 21
 _BINS = 24
-# Of the marks in a PNG; those of a page are in its style sheet.
-_COLORS = {"value": "tab:blue", "unclear": "tab:orange"}
+# Of a file; the colours of a page are in its style sheet.
+_COLORS = ("#0b57a4", "#b4450a", "#1d7a3a", "#7a3cbd", "#a1154b", "#58616b")
+_STYLE = (
+    "svg{background:#fff} text{font:12px sans-serif} line{stroke:#0b57a4;stroke-width:2} .grid{stroke:#ddd;stroke-width:1} "
+    ".zero{stroke:#000;stroke-width:1} .reference{stroke:#58616b;stroke-dasharray:1 4} circle{fill:#0b57a4} "
+    "circle.unclear{fill:#b4450a} .point{fill-opacity:.55} .curve{fill:none;stroke-width:2} "
+    + " ".join(f".line{k}{{stroke:{color}}} circle.series{k}{{fill:{color}}}" for k, color in enumerate(_COLORS))
+)
 
 
 class Interval(NamedTuple):
@@ -46,7 +50,7 @@ class _Scale(NamedTuple):
 
 
 def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
-    low, high = min(values), max(values)
+    low, high = min(values, default=0.0), max(values, default=1.0)
     margin = (high - low) * 0.03 or max(abs(high), 1.0) * 0.05
     return _Scale(low - margin, high + margin, start, end)
 
@@ -96,7 +100,7 @@ class Intervals:
 
     Args:
         title: Caption.
-        rows: Values; at least one for a drawing as SVG.
+        rows: Values.
         marks: Vertical lines by class: ``zero``, ``threshold`` or ``reference``.
 
     Example:
@@ -122,15 +126,6 @@ class Intervals:
                 parts.append(_line(scale(row.low), y, scale(row.high), y, f"interval {row.kind}"))
             parts.append(element("circle", cx=scale(row.value), cy=y, r=4.5, class_=row.kind))
         return _svg(self.title, bottom + 24, parts)
-
-    def draw(self, axes: Any) -> None:
-        """Draw the chart on axes of matplotlib."""
-        for number, row in enumerate(self.rows):
-            axes.plot(row.value, number, "o", color=_COLORS[row.kind])
-        for value in self.marks.values():
-            axes.axvline(value, linewidth=0.8, color="gray", linestyle=":")
-        axes.set_yticks(range(len(self.rows)), [row.name for row in self.rows])
-        axes.invert_yaxis()
 
 
 @dataclass(frozen=True)
@@ -163,14 +158,14 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Points (across, up) by the name of their series. There is at least one point for a drawing as SVG.
+    """Points (across, up) by the name of their series, with the names above if there are several.
 
     Args:
         title: Caption.
         across: Name of the horizontal axis.
         up: Name of the vertical axis.
         points: Points of each series.
-        diagonal: Whether the PNG has a line of equal values.
+        diagonal: Whether there is a line of equal values.
     """
 
     title: str
@@ -186,19 +181,16 @@ class Scatter:
         x_scale = _scale([x for x, _ in points], 46, size - 10)
         y_scale = _scale([y for _, y in points], size - 44, 10)
         parts: list[str] = [*_x_axis(x_scale, 10, size - 44), *_y_axis(y_scale, 46, size - 10)]
-        parts += [element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_="point") for x, y in points]
+        if self.diagonal:
+            low, high = max(x_scale.low, y_scale.low), min(x_scale.high, y_scale.high)
+            parts.append(_line(x_scale(low), y_scale(low), x_scale(high), y_scale(high), "zero"))
+        for number, (name, series) in enumerate(self.points.items()):
+            kind = "point" if len(self.points) == 1 else f"point series{number % len(_COLORS)}"
+            parts += [element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_=kind) for x, y in series]
+            if len(self.points) > 1:
+                parts += [element("circle", cx=56, cy=20 + 14 * number, r=4, class_=kind), _text(name, 64, 24 + 14 * number)]
         parts += [_text(self.across, (46 + size) / 2, size - 8, "middle"), _text(self.up, 4, 10)]
         return _svg(self.title, size, parts, size)
-
-    def draw(self, axes: Any) -> None:
-        """Draw the chart on axes of matplotlib."""
-        for name, points in self.points.items():
-            axes.scatter([x for x, _ in points], [y for _, y in points], s=8, alpha=0.4, label=name)
-        values = [value for points in self.points.values() for point in points for value in point]
-        if self.diagonal and values:
-            axes.plot([min(values), max(values)], [min(values), max(values)], color="black", linewidth=0.8)
-        axes.set_ylabel(self.up, fontsize=8)
-        _label(axes, self.across, self.points)
 
 
 @dataclass(frozen=True)
@@ -207,17 +199,15 @@ class Curves:
 
     Args:
         title: Caption.
-        lines: Points of each line; at least one.
+        lines: Points of each line.
         marks: Steps with a vertical line.
         dashed: Names of the dashed lines.
-        across: Name of the horizontal axis of the PNG.
     """
 
     title: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
     marks: Sequence[float] = ()
     dashed: Collection[str] = ()
-    across: str = "step"
 
     def svg(self) -> Markup:
         """Return the chart as a figure."""
@@ -238,18 +228,6 @@ class Curves:
             if len(self.lines) > 1:
                 parts += [_line(x, height - 10, x + 18, height - 10, kind), _text(name, x + 24, height - 6)]
         return _svg(self.title, height, parts)
-
-    def draw(self, axes: Any) -> None:
-        """Draw the chart on axes of matplotlib."""
-        for name, points in self.lines.items():
-            axes.plot([step for step, _ in points], [value for _, value in points], label=name, marker=".")
-        _label(axes, self.across, self.lines)
-
-
-def _label(axes: Any, across: str, names: Collection[str]) -> None:
-    axes.set_xlabel(across, fontsize=8)
-    if len(names) > 1:
-        axes.legend(fontsize=7, frameon=False)
 
 
 @dataclass(frozen=True)
@@ -280,11 +258,10 @@ class Matrix:
         return _svg(self.title, 36 + cell * len(self.names), parts, width)
 
 
-DrawnChart = Curves | Intervals | Scatter
-"""Charts that can be drawn as PNG."""
+Chart = Curves | Histogram | Intervals | Matrix | Scatter
 
 
-def cards(charts: Iterable[DrawnChart | Histogram | Matrix], wide: bool = False) -> list[Markup]:
+def cards(charts: Iterable[Chart], wide: bool = False) -> list[Markup]:
     """Return charts side by side as one element, or nothing if there are none.
 
     Example:
@@ -295,23 +272,9 @@ def cards(charts: Iterable[DrawnChart | Histogram | Matrix], wide: bool = False)
     return [element("div", *drawings, class_="cards wide" if wide else "cards")] if drawings else []
 
 
-def draw_png(chart: DrawnChart) -> bytes:
-    """Draw a chart with matplotlib.
-
-    Args:
-        chart: The chart.
-
-    Returns:
-        The PNG image.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib is not installed. The message contains the pip command.
-    """
-    figure = require("matplotlib.figure", extra="plot").Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(chart.title, fontsize=9)
-    axes.tick_params(labelsize=8)
-    chart.draw(axes)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+def svg_file(chart: Chart) -> bytes:
+    """Return a chart as a file: SVG with its own colours, on white. The title is its label."""
+    figure = chart.svg()
+    drawing = figure[figure.index("<svg") : figure.index("</svg>")]
+    tag, rest = drawing.split(">", 1)
+    return f'{tag} xmlns="http://www.w3.org/2000/svg"><style>{_STYLE}</style>{rest}</svg>\n'.encode()

@@ -1,11 +1,11 @@
-"""Charts as SVG and as PNG."""
+"""Charts as SVG, in a page and as a file."""
 
 import re
-import struct
+from xml.etree import ElementTree
 
 import pytest
 
-from rrg_rewards.utilities.charts import Curves, Histogram, Interval, Intervals, Matrix, Scatter, draw_png
+from rrg_rewards.utilities.charts import Curves, Histogram, Interval, Intervals, Matrix, Scatter, svg_file
 
 
 @pytest.mark.parametrize(
@@ -35,16 +35,19 @@ def test_histogram_counts_every_report():
 
 
 @pytest.mark.parametrize(
-    "chart",
+    ("chart", "marks"),
     [
-        Intervals("t", []),
-        Intervals("t", [Interval("a", 0.5), Interval("b", 0.2, kind="unclear")], {"reference": 1.0}),
-        Curves("t", {}),
-        Curves("t", {"a": [(0, 1.0)], "b": [(0, 1.0), (10, 2.0)]}),
-        Scatter("t", "x", "y", {"a": [(0.0, 1.0)], "b": []}, diagonal=True),
+        (Intervals("t", []), 0),
+        (Intervals("t", [Interval("a", 0.5), Interval("b", 0.2, kind="unclear")], {"reference": 1.0}), 2),
+        (Curves("t", {}), 0),
+        (Curves("t", {"a": [(0, 1.0)], "b": [(0, 1.0), (10, 2.0)]}), 3),
+        (Scatter("t", "x", "y", {"a": [(0.0, 1.0)], "b": []}, diagonal=True), 3),
     ],
 )
-def test_draw_png_draws_each_chart(chart):
-    image = draw_png(chart)
-    assert image.startswith(b"\x89PNG")
-    assert struct.unpack(">II", image[16:24]) == (900, 600)
+def test_svg_file_is_a_document_with_every_mark_and_colours(chart, marks):
+    root = ElementTree.fromstring(svg_file(chart))
+    names = [part.tag.removeprefix("{http://www.w3.org/2000/svg}") for part in root.iter()]
+    assert names[0] == "svg"
+    assert names.count("circle") + names.count("polyline") == marks
+    used = {kind for part in root.iter() for kind in part.get("class", "").split()}
+    assert used <= set(re.findall(r"\.([a-z]+\d?)", root[0].text)) | {"value"}

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
-from rrg_rewards.utilities.charts import Curves, DrawnChart, Interval, Intervals, Scatter, draw_png
+from rrg_rewards.utilities.charts import Chart, Curves, Interval, Intervals, Scatter, svg_file
 from rrg_rewards.utilities.markup import markdown_table
 
 _CORRELATIONS: tuple[AgreementStatistic, ...] = ("kendall", "spearman")
@@ -37,7 +36,7 @@ def _curve(history: Sequence[Mapping[str, float | None]], names: Sequence[str]) 
         name: [(row["epoch"] or 0.0, value) for row in history if (value := row.get(name)) is not None]
         for name in names
     }
-    return Curves("learning curve", lines, across="epoch")
+    return Curves("learning curve, by epoch", lines)
 
 
 def _counts(counts: Mapping[str, tuple[Tensor, Tensor]]) -> Scatter:
@@ -110,7 +109,7 @@ class Section:
 def crepe_report(
     folder: Path, module: CrepeModule, data: CrepeDataModule, history: History, about: Report
 ) -> dict[str, Any]:
-    """Write ``report.json``, ``report.md`` and, if matplotlib is installed, ``counts.png``, ``mae.png``, ``curve.png``.
+    """Write ``report.json``, ``report.md``, ``counts.svg``, ``mae.svg`` and ``curve.svg``.
 
     Args:
         folder: Output folder.
@@ -131,10 +130,10 @@ def crepe_report(
         **_end(history),
     }
     report["test"]["tau_interval"] = tau_interval(counts)
-    plots: dict[str, DrawnChart] = {
-        "counts.png": _counts(counts),
-        "mae.png": _errors(report["test"]["categories"]),
-        "curve.png": _curve(history, ("train/loss", "val/loss", "val/tau")),
+    plots: dict[str, Chart] = {
+        "counts.svg": _counts(counts),
+        "mae.svg": _errors(report["test"]["categories"]),
+        "curve.svg": _curve(history, ("train/loss", "val/loss", "val/tau")),
     }
     return _write(folder, report, plots)
 
@@ -142,7 +141,7 @@ def crepe_report(
 def er2score_report(
     folder: Path, module: ER2ScoreModule, data: ER2ScoreDataModule, history: History, about: Report
 ) -> dict[str, Any]:
-    """Write ``report.json``, ``report.md`` and, if matplotlib is installed, plots of accuracy, totals and curves.
+    """Write ``report.json``, ``report.md``, and charts of accuracy, totals and curves.
 
     The arguments and the return value are those of :func:`crepe_report`.
     """
@@ -156,10 +155,10 @@ def er2score_report(
     }
     pooled = GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
     report["test"] = with_preference_intervals(report["test"], pooled, system)
-    plots: dict[str, DrawnChart] = {
-        "accuracy.png": _accuracies(report["test"]),
-        "totals.png": _totals(rewards, system.base),
-        "curve.png": _curve(history, curves),
+    plots: dict[str, Chart] = {
+        "accuracy.svg": _accuracies(report["test"]),
+        "totals.svg": _totals(rewards, system.base),
+        "curve.svg": _curve(history, curves),
     }
     return _write(folder, report, plots)
 
@@ -242,14 +241,13 @@ def _end(history: History) -> dict[str, Any]:
     return {"history": list(history), "versions": {name: version(name) for name in names}}
 
 
-def _write(folder: Path, report: dict[str, Any], plots: Mapping[str, DrawnChart]) -> dict[str, Any]:
+def _write(folder: Path, report: dict[str, Any], plots: Mapping[str, Chart]) -> dict[str, Any]:
     write_json(report, folder / "report.json", overwrite=True)
     parts = [f"# {report['task']}: training report", _tables(report)]
-    if find_spec("matplotlib") is not None:
-        for name, chart in plots.items():
-            with open_output(folder / name, overwrite=True) as file:
-                file.write(draw_png(chart))
-        parts.append("\n".join(f"![{name}]({name})" for name in plots))
+    for name, chart in plots.items():
+        with open_output(folder / name, overwrite=True) as file:
+            file.write(svg_file(chart))
+        parts.append(f"![{chart.title}]({name})")
     with open_output(folder / "report.md", overwrite=True) as file:
         file.write(("\n\n".join(parts) + "\n").encode("utf-8"))
     return report

@@ -87,8 +87,8 @@ def test_data_module_no_reference_stands_on_two_sides(tmp_path: Path, task: str)
 @pytest.mark.parametrize(
     ("task", "option", "plots"),
     [
-        ("crepe", "presence_loss_weight", {"counts.png", "curve.png", "mae.png"}),
-        ("er2score", "num_layers", {"accuracy.png", "curve.png", "totals.png"}),
+        ("crepe", "presence_loss_weight", {"counts.svg", "curve.svg", "mae.svg"}),
+        ("er2score", "num_layers", {"accuracy.svg", "curve.svg", "totals.svg"}),
     ],
 )
 def test_train_the_command_trains_a_tiny_recipe(
