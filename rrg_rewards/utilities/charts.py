@@ -13,8 +13,8 @@ _BINS = 24
 # Of a file; the colours of a page are in its style sheet.
 _COLORS = ("#0b57a4", "#b4450a", "#1d7a3a", "#7a3cbd", "#a1154b", "#58616b")
 _STYLE = (
-    "svg{background:#fff} text{font:12px sans-serif} line{stroke:#0b57a4;stroke-width:2} .grid{stroke:#ddd;stroke-width:1} "
-    ".zero{stroke:#000;stroke-width:1} .reference{stroke:#58616b;stroke-dasharray:1 4} circle{fill:#0b57a4} "
+    "svg{background:#fff} text{font:12px sans-serif} line{stroke:#0b57a4;stroke-width:2} "
+    ".grid{stroke:#ddd;stroke-width:1} .zero{stroke:#000;stroke-width:1} .reference{stroke:#58616b;stroke-dasharray:1 4} circle{fill:#0b57a4} "
     "circle.unclear{fill:#b4450a} .point{fill-opacity:.55} .curve{fill:none;stroke-width:2} "
     + " ".join(f".line{k}{{stroke:{color}}} circle.series{k}{{fill:{color}}}" for k, color in enumerate(_COLORS))
 )
@@ -188,7 +188,8 @@ class Scatter:
             kind = "point" if len(self.points) == 1 else f"point series{number % len(_COLORS)}"
             parts += [element("circle", cx=x_scale(x), cy=y_scale(y), r=2.5, class_=kind) for x, y in series]
             if len(self.points) > 1:
-                parts += [element("circle", cx=56, cy=20 + 14 * number, r=4, class_=kind), _text(name, 64, 24 + 14 * number)]
+                y = 20.0 + 14 * number
+                parts += [element("circle", cx=56, cy=y, r=4, class_=kind), _text(name, 64, y + 4)]
         parts += [_text(self.across, (46 + size) / 2, size - 8, "middle"), _text(self.up, 4, 10)]
         return _svg(self.title, size, parts, size)
 
