@@ -14,8 +14,9 @@ _BINS = 24
 _COLORS = ("#0b57a4", "#b4450a", "#1d7a3a", "#7a3cbd", "#a1154b", "#58616b")
 _STYLE = (
     "svg{background:#fff} text{font:12px sans-serif} line{stroke:#0b57a4;stroke-width:2} "
-    ".grid{stroke:#ddd;stroke-width:1} .zero{stroke:#000;stroke-width:1} .reference{stroke:#58616b;stroke-dasharray:1 4} circle{fill:#0b57a4} "
-    "circle.unclear{fill:#b4450a} .point{fill-opacity:.55} .curve{fill:none;stroke-width:2} "
+    ".grid{stroke:#ddd;stroke-width:1} .zero{stroke:#000;stroke-width:1} "
+    ".reference{stroke:#58616b;stroke-dasharray:1 4} circle{fill:#0b57a4} circle.unclear{fill:#b4450a} "
+    ".point{fill-opacity:.55} .curve{fill:none;stroke-width:2} "
     + " ".join(f".line{k}{{stroke:{color}}} circle.series{k}{{fill:{color}}}" for k, color in enumerate(_COLORS))
 )
 
