@@ -4,6 +4,7 @@ from rrg_rewards.functional.advantages import (
     generalized_advantages,
     greedy_baseline_advantages,
     group_advantages,
+    group_deviations,
     leave_one_out_advantages,
 )
 from rrg_rewards.functional.agreement import (
@@ -105,6 +106,7 @@ __all__ = [
     "generalized_advantages",
     "greedy_baseline_advantages",
     "group_advantages",
+    "group_deviations",
     "holm_correction",
     "human_agreement",
     "importance_weights",

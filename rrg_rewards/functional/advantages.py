@@ -1,5 +1,6 @@
 """Advantages of completions and tokens: differences between their rewards and a baseline."""
 
+import math
 from typing import Literal, get_args
 
 import torch
@@ -7,6 +8,9 @@ from torch import Tensor
 
 RewardScale = Literal["group", "batch", "none"]
 """Divisor of the rewards: the standard deviation of their group, of the batch, or none."""
+
+MAX_REWARD = 1e18
+"""Greatest absolute value of a reward."""
 
 # TRL adds this number to a standard deviation.
 _EPSILON = 1e-4
@@ -22,7 +26,8 @@ def group_advantages(rewards: Tensor, group_size: int, *, scale: RewardScale = "
     omits the divisor (Dr. GRPO) and does not favour prompts with similar rewards.
 
     A NaN reward is missing. Means and standard deviations exclude it, and its advantage is 0. The advantage is also 0
-    for a completion that is the only one of its group with a reward.
+    for a completion that is the only one of its group with a reward, and for rewards that differ by no more than
+    rounding (:func:`group_deviations`). Sums are computed in float64.
 
     Source: Shao et al., "DeepSeekMath", Section 4.1.2; Liu et al., "Understanding R1-Zero-Like Training", Eq. 3;
     ``scale="batch"``: Hu et al., "REINFORCE++".
@@ -33,10 +38,10 @@ def group_advantages(rewards: Tensor, group_size: int, *, scale: RewardScale = "
         scale: ``"group"``, ``"batch"`` or ``"none"``.
 
     Returns:
-        Advantages ``(N,)``, without gradient.
+        Advantages ``(N,)`` as float32, without gradient.
 
     Raises:
-        ValueError: If the rewards are not a vector of whole groups, one is infinite, or the scale is unknown.
+        ValueError: If the rewards are not a vector of whole groups, one is beyond ±1e18, or the scale is unknown.
 
     Example:
         >>> import torch
@@ -47,12 +52,34 @@ def group_advantages(rewards: Tensor, group_size: int, *, scale: RewardScale = "
     if scale not in get_args(RewardScale):
         raise ValueError(f"scale must be 'group', 'batch' or 'none', got {scale!r}")
     groups = _groups(rewards, group_size)
-    centred = groups - groups.nanmean(1, keepdim=True)
-    if scale == "group":
-        centred = centred / (_deviation(groups, 1) + _EPSILON)
-    elif scale == "batch":
-        centred = centred / (_deviation(groups.flatten(), 0) + _EPSILON)
-    return centred.flatten().nan_to_num(nan=0.0)
+    advantages = _centred(groups)
+    if scale != "none":
+        advantages = advantages / (_deviations(groups if scale == "group" else groups.view(1, -1)) + _EPSILON)
+    return advantages.flatten().nan_to_num(nan=0.0).float()
+
+
+def group_deviations(rewards: Tensor, group_size: int) -> Tensor:
+    """Compute the standard deviation (n - 1 degrees of freedom) of the rewards of each group.
+
+    It is 0 if the rewards differ by no more than rounding: by twice the precision of float32, or of the rewards' type
+    if that is higher, times the greatest absolute reward of the group.
+
+    Args:
+        rewards: Rewards ``(N,)`` of ``N / G`` consecutive groups; NaN where unscorable.
+        group_size: Number of completions of a prompt, at least 2.
+
+    Returns:
+        Deviations ``(N / G,)`` as float64; NaN for a group with fewer than two rewards.
+
+    Raises:
+        ValueError: If the rewards are not a vector of whole groups, or one is beyond ±1e18.
+
+    Example:
+        >>> import torch
+        >>> group_deviations(torch.tensor([-1000.3, -1000.3, 1.0, 3.0]), 2)
+        tensor([0.0000, 1.4142], dtype=torch.float64)
+    """
+    return _deviations(_groups(rewards, group_size)).flatten()
 
 
 def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: bool = False) -> Tensor:
@@ -62,7 +89,8 @@ def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: boo
         A_i = r_i - \frac{1}{G - 1} \sum_{j \ne i} r_j
 
     A NaN reward is missing. The baselines of other completions exclude it, and its advantage is 0. The advantage is
-    also 0 for a completion that is the only one of its group with a reward.
+    also 0 for a completion that is the only one of its group with a reward, and for rewards that differ by no more than
+    rounding (:func:`group_deviations`). Sums are computed in float64.
 
     Source: Ahmadian et al., "Back to Basics: Revisiting REINFORCE Style Optimization", Eq. 5 (Kool et al., 2019).
 
@@ -72,10 +100,10 @@ def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: boo
         normalize: Whether advantages are centred and divided by their standard deviation over the batch.
 
     Returns:
-        Advantages ``(N,)``, without gradient.
+        Advantages ``(N,)`` as float32, without gradient.
 
     Raises:
-        ValueError: If the rewards are not a vector of whole groups, or one is infinite.
+        ValueError: If the rewards are not a vector of whole groups, or one is beyond ±1e18.
 
     Example:
         >>> import torch
@@ -83,13 +111,13 @@ def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: boo
         tensor([-4.5000, -1.5000,  6.0000])
     """
     groups = _groups(rewards, group_size)
-    others = (~groups.isnan()).sum(1, keepdim=True) - 1
-    # 0 / 0 = NaN without another completion; replaced by 0 below.
-    baseline = (groups.nansum(1, keepdim=True) - groups) / others
-    advantages = (groups - baseline).flatten()
+    count = (~groups.isnan()).sum(1, keepdim=True)
+    # The mean of the others subtracted from a reward is n / (n - 1) times the centred reward; 0 / 0 for n = 1.
+    advantages = _centred(groups) * (count / (count - 1).double())
     if normalize:
-        advantages = (advantages - advantages.nanmean()) / (_deviation(advantages, 0) + _EPSILON)
-    return advantages.nan_to_num(nan=0.0)
+        every = advantages.view(1, -1)
+        advantages = _centred(every) / (_deviations(every) + _EPSILON)
+    return advantages.flatten().nan_to_num(nan=0.0).float()
 
 
 def greedy_baseline_advantages(rewards: Tensor, greedy_rewards: Tensor) -> Tensor:
@@ -105,10 +133,10 @@ def greedy_baseline_advantages(rewards: Tensor, greedy_rewards: Tensor) -> Tenso
         greedy_rewards: Rewards ``(N,)`` of the greedy completions of the same prompts; NaN where unscorable.
 
     Returns:
-        Advantages ``(N,)``, without gradient; 0 if either reward is missing.
+        Advantages ``(N,)`` as float32, without gradient; 0 if either reward is missing.
 
     Raises:
-        ValueError: If shapes differ, or a reward is infinite.
+        ValueError: If shapes differ, or a reward is beyond ±1e18.
 
     Example:
         >>> import torch
@@ -119,9 +147,9 @@ def greedy_baseline_advantages(rewards: Tensor, greedy_rewards: Tensor) -> Tenso
         raise ValueError(
             f"greedy_rewards must have the shape of rewards {tuple(rewards.shape)}, got {tuple(greedy_rewards.shape)}"
         )
-    _check_finite(rewards, "rewards")
-    _check_finite(greedy_rewards, "greedy_rewards")
-    return (rewards - greedy_rewards).detach().nan_to_num(nan=0.0)
+    _check_range(rewards, "rewards")
+    _check_range(greedy_rewards, "greedy_rewards")
+    return (rewards.double() - greedy_rewards.double()).detach().nan_to_num(nan=0.0).float()
 
 
 def generalized_advantages(
@@ -145,10 +173,11 @@ def generalized_advantages(
         lam: :math:`\lambda` in [0, 1].
 
     Returns:
-        Advantages and returns ``(N, T)``, without gradient, 0 at padding.
+        Advantages and returns ``(N, T)`` as float32, without gradient, 0 at padding.
 
     Raises:
-        ValueError: If shapes differ, a factor lies outside [0, 1], or a completion has padding between its tokens.
+        ValueError: If shapes differ, a factor lies outside [0, 1], a reward is beyond ±1e18, or a completion has
+            padding between its tokens.
 
     Example:
         >>> import torch
@@ -167,7 +196,8 @@ def generalized_advantages(
     inside = mask.bool()
     if (inside[:, 1:] & ~inside[:, :-1]).any():
         raise ValueError("mask must be 1 at a completion's tokens and 0 behind them, without a gap")
-    rewards, values = (tensor.detach().float().masked_fill(~inside, 0.0) for tensor in (rewards, values))
+    rewards, values = (tensor.detach().double().masked_fill(~inside, 0.0) for tensor in (rewards, values))
+    _check_range(rewards, "rewards")
     advantages = torch.zeros_like(rewards)
     # After the last token and at padding, value and advantage are 0.
     following = rewards.new_zeros(len(rewards))
@@ -177,7 +207,7 @@ def generalized_advantages(
         following = (delta + gamma * lam * following) * inside[:, t]
         next_values = values[:, t]
         advantages[:, t] = following
-    return advantages, (advantages + values) * inside
+    return advantages.float(), ((advantages + values) * inside).float()
 
 
 def _groups(rewards: Tensor, group_size: int) -> Tensor:
@@ -187,19 +217,33 @@ def _groups(rewards: Tensor, group_size: int) -> Tensor:
         )
     if rewards.ndim != 1 or len(rewards) % group_size:
         raise ValueError(f"rewards must be a vector of whole groups of {group_size}, got shape {tuple(rewards.shape)}")
-    _check_finite(rewards, "rewards")
-    return rewards.detach().float().view(-1, group_size)
+    _check_range(rewards, "rewards")
+    groups = rewards.detach().double().view(-1, group_size)
+    # Rewards that differ by no more than rounding are equal.
+    precision = torch.finfo(torch.promote_types(rewards.dtype, torch.float32)).eps
+    lowest, highest = groups.nan_to_num(nan=math.inf).amin(1, True), groups.nan_to_num(nan=-math.inf).amax(1, True)
+    rounding = 2 * precision * torch.maximum(lowest.abs(), highest.abs())
+    return torch.where((highest - lowest <= rounding) & ~groups.isnan(), lowest, groups)
 
 
-def _check_finite(rewards: Tensor, name: str) -> None:
-    if rewards.isinf().any():
+def _check_range(rewards: Tensor, name: str) -> None:
+    beyond = rewards.abs() > MAX_REWARD
+    if beyond.any():
         raise ValueError(
-            f"{name} must be finite, or NaN where unscorable; row {int(rewards.isinf().nonzero()[0, 0])} is not"
+            f"{name} must lie within ±{MAX_REWARD:g}, or be NaN where unscorable; row {int(beyond.nonzero()[0, 0])} "
+            "does not"
         )
 
 
-def _deviation(values: Tensor, dim: int) -> Tensor:
-    """Return the standard deviation of the values that are not NaN, keeping ``dim``; NaN for fewer than two values."""
-    count = (~values.isnan()).sum(dim, keepdim=True)
-    variance = (values - values.nanmean(dim, keepdim=True)).square().nansum(dim, keepdim=True) / (count - 1)
-    return variance.sqrt().masked_fill(count < 2, float("nan"))
+def _centred(groups: Tensor) -> Tensor:
+    """Subtract the mean of the values that are not NaN from each row; exactly 0 for equal values."""
+    first = groups.nan_to_num(nan=math.inf).amin(1, keepdim=True)
+    shifted = groups - first
+    return shifted - shifted.nanmean(1, keepdim=True)
+
+
+def _deviations(groups: Tensor) -> Tensor:
+    """Return the standard deviations ``(R, 1)`` of the values of rows that are not NaN; NaN for fewer than two."""
+    count = (~groups.isnan()).sum(1, keepdim=True)
+    variance = _centred(groups).square().nansum(1, keepdim=True) / (count - 1)
+    return variance.sqrt().masked_fill(count < 2, math.nan)

@@ -1,6 +1,10 @@
 """Advantages compared with loops over the equations and with TRL."""
 
+import inspect
 import math
+import textwrap
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +15,7 @@ from rrg_rewards.functional import (
     generalized_advantages,
     greedy_baseline_advantages,
     group_advantages,
+    group_deviations,
     leave_one_out_advantages,
 )
 
@@ -81,10 +86,65 @@ def test_leave_one_out_is_the_centred_reward_made_larger():
     torch.testing.assert_close(leave_one_out_advantages(rewards, 4), centred * 4 / 3)
 
 
-def test_equal_rewards_teach_nothing():
-    rewards = torch.full((6,), 0.3)
-    for advantages in (group_advantages(rewards, 3), leave_one_out_advantages(rewards, 3)):
-        torch.testing.assert_close(advantages, torch.zeros(6), atol=1e-4, rtol=0)
+EVERY = {
+    **{scale: partial(group_advantages, scale=scale) for scale in ("group", "batch", "none")},
+    **{f"others-{flag}": partial(leave_one_out_advantages, normalize=flag) for flag in (False, True)},
+}
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("reward", [0.3, -1000.3, 16777.3, 1e-9, -1e18])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_equal_rewards_teach_nothing(kind, reward, dtype):
+    rewards = torch.full((16,), reward, dtype=dtype)
+    rewards[3] = NAN
+    assert EVERY[kind](rewards, 8).tolist() == [0.0] * 16
+    assert group_deviations(rewards, 8).tolist() == [0.0, 0.0]
+
+
+def test_rewards_that_differ_by_rounding_are_equal():
+    rewards = torch.tensor([-1000.3, -1000.3, -1000.3, -1000.3])
+    rewards[1] = rewards[1].nextafter(torch.tensor(0.0))
+    assert group_advantages(rewards, 4).tolist() == [0.0] * 4
+    assert group_deviations(rewards, 4).tolist() == [0.0]
+    # In float64 the same difference is no rounding.
+    assert group_deviations(rewards.double(), 4).item() > 1e-5
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("level", [0.0, -1000.3, 16777.3])
+def test_group_advantages_at_any_level_equal_float64_and_trl(scale, level):
+    rewards = torch.randn(24, generator=torch.Generator().manual_seed(0)) + level
+    rewards[[4, 8, 9, 10]] = NAN
+    rewards[12:16] = level
+    exact = rewards.double().view(-1, 4)
+    centred = exact - exact.nanmean(1, keepdim=True)
+    by_group = [_deviation(_known(group)) for group in exact.tolist()]
+    deviation = {
+        "group": torch.tensor(by_group).double()[:, None],
+        "batch": _deviation(_known(exact.flatten().tolist())),
+    }
+    expected = (centred / (deviation[scale] + 1e-4) if scale != "none" else centred).nan_to_num(nan=0.0).flatten()
+    found = group_advantages(rewards, 4, scale=scale)
+    torch.testing.assert_close(found, expected.float(), rtol=1e-6, atol=1e-7)
+    # TRL centres in float32, which rounds by half a unit in the last place of the rewards.
+    torch.testing.assert_close(found, _advantages_of_trl(rewards, 4, scale), rtol=1e-5, atol=1e-5 + 2e-7 * abs(level))
+
+
+def _advantages_of_trl(rewards, size, scale):
+    """Run the statements of TRL's trainer on rewards of one function."""
+    trl = pytest.importorskip("trl")
+    module = inspect.getmodule(trl.GRPOTrainer)
+    source = inspect.getsource(trl.GRPOTrainer._generate_and_score_completions)
+    start = source.index("        unscorable_mask = ")
+    end = source.index("        # Slice to keep only the local part of the data")
+    trainer = SimpleNamespace(
+        multi_objective_aggregation="sum_then_normalize", reward_weights=torch.ones(1), scale_rewards=scale
+    )
+    names = {**vars(module), "self": trainer, "rewards_per_func": rewards[:, None]}
+    names |= {"num_generations": size, "device": rewards.device}
+    exec(textwrap.dedent(source[start:end]), names)
+    return names["advantages"]
 
 
 def test_greedy_baseline():
@@ -125,7 +185,13 @@ def test_padding_is_never_read():
         (lambda: group_advantages(torch.zeros(4), 1), "group_size must"),
         (lambda: group_advantages(torch.zeros(5), 2), r"whole groups of 2, got shape \(5,\)"),
         (lambda: group_advantages(torch.zeros(4), 2, scale="token"), "scale must"),
-        (lambda: leave_one_out_advantages(torch.tensor([0.0, math.inf]), 2), "row 1 is not"),
+        (lambda: group_advantages(torch.tensor([0.0, math.inf]), 2), "rewards must lie within .* row 1 does not"),
+        (
+            lambda: leave_one_out_advantages(torch.tensor([0.0, -1.1e18]), 2),
+            "rewards must lie within .* row 1 does not",
+        ),
+        (lambda: greedy_baseline_advantages(torch.zeros(1), torch.tensor([1e300])), "greedy_rewards must lie within"),
+        (lambda: generalized_advantages(*torch.full((2, 1, 1), 2e18), torch.ones(1, 1)), "rewards must lie within"),
         (lambda: greedy_baseline_advantages(torch.zeros(2), torch.zeros(3)), r"\(2,\), got \(3,\)"),
         (lambda: generalized_advantages(*torch.zeros(3, 1, 2), gamma=1.1), "gamma must"),
         (

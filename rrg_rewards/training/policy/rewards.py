@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rrg_rewards.functional.advantages import MAX_REWARD
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.training.policy.generators import Batch, Completions, RepeatedRows
 from rrg_rewards.utilities.processes import run_coroutine
@@ -103,7 +104,7 @@ class RewardSet:
         """Reward the completions of a batch.
 
         Raises:
-            ValueError: If a function returns a wrong number of rewards or an infinite reward, or a column has the name
+            ValueError: If a function returns a wrong number of rewards or one beyond ±1e18, or a column has the name
                 of an argument of the trainer.
         """
         arguments = {
@@ -208,7 +209,9 @@ def _as_tensor(rewards: Any, name: str, length: int) -> Tensor:
     values = [math.nan if reward is None else float(reward) for reward in rewards]
     if len(values) != length:
         raise ValueError(f"reward {name!r} gave {len(values)} rewards for {length} completions")
-    if any(map(math.isinf, values)):
-        row = next(row for row, value in enumerate(values) if math.isinf(value))
-        raise ValueError(f"reward {name!r} of row {row} is infinite; return None for unscorable completions")
+    if (row := next((row for row, value in enumerate(values) if abs(value) > MAX_REWARD), None)) is not None:
+        raise ValueError(
+            f"reward {name!r} of row {row} must lie within ±{MAX_REWARD:g}, got {values[row]:g}; return None for "
+            "unscorable completions"
+        )
     return torch.tensor(values, dtype=torch.float32)

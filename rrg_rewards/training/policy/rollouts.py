@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrg_rewards.functional.advantages import group_deviations
 from rrg_rewards.training.policy.generators import Completions, RepeatedRows
 from rrg_rewards.training.policy.rewards import RewardTable
 from rrg_rewards.utilities.processes import gather_objects
@@ -127,8 +128,7 @@ def rollout_statistics(
         "completions/mean_length": _mean(torch.tensor([length for part in parts for length in part[2]])),
     }
     if group_size > 1:
-        spread = torch.tensor([_deviation(group) for group in total.view(-1, group_size)])
-        statistics["frac_reward_zero_std"] = _mean(spread < 1e-8)
+        statistics["frac_reward_zero_std"] = _mean(group_deviations(total, group_size) < 1e-8)
     if finished is not None:
         statistics["completions/clipped_ratio"] = 1 - _mean(
             torch.tensor([end for part in parts for end in part[3] or []])

@@ -131,15 +131,17 @@ def _divergences(rollout: Rollout) -> Tensor:
 
 def _whitened(advantages: Tensor, mask: Tensor) -> Tensor:
     """Whiten over the tokens of all processes."""
-    inside = advantages.double().masked_fill(mask == 0, 0.0)
-    # Together, because reading a number waits for the device.
-    own = torch.stack([mask.bool().sum().double(), inside.sum(), inside.square().sum()])
-    parts = gather_objects(own.tolist())
-    count, total, squares = (sum(column) for column in zip(*parts, strict=True))
-    mean = total / max(count, 1)
-    deviation = max(squares / max(count, 1) - mean**2, 0.0) ** 0.5
-    whitened: Tensor = (advantages - mean) / (deviation + 1e-8) * mask
-    return whitened
+    inside = advantages.double()[mask.bool()]
+    # Variances instead of sums of squares, in which the differences of large advantages would be lost.
+    own = [len(inside), float(inside.mean()), float(inside.var(correction=0))] if len(inside) else [0, 0.0, 0.0]
+    parts = gather_objects(own)
+    count = max(sum(part[0] for part in parts), 1)
+    mean = sum(size * part_mean for size, part_mean, _ in parts) / count
+    deviation = (sum(size * (variance + (part_mean - mean) ** 2) for size, part_mean, variance in parts) / count) ** 0.5
+    if deviation <= 2 * torch.finfo(torch.float32).eps * abs(mean):
+        return torch.zeros_like(advantages)
+    whitened: Tensor = ((advantages.double() - mean) / (deviation + 1e-8)).masked_fill(mask == 0, 0.0)
+    return whitened.float()
 
 
 class SamplingModule(TrainingModule):

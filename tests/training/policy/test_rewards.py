@@ -6,9 +6,12 @@ import math
 import pytest
 import torch
 
+from rrg_rewards.functional import group_advantages
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.training import Completions
-from rrg_rewards.training.policy.rewards import RewardSet, TrainerState
+from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState
+from rrg_rewards.training.policy.rollouts import rollout_statistics
+from rrg_rewards.training.policy.sampling import _whitened
 
 STATE = TrainerState(global_step=3, max_steps=10, epoch=0.5)
 COMPLETIONS = Completions(torch.tensor([[5, 6], [7, 0]]), torch.tensor([[1, 1], [1, 0]]))
@@ -104,6 +107,7 @@ def test_reward_set_what_one_reward_cannot_score_has_no_sum_unless_it_has_no_wei
     [
         ([1.0], "'given' gave 1 .* 2"),
         ([1.0, math.inf], "'given' of row 1"),
+        ([1.0, -2e18], "'given' of row 1"),
     ],
 )
 def test_reward_set_rewards_that_cannot_be(given, message):
@@ -135,3 +139,23 @@ def test_reward_set_states_go_back_to_their_rewards():
     assert state["composed"]["crg"]["moments"]["count"] == 2
     with pytest.raises(ValueError, match=r"\['composed'\]"):
         RewardSet(functions[1]).load_state_dict(state)
+
+
+@pytest.mark.parametrize("reward", [-1000.3, 16777.3])
+def test_rollout_statistics_count_the_groups_that_have_no_advantage(reward):
+    total = torch.full((16,), reward)
+    total[8] += 1
+    ones = torch.ones(16, 1).long()
+    statistics = rollout_statistics(RewardTable(total[:, None], total), Completions(ones, ones), ["given"], 8)
+    assert statistics["frac_reward_zero_std"] == 0.5
+    assert group_advantages(total, 8).view(2, 8).any(1).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("level", [0.0, -1000.3, 1e6])
+def test_whitened_advantages_at_any_level(level):
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    assert not _whitened(torch.full((2, 3), level), mask).any()
+    advantages = torch.tensor([[0.0, 1.0, 3.0], [2.0, 0.0, 0.0]]) + level
+    inside = advantages.double()[mask.bool()]
+    expected = (inside - inside.mean()) / (inside.std(correction=0) + 1e-8)
+    torch.testing.assert_close(_whitened(advantages, mask)[mask.bool()], expected.float())
