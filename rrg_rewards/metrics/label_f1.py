@@ -69,8 +69,8 @@ class LabelF1(LabelledMetric):
     report has a label. The score of a pair is the F1 of its own labels, 1 if neither report has one; the corpus value
     is not their mean.
 
-    With ``labeler="rules:chexbert"``, the labels are those of this package's rules. ``labeler="chexbert"`` uses
-    CheXbert's published weights (:class:`rrg_rewards.integrations.radeval.CheXbertLabeler`).
+    With ``labeler="rules:chexbert"``, the labels are those of this package's rules. CheXbert's published weights are a
+    labeler of your own; the page "Metrics of your own" has it.
 
     Source: Smit et al., "CheXbert", EMNLP 2020; for five labels, Irvin et al., "CheXpert", AAAI 2019.
 
