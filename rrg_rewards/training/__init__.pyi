@@ -17,4 +17,5 @@ from rrg_rewards.training.policy.hf_generators import CausalLMGenerator as Causa
 from rrg_rewards.training.policy.hf_generators import CTChatGenerator as CTChatGenerator
 from rrg_rewards.training.policy.hf_generators import EncoderDecoderGenerator as EncoderDecoderGenerator
 from rrg_rewards.training.policy.module import PolicyModule as PolicyModule
+from rrg_rewards.training.policy.options import PolicyOptions as PolicyOptions
 from rrg_rewards.training.policy.vllm_generator import VLLMGenerator as VLLMGenerator

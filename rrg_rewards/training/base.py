@@ -21,28 +21,25 @@ from rrg_rewards.training.checkpoints import WholeFileCheckpointIO
 from rrg_rewards.utilities.checkpoints import check_optimizer_state
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import gather_objects
+from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 ScheduleName = Literal["linear", "cosine", "constant"]
 
 
 @dataclass(frozen=True)
-class OptimizerSettings:
+class OptimizerSettings(Settings):
     """Settings of AdamW and of the learning rate schedule; see :class:`~rrg_rewards.training.PolicyModule`."""
 
-    learning_rate: float
-    weight_decay: float
-    warmup_ratio: float
-    schedule: ScheduleName
-    seed: int
+    learning_rate: float = setting(above=0)
+    weight_decay: float = setting(minimum=0)
+    warmup_ratio: float = setting(minimum=0)
+    schedule: ScheduleName = setting()
+    seed: int = setting()
 
     def __post_init__(self) -> None:
-        if not self.learning_rate > 0 or not self.weight_decay >= 0:
-            raise ValueError(
-                "learning_rate must be positive and weight_decay must not be negative, got "
-                f"{self.learning_rate} and {self.weight_decay}"
-            )
-        if not 0 <= self.warmup_ratio < 1:
-            raise ValueError(f"warmup_ratio must lie in [0, 1), got {self.warmup_ratio}")
+        super().__post_init__()
+        if self.warmup_ratio >= 1:
+            raise SettingError("warmup_ratio", f"must lie in [0, 1), got {self.warmup_ratio}")
 
 
 def _learning_rate_factor(step: int, warmup_steps: int, total_steps: int, schedule: ScheduleName) -> float:

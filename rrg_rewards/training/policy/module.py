@@ -3,29 +3,23 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from rrg_rewards.functional import kl_estimate, policy_loss, value_loss
-from rrg_rewards.functional.advantages import RewardScale
-from rrg_rewards.functional.log_probs import KLEstimator
-from rrg_rewards.functional.policy_losses import ImportanceMode, importance_weights
-from rrg_rewards.rewards.deadline import REWARD_TIMEOUT, check_reward_timeout
-from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
-from rrg_rewards.training.base import OptimizerSettings, ScheduleName
+from rrg_rewards.functional import importance_weights, kl_estimate, policy_loss, value_loss
+from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.policy.adapters import has_adapters
+from rrg_rewards.training.policy.options import ALGORITHMS, PolicyOptions
 from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.training.policy.rollouts import Rollout
-from rrg_rewards.training.policy.sampling import SamplingModule, get_algorithm
+from rrg_rewards.training.policy.sampling import SamplingModule
 from rrg_rewards.utilities.checkpoints import CheckpointError
 from rrg_rewards.utilities.processes import gather_objects
-
-ReferenceName = Literal["auto", "copy", "adapter_off"]
-MicroBatchTokens = int | Literal["auto"] | None
+from rrg_rewards.utilities.settings import SettingError
 
 # Number of tokens of a part on the CPU. Larger parts take more memory, and are not faster.
 _TOKENS_ON_CPU = 4096
@@ -83,51 +77,13 @@ class PolicyModule(SamplingModule):
         generator: A module with the methods of :class:`~rrg_rewards.training.ReportGenerator`.
         rewards: One or several fitted reward functions with TRL's signature, for example from ``make_reward``.
         weights: Weights of the reward functions. Default: 1 each.
-        algorithm: ``grpo``, ``dr_grpo``, ``rloo``, ``scst`` or ``ppo``.
-        num_generations: Number of completions per row; at least 2 for ``grpo``, ``dr_grpo`` and ``rloo``.
-        minibatches: Number of minibatches into which a rollout is divided. All have the same size.
-        epochs: Number of passes over a rollout.
-        beta: Weight of the divergence from the reference policy; 0 for no reference policy.
-        reference: The reference policy. ``"copy"`` is a frozen copy of the given generator. ``"adapter_off"`` is the
-            generator with disabled LoRA adapters. It needs no memory, but is the base model even if the given adapters
-            are trained. ``"auto"`` is ``"adapter_off"`` for a generator with adapters, otherwise ``"copy"``.
-        kl_estimator: Estimator of the divergence in the loss and in the logs.
-        kl_correction: Whether to weight the divergence in the loss by the ratio of a token's current probability to its
-            probability in sampling. The gradient of ``k3`` is then that of the divergence (DeepSeek-V3.2; TRL's
-            default).
-        scale: Divisor of the advantages of ``grpo`` and ``dr_grpo``. Default: that of the algorithm.
-        sampler_correction: Correction of the loss for completions with log-probabilities of their sampler
-            (:class:`~rrg_rewards.training.VLLMGenerator`): a mode of
-            :func:`rrg_rewards.functional.importance_weights`, or ``None``.
-        sampler_clip_max: Upper bound of the ratios of trainer and sampler, or ``None``.
-        loss: Options of :func:`rrg_rewards.functional.policy_loss` that replace those of the algorithm.
-        gamma: Discount of ``ppo``.
-        lam: :math:`\lambda` of the generalised advantage estimation of ``ppo``.
-        value_weight: Weight of the value loss of ``ppo``.
-        learning_rate: Highest learning rate of the schedule.
-        weight_decay: Weight decay. Biases and norms are not decayed.
-        warmup_ratio: Fraction of the steps in which the learning rate rises.
-        schedule: ``linear``, ``cosine`` or ``constant``.
-        train_mode: Whether the generator is in training mode in training steps. Training mode enables dropout, whose
-            noise changes the probability ratios. Hugging Face models also require it for gradient checkpointing. By
-            default, the generator is always in evaluation mode.
-        micro_batch_tokens: Greatest number of tokens, with padding, whose activations a training step keeps in memory.
-            A step computes the gradients of such parts of a minibatch one after the other. The gradient is the same, up
-            to rounding. Parts consist of whole groups. ``"auto"`` is 4,096 on the CPU, where this takes no more time,
-            and ``None``, the whole minibatch, on other devices, and with FSDP, DeepSpeed, ``train_mode`` and a gradient
-            scaler, with which steps cannot be divided.
-        reference_column: Column of the reference reports, which validation returns.
-        max_unrewarded_calls: Number of rollouts in a row in which no completion of any process has a reward, after
-            which the run ends with :class:`~rrg_rewards.rewards.unrewarded.NoRewardError`; ``None`` for no limit.
-        reward_timeout: Seconds after which a run ends with :class:`~rrg_rewards.rewards.deadline.RewardTimeoutError` if
-            the rewards of a rollout are missing in a process; ``None`` for no limit. Only in the main thread, and not
-            on Windows.
-        seed: Seed of sampling, minibatches and the value head.
+        options: Fields of :class:`~rrg_rewards.training.policy.options.PolicyOptions`, which are also attributes of the
+            module.
 
     Raises:
-        TypeError: If the generator is not a module or lacks a method, a reward is not a function, or an argument is
+        TypeError: If the generator is not a module or lacks a method, a reward is not a function, or an option is
             unknown.
-        ValueError: If a setting is invalid, or the generator lacks an attribute that the algorithm requires. In
+        ValueError: If an option is invalid, or the generator lacks an attribute that the algorithm requires. In
             training, if a batch cannot be divided into minibatches or its columns differ in length.
 
     Example:
@@ -156,55 +112,19 @@ class PolicyModule(SamplingModule):
         rewards: Callable[..., Any] | Sequence[Callable[..., Any]],
         *,
         weights: Sequence[float] | None = None,
-        algorithm: str = "grpo",
-        num_generations: int = 8,
-        minibatches: int = 1,
-        epochs: int = 1,
-        beta: float = 0.0,
-        reference: ReferenceName = "auto",
-        kl_estimator: KLEstimator = "k3",
-        kl_correction: bool = True,
-        scale: RewardScale | None = None,
-        sampler_correction: ImportanceMode | None = "token_truncate",
-        sampler_clip_max: float | None = 3.0,
-        loss: Mapping[str, Any] | None = None,
-        gamma: float = 1.0,
-        lam: float = 0.95,
-        value_weight: float = 0.1,
-        learning_rate: float = 1e-6,
-        weight_decay: float = 0.0,
-        warmup_ratio: float = 0.0,
-        schedule: ScheduleName = "constant",
-        train_mode: bool = False,
-        micro_batch_tokens: MicroBatchTokens = "auto",
-        reference_column: str = "reference",
-        max_unrewarded_calls: int | None = MAX_UNREWARDED_CALLS,
-        reward_timeout: float | None = REWARD_TIMEOUT,
-        seed: int = 0,
+        **options: Any,
     ) -> None:
-        super().__init__(OptimizerSettings(learning_rate, weight_decay, warmup_ratio, schedule, seed))
+        settings = PolicyOptions(**options)
+        super().__init__(settings)
         _check_generator(generator)
-        _check_at_least(1, num_generations=num_generations, minibatches=minibatches, epochs=epochs)
-        _check_at_least(0, beta=beta, value_weight=value_weight)
-        self.algorithm = get_algorithm(algorithm)
-        if self.algorithm.baseline in ("group", "leave_one_out") and num_generations < 2:
-            raise ValueError(f"num_generations must be at least 2 for {algorithm}, got {num_generations}")
         self.generator = generator
-        check_reward_timeout(reward_timeout)
-        self.reward_timeout = reward_timeout
         self.rewards = RewardSet(rewards, weights)
-        self._unrewarded = UnrewardedCalls(max_unrewarded_calls)
-        self.num_generations, self.minibatches, self.epochs = num_generations, minibatches, epochs
-        self.beta, self.kl_estimator, self.kl_correction = beta, kl_estimator, kl_correction
-        self.gamma, self.lam, self.value_weight = gamma, lam, value_weight
-        self.scale = scale or self.algorithm.scale
-        self.train_mode = train_mode
-        self.micro_batch_tokens = checked_setting(micro_batch_tokens)
-        self.reference_column = reference_column
-        self.sampler_weights = _make_sampler_weights(sampler_correction, sampler_clip_max)
-        self.loss_options = _make_loss_options({**self.algorithm.loss, **(loss or {})}, generator)
-        self.reference = _make_reference(generator, beta, reference)
-        self.value_head = _make_value_head(generator, seed) if self.algorithm.baseline == "value" else None
+        self._unrewarded = UnrewardedCalls(settings.max_unrewarded_calls)
+        self.algorithm = ALGORITHMS[settings.algorithm]
+        self.scale = settings.scale or self.algorithm.scale
+        self.loss_options = _make_loss_options(settings, generator)
+        self.reference = _make_reference(generator, settings)
+        self.value_head = _make_value_head(generator, self.seed) if self.algorithm.baseline == "value" else None
         self.rollout: Rollout | None = None
 
     def on_train_start(self) -> None:
@@ -303,7 +223,10 @@ class PolicyModule(SamplingModule):
         sampled = part.completions.log_probs
         if sampled is None:
             return None, {}
-        weights = None if self.sampler_weights is None else self.sampler_weights(old, sampled, part.mask)
+        weights = None
+        if self.sampler_correction is not None:
+            correction = {"mode": self.sampler_correction, "clip_max": self.sampler_clip_max}
+            weights = importance_weights(old, sampled, part.mask, **correction)
         inside = part.mask.bool() & ~sampled.isnan()
         logged = {"sampling/sampling_logp_difference/mean": _masked_mean((old - sampled).abs(), inside)}
         if weights is not None:
@@ -400,35 +323,21 @@ def _check_generator(generator: nn.Module) -> None:
         )
 
 
-def _make_reference(generator: nn.Module, beta: float, reference: ReferenceName) -> nn.Module | None:
+def _make_reference(generator: nn.Module, options: PolicyOptions) -> nn.Module | None:
     """Return a frozen copy of the generator, or ``None`` without divergence or for ``"adapter_off"``."""
-    if reference not in get_args(ReferenceName):
-        raise ValueError(f"reference must be 'auto', 'copy' or 'adapter_off', got {reference!r}")
-    if not beta:
+    adapted = has_adapters(generator)
+    if not options.beta or (options.reference == "auto" and adapted):
         return None
-    if reference == "adapter_off" or (reference == "auto" and has_adapters(generator)):
-        if not has_adapters(generator):
-            raise ValueError("reference='adapter_off' needs a generator with PEFT adapters; this one has none")
+    if options.reference == "adapter_off":
+        if not adapted:
+            raise SettingError("reference", "'adapter_off' needs a generator with PEFT adapters; this one has none")
         return None
     return copy.deepcopy(generator).requires_grad_(False).eval()
 
 
-def _make_sampler_weights(
-    mode: ImportanceMode | None, clip_max: float | None
-) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
-    """Return the function of the weights that correct for the sampler, or ``None`` without correction."""
-    if mode is None:
-        return None
-    weights = partial(importance_weights, mode=mode, clip_max=clip_max)
-    # The function checks its arguments. Call it now instead of at the first step.
-    weights(*[torch.zeros(1, 1)] * 3)
-    return weights
-
-
-def _make_loss_options(options: dict[str, Any], generator: nn.Module) -> dict[str, Any]:
-    """Return checked options of the policy loss, with the maximum length if the loss is divided by it."""
-    if own := sorted(options.keys() & {"kl", "beta", "token_weights"}):
-        raise ValueError(f"loss must not contain {', '.join(own)}, which the module sets")
+def _make_loss_options(settings: PolicyOptions, generator: nn.Module) -> dict[str, Any]:
+    """Return the options of the policy loss, with the maximum length if the loss is divided by it."""
+    options = settings.loss_options
     if options.get("aggregation") == "constant" and "normalizer" not in options:
         if not hasattr(generator, "max_new_tokens"):
             raise ValueError(
@@ -436,9 +345,6 @@ def _make_loss_options(options: dict[str, Any], generator: nn.Module) -> dict[st
                 "max_new_tokens, or loss={'normalizer': ...}"
             )
         options["normalizer"] = generator.max_new_tokens
-    # The loss checks its arguments. Call it now instead of at the first step.
-    once = torch.zeros(1, 1)
-    policy_loss(once, once, once[0], once + 1, **options)
     return options
 
 
@@ -456,24 +362,7 @@ def _make_value_head(generator: nn.Module, seed: int) -> nn.Sequential:
     return nn.Sequential(hidden, nn.Tanh(), last)
 
 
-def _check_at_least(least: float, **values: float) -> None:
-    for name, value in values.items():
-        if not value >= least:
-            raise ValueError(f"{name} must be at least {least}, got {value}")
-
-
-def checked_setting(setting: MicroBatchTokens) -> MicroBatchTokens:
-    """Return the setting.
-
-    Raises:
-        ValueError: If it is not a positive number, ``"auto"`` or ``None``.
-    """
-    if setting not in (None, "auto") and (not isinstance(setting, int) or setting < 1):
-        raise ValueError(f"micro_batch_tokens must be at least 1, 'auto' or None, got {setting!r}")
-    return setting
-
-
-def micro_batch_tokens(setting: MicroBatchTokens, module: Any) -> int | None:
+def micro_batch_tokens(setting: int | Literal["auto"] | None, module: Any) -> int | None:
     """Return the number of tokens of a part in training, or ``None`` for steps on all rows at once.
 
     Raises:

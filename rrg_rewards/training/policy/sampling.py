@@ -1,9 +1,8 @@
-"""Rollouts: algorithms by name, advantages, and the base class of policy modules that samples completions."""
+"""Rollouts: advantages, and the base class of policy modules that samples completions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from lightning.pytorch.strategies import FSDPStrategy
@@ -31,55 +30,10 @@ from rrg_rewards.training.policy.generators import (
     num_rows,
     repeat_rows,
 )
+from rrg_rewards.training.policy.options import Algorithm
 from rrg_rewards.training.policy.rewards import RewardSet, TrainerState
 from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
-from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import gather_objects, process_index
-
-Baseline = Literal["group", "leave_one_out", "greedy", "value"]
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """Baseline, loss and use of the divergence of an algorithm.
-
-    Args:
-        baseline: Value that is subtracted from a reward: the mean of the group, the mean of the other rewards in the
-            group, the reward of the greedy completion, or the prediction of a value head.
-        scale: Divisor of the advantages of a group.
-        penalize_reward: Whether the divergence from the reference is subtracted from the reward. Otherwise it is
-            added to the loss.
-        loss: Options of :func:`rrg_rewards.functional.policy_loss`.
-    """
-
-    baseline: Baseline
-    scale: RewardScale = "none"
-    penalize_reward: bool = False
-    loss: Mapping[str, Any] = field(default_factory=dict)
-
-
-ALGORITHMS: Mapping[str, Algorithm] = {
-    "grpo": Algorithm("group", scale="group"),
-    "dr_grpo": Algorithm("group", loss={"aggregation": "constant"}),
-    "rloo": Algorithm("leave_one_out", penalize_reward=True, loss={"level": "sequence_product"}),
-    "scst": Algorithm("greedy", loss={"aggregation": "token_mean"}),
-    "ppo": Algorithm("value", penalize_reward=True, loss={"aggregation": "token_mean"}),
-}
-
-
-def get_algorithm(name: str) -> Algorithm:
-    """Return the algorithm with a name.
-
-    Raises:
-        ValueError: If the name is unknown; the message names the nearest known one.
-
-    Example:
-        >>> get_algorithm("rloo").baseline
-        'leave_one_out'
-    """
-    if name not in ALGORITHMS:
-        raise ValueError(unknown_name_message("algorithm", name, tuple(ALGORITHMS)))
-    return ALGORITHMS[name]
 
 
 def _against_group(rollout: Rollout, group_size: int, scale: RewardScale) -> None:

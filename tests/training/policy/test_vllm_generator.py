@@ -76,7 +76,7 @@ def test_sampler_correction_minibatches_and_resuming_keep_the_log_probabilities(
 
 
 def test_sampler_correction_a_wrong_correction_is_refused_before_training():
-    with pytest.raises(ValueError, match="mode must be"):
+    with pytest.raises(ValueError, match="sampler_correction: must be"):
         PolicyModule(tiny_generator(), says_edema, sampler_correction="token")
 
 
