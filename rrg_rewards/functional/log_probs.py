@@ -1,5 +1,6 @@
 """Log-probabilities and entropies of tokens under a policy, and estimates of its divergence from a reference."""
 
+import math
 from typing import Literal, get_args
 
 import torch
@@ -85,7 +86,27 @@ def _scaled(logits: Tensor, temperature: float) -> Tensor:
     return logits.float() if temperature == 1 else logits.float() / temperature
 
 
-def kl_estimate(log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEstimator = "k3") -> Tensor:
+def bounded_exp(logarithms: Tensor) -> Tensor:
+    """Compute the exponential of log-ratios, with the largest bounded so that losses stay finite.
+
+    The bound is 0.9 times the logarithm of the greatest number of the type: 79.8 for float32 and bfloat16. Beyond it
+    the gradient is 0; an infinite ratio times a gradient of 0 would be NaN.
+
+    Example:
+        >>> import torch
+        >>> bounded_exp(torch.tensor([0.0, 100.0]))
+        tensor([1.0000e+00, 4.7875e+34])
+    """
+    return _bounded(logarithms).exp()
+
+
+def _bounded(logarithms: Tensor) -> Tensor:
+    return logarithms.clamp(max=0.9 * math.log(torch.finfo(logarithms.dtype).max))
+
+
+def kl_estimate(
+    log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEstimator = "k3", mask: Tensor | None = None
+) -> Tensor:
     r"""Estimate the divergence :math:`KL(\pi \| \pi_\text{ref})` from tokens that the policy sampled.
 
     With :math:`\ell = \log \pi_\text{ref} - \log \pi` of a token,
@@ -94,7 +115,7 @@ def kl_estimate(log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEst
         k_1 = -\ell, \qquad k_2 = \tfrac12 \ell^2, \qquad k_3 = e^{\ell} - \ell - 1
 
     :math:`k_1` is unbiased and noisy, :math:`k_2` is biased and never negative, :math:`k_3` is unbiased and never
-    negative; GRPO uses it.
+    negative; GRPO uses it, here with :math:`\ell` bounded as by :func:`bounded_exp`.
 
     Source: Schulman, "Approximating KL Divergence", 2020; :math:`k_3`: Shao et al., "DeepSeekMath", Eq. 4.
 
@@ -102,6 +123,8 @@ def kl_estimate(log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEst
         log_probs: Log-probabilities ``(N, T)`` under the policy.
         reference_log_probs: Log-probabilities ``(N, T)`` under the reference.
         estimator: ``"k1"``, ``"k2"`` or ``"k3"``.
+        mask: ``(N, T)``, 1 at the tokens that count. Estimates and gradients of other tokens are 0, whatever their
+            values; default: all tokens count.
 
     Returns:
         Estimates ``(N, T)``, one per token.
@@ -120,9 +143,15 @@ def kl_estimate(log_probs: Tensor, reference_log_probs: Tensor, estimator: KLEst
         )
     if estimator not in get_args(KLEstimator):
         raise ValueError(f"estimator must be 'k1', 'k2' or 'k3', got {estimator!r}")
+    if mask is not None:
+        # Before the difference: an infinity in padding has no gradient.
+        log_probs, reference_log_probs = (
+            tensor.masked_fill(mask == 0, 0.0) for tensor in (log_probs, reference_log_probs)
+        )
     log_ratio = reference_log_probs - log_probs
     if estimator == "k1":
         return -log_ratio
     if estimator == "k2":
         return 0.5 * log_ratio.square()
+    log_ratio = _bounded(log_ratio)
     return log_ratio.exp() - log_ratio - 1

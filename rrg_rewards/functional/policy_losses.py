@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from rrg_rewards.functional.log_probs import bounded_exp
 from rrg_rewards.utilities.names import unknown_name_message
 
 Objective = Literal["clipped", "cispo", "sapo", "vespo"]
@@ -33,6 +34,9 @@ class TokenLoss:
       if :math:`A > 0`, else the second.
     - ``"vespo"``: :math:`-\operatorname{sg}[e^{\lambda} w^{k} e^{-\lambda w}] A \log \pi(y_t)` where :math:`w` is the
       product of a sequence's ratios, and :math:`(k, \lambda)` depends on the sign of the advantage.
+
+    The logarithm of a ratio is bounded from above (:func:`rrg_rewards.functional.log_probs.bounded_exp`): a token or
+    sequence beyond the bound, 80 in float32, has a finite loss and no gradient, where the paper's overflow.
 
     RLOO and SCST use ``"clipped"`` with ratios of 1; its gradient is then that of :math:`-A \log \pi`.
 
@@ -121,11 +125,11 @@ class TokenLoss:
 
 def _ratio(log_ratio: Tensor, mask: Tensor, level: RatioLevel) -> Tensor:
     """Return the ratios ``(N, T)`` of tokens, or ``(N, 1)`` of sequences."""
-    if level == "token":
-        return log_ratio.exp()
     if level == "sequence":
-        return _sequence_mean(log_ratio, mask).unsqueeze(1).exp()
-    return log_ratio.sum(1, keepdim=True).exp()
+        log_ratio = _sequence_mean(log_ratio, mask).unsqueeze(1)
+    elif level == "sequence_product":
+        log_ratio = log_ratio.sum(1, keepdim=True)
+    return bounded_exp(log_ratio)
 
 
 def _gamma_weights(
@@ -139,7 +143,12 @@ def _gamma_weights(
 
 def _sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Return the means ``(N,)`` of values over the tokens of each sequence."""
-    return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
+    return _inside(values, mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
+def _inside(values: Tensor, mask: Tensor) -> Tensor:
+    """Return values, 0 outside the mask. A product with the mask would be NaN where padding is infinite."""
+    return values.masked_fill(~mask.bool(), 0.0)
 
 
 def _check_choice(name: str, value: str, kind: Any) -> None:
@@ -239,15 +248,15 @@ def policy_loss(
             f"advantages must have shape ({len(log_probs)},) or {tuple(log_probs.shape)}, got {tuple(advantages.shape)}"
         )
     advantages = advantages.unsqueeze(1) if advantages.ndim == 1 else advantages
-    # Fill instead of multiplying by the mask: padding may contain infinities.
-    outside = ~mask.bool()
-    log_probs = log_probs.masked_fill(outside, 0.0)
-    log_ratio = log_probs - old_log_probs.masked_fill(outside, 0.0)
+    if advantages.shape == log_probs.shape:
+        advantages = _inside(advantages, mask)
+    log_probs = _inside(log_probs, mask)
+    log_ratio = log_probs - _inside(old_log_probs, mask)
     losses, ratio, clipped = token_loss(log_probs, log_ratio, advantages, mask)
     if token_weights is not None:
-        losses = losses * token_weights.masked_fill(outside, 0.0)
+        losses = losses * _inside(token_weights, mask)
     if kl is not None:
-        losses = losses + beta * kl.masked_fill(outside, 0.0)
+        losses = losses + beta * _inside(kl, mask)
     return PolicyLoss(
         _aggregate(losses.expand_as(log_probs), mask, aggregation, normalizer),
         _masked_mean(clipped.expand_as(log_probs).to(log_probs), mask),
@@ -271,7 +280,7 @@ def value_loss(
         values: Predicted values ``(N, T)``, with gradient.
         old_values: Values ``(N, T)`` predicted when the completions were sampled.
         returns: Returns ``(N, T)`` of :func:`rrg_rewards.functional.generalized_advantages`.
-        mask: ``(N, T)``, 1 at the tokens that count.
+        mask: ``(N, T)``, 1 at the tokens that count; values at other tokens are ignored.
         clip: :math:`\epsilon`, positive; ``None`` for the plain squared error.
 
     Returns:
@@ -287,6 +296,7 @@ def value_loss(
         tensor(3.1250)
     """
     _check_shapes(values, {"old_values": old_values, "returns": returns, "mask": mask})
+    values, old_values, returns = (_inside(tensor, mask) for tensor in (values, old_values, returns))
     errors = (values - returns).square()
     if clip is not None:
         if clip <= 0:
@@ -300,8 +310,8 @@ def _aggregate(losses: Tensor, mask: Tensor, aggregation: Aggregation, normalize
     if aggregation == "sequence_mean":
         return _sequence_mean(losses, mask).mean()
     if aggregation == "sequence_sum":
-        return (losses * mask).sum(1).mean()
-    total = (losses * mask).sum()
+        return _inside(losses, mask).sum(1).mean()
+    total = _inside(losses, mask).sum()
     if aggregation == "token_mean":
         tokens = mask.sum() if normalizer is None else torch.as_tensor(normalizer)
         return total / tokens.clamp(min=1)
@@ -309,7 +319,7 @@ def _aggregate(losses: Tensor, mask: Tensor, aggregation: Aggregation, normalize
 
 
 def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    return (values * mask).sum() / mask.sum().clamp(min=1)
+    return _inside(values, mask).sum() / mask.sum().clamp(min=1)
 
 
 def _check_shapes(log_probs: Tensor, others: dict[str, Tensor]) -> None:
@@ -389,7 +399,7 @@ def importance_weights(
     differences = torch.nan_to_num(differences, nan=0.0)
     if level == "sequence":
         differences = differences.sum(1, keepdim=True).expand_as(log_probs)
-    ratios = differences.exp()
+    ratios = bounded_exp(differences)
     if treatment == "truncate":
         return ratios.clamp(low, high)
     return ratios.masked_fill((ratios < low) | (ratios > high), 0.0)

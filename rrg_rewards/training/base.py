@@ -12,6 +12,7 @@ from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.strategies import DeepSpeedStrategy
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero_warn
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -24,6 +25,13 @@ from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 ScheduleName = Literal["linear", "cosine", "constant"]
+
+MAX_SKIPPED_STEPS = 10
+"""Number of steps in a row without finite gradients after which a run ends."""
+
+
+class GradientError(RuntimeError):
+    """In several steps in a row, gradients were not finite."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,7 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
     def __init__(self, optimizer: OptimizerSettings) -> None:
         super().__init__()
         self._saved_optimizers: list[Mapping[str, Any]] = []
+        self._skipped, self._skipped_in_a_row = 0, 0
         # Lightning's learning rate finder sets the attribute learning_rate.
         self.__dict__.update(vars(optimizer))
 
@@ -180,6 +189,32 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         """Seed the random numbers of the step."""
         # Seed each step, because the data loader draws from the same generator, at other times in a resumed run.
         torch.manual_seed(hash((self.seed, self.current_epoch, batch_idx, self.global_rank)) % 2**63)
+
+    def on_before_optimizer_step(self, optimizer: Any) -> None:
+        """Skip the step in all processes if the norm of the gradients is not finite, and log the number of such steps.
+
+        DeepSpeed and gradient scalers have checks of their own.
+
+        Raises:
+            GradientError: If several steps in a row are skipped.
+        """
+        gradients = [weights.grad for weights in self.parameters() if weights.grad is not None]
+        if getattr(self.trainer.strategy.precision_plugin, "scaler", None) is not None or not gradients:
+            return
+        norm = torch.stack([gradient.norm().to(self.device) for gradient in gradients]).norm()
+        is_finite = getattr(norm, "full_tensor", lambda: norm)().isfinite().float()
+        if self.trainer.strategy.reduce(1 - is_finite, reduce_op="sum") == 0:
+            self._skipped_in_a_row = 0
+            return
+        optimizer.zero_grad(set_to_none=True)
+        self._skipped, self._skipped_in_a_row = self._skipped + 1, self._skipped_in_a_row + 1
+        self.log("skipped_steps", float(self._skipped), batch_size=1)
+        rank_zero_warn(f"step {self.global_step} is skipped: its gradients are not finite ({self._skipped} so far)")
+        if self._skipped_in_a_row >= MAX_SKIPPED_STEPS:
+            raise GradientError(
+                f"the gradients of {MAX_SKIPPED_STEPS} steps in a row, up to step {self.global_step}, are not finite: "
+                "lower learning_rate, set gradient_clip_val, or check the weights of the checkpoint and the rewards"
+            )
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the optimiser's parameter groups. A group without ``lr`` uses the module's learning rate."""

@@ -1,5 +1,6 @@
 """The loss of the policy compared with that of TRL on the same tokens, and with the equations."""
 
+import math
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -178,6 +179,46 @@ def test_padding_is_never_read(batch, options):
     loss.backward()
     assert torch.isfinite(log_probs.grad).all()
     assert (log_probs.grad[batch.mask == 0] == 0).all()
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_infinite_padding_is_never_read(batch, estimator):
+    outside = batch.mask == 0
+    log_probs = batch.log_probs.detach().masked_fill(outside, -math.inf).requires_grad_()
+    reference = batch.reference.masked_fill(outside, -math.inf)
+    by_token = batch.advantages[:, None].expand(N, T).masked_fill(outside, math.nan)
+    kl = kl_estimate(log_probs, reference, estimator, batch.mask)
+    policy_loss(log_probs, batch.old, by_token, batch.mask, kl=kl, beta=0.1, level="sequence").loss.backward()
+    own = batch.log_probs
+    kl = kl_estimate(own, batch.reference, estimator)
+    policy_loss(own, batch.old, batch.advantages, batch.mask, kl=kl, beta=0.1, level="sequence").loss.backward()
+    _assert_near(log_probs.grad, own.grad)
+    values = batch.old.masked_fill(outside, math.inf).requires_grad_()
+    error = value_loss(values, values.detach(), batch.reference.masked_fill(outside, math.nan), batch.mask)
+    error.backward()
+    _assert_near(error.detach(), value_loss(batch.old, batch.old, batch.reference, batch.mask))
+    assert (values.grad[outside] == 0).all()
+
+
+@pytest.mark.parametrize("log_ratio", [30.0, 75.0, 100.0, 1e4, -100.0, math.inf])
+@pytest.mark.parametrize("advantage", [1.0, 0.0, -1.0])
+@pytest.mark.parametrize("options", [{"level": "sequence_product"}, *(own for _, own in VARIANTS.values())], ids=str)
+def test_losses_and_gradients_of_any_log_ratio_are_finite(options, advantage, log_ratio):
+    def gradients(dtype):
+        old = torch.tensor([[-1.0 - log_ratio, -2.0], [-1.0, -1.0]], dtype=dtype)
+        log_probs = torch.tensor([[-1.0, -2.0], [-1.5, -1.0]], dtype=dtype).requires_grad_()
+        advantages = torch.tensor([advantage, 0.5], dtype=dtype)
+        kl = kl_estimate(log_probs, log_probs.detach() + torch.tensor([[log_ratio, 0.0], [0.0, 0.1]], dtype=dtype))
+        ones, weighted = torch.ones(2, 2), {} if log_ratio == math.inf else {"kl": kl, "beta": 1e-3}
+        loss = policy_loss(log_probs, old, advantages, ones, **weighted, **options).loss
+        return loss.detach(), torch.autograd.grad(loss, log_probs)[0]
+
+    found = gradients(torch.float32)
+    assert all(value.isfinite().all() for value in found)
+    if log_ratio < 80:
+        # Where float32 can represent them, they are those of the papers.
+        exact = [value.float() for value in gradients(torch.float64)]
+        torch.testing.assert_close(found, tuple(exact), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("level", ["token", "sequence", "sequence_product"])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from rrg_rewards.functional import importance_weights, kl_estimate, policy_loss, value_loss
+from rrg_rewards.functional.log_probs import bounded_exp
 from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.policy.adapters import has_adapters
 from rrg_rewards.training.policy.options import ALGORITHMS, PolicyOptions
@@ -59,6 +60,9 @@ class PolicyModule(SamplingModule):
 
     **Processes.** Each process samples complete groups for its own rows. Statistics, the scale ``"batch"``, whitening
     and token counts are computed over all processes.
+
+    **Gradients.** A step whose gradients are not finite is skipped with a warning and counted as ``skipped_steps``; a
+    run with ten such steps in a row ends (:class:`~rrg_rewards.training.base.GradientError`).
 
     **Resuming.** The random numbers of a step depend only on the seed, its position in the run and the process.
     Checkpoints contain the unused part of the rollout and the states of reward functions with a ``state_dict``. A
@@ -183,10 +187,10 @@ class PolicyModule(SamplingModule):
         old = scores.log_probs.detach() if part.old_log_probs is None else part.old_log_probs
         kl = None
         if part.reference_log_probs is not None:
-            kl = kl_estimate(scores.log_probs, part.reference_log_probs, self.kl_estimator)
+            kl = kl_estimate(scores.log_probs, part.reference_log_probs, self.kl_estimator, part.mask)
         loss_kl = None if self.algorithm.penalize_reward else kl
         if loss_kl is not None and self.kl_correction:
-            loss_kl = loss_kl * (scores.log_probs - old).exp()
+            loss_kl = loss_kl * bounded_exp((scores.log_probs - old).masked_fill(part.mask == 0, 0.0))
         options = dict(self.loss_options)
         if options.get("aggregation") == "token_mean":
             options.setdefault("normalizer", part.tokens_per_step)
