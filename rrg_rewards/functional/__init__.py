@@ -1,6 +1,7 @@
 """The formulas of the metrics and the objectives of reinforcement learning, as pure functions on tensors."""
 
 from rrg_rewards.functional.advantages import (
+    decoupled_advantages,
     generalized_advantages,
     greedy_baseline_advantages,
     group_advantages,
@@ -103,6 +104,7 @@ __all__ = [
     "crimson_training_score_from_statistics",
     "crimson_training_statistics",
     "ct_finebench_score",
+    "decoupled_advantages",
     "generalized_advantages",
     "greedy_baseline_advantages",
     "group_advantages",

@@ -82,6 +82,42 @@ def group_deviations(rewards: Tensor, group_size: int) -> Tensor:
     return _deviations(_groups(rewards, group_size)).flatten()
 
 
+def decoupled_advantages(rewards: Tensor, weights: Tensor, group_size: int) -> Tensor:
+    r"""Compute advantages from several rewards that are normalised one by one (GDPO).
+
+    The advantages of each reward :math:`k` over its group are summed, and normalised over the batch:
+
+    .. math::
+        s_i = \sum_k w_k A_i^{(k)}, \qquad A_i = \frac{s_i - \operatorname{mean}(s)}{\operatorname{std}(s) + 10^{-4}}
+
+    with :math:`A^{(k)}` of :func:`group_advantages`. A reward of a small range therefore counts as much as one of a
+    large range. A NaN reward counts as the mean of its group. A completion whose rewards are all NaN has the
+    advantage 0, and means and deviations exclude it.
+
+    Source: Liu et al., "GDPO: Group reward-Decoupled Normalization Policy Optimization", Eq. 4 to 6; TRL's
+    ``multi_objective_aggregation="normalize_then_sum"``.
+
+    Args:
+        rewards: Rewards ``(N, K)`` of ``N / G`` consecutive groups; NaN where unscorable.
+        weights: Weights ``(K,)``, :math:`w`.
+        group_size: :math:`G`, number of completions of a prompt, at least 2.
+
+    Returns:
+        Advantages ``(N,)`` as float32, without gradient.
+
+    Raises:
+        ValueError: If the rewards are not those of whole groups, or one is beyond ±1e18.
+
+    Example:
+        >>> import torch
+        >>> decoupled_advantages(torch.tensor([[0.0, 100.0], [1.0, 100.0]]), torch.ones(2), 2)
+        tensor([-0.7070,  0.7070])
+    """
+    own = torch.stack([group_advantages(column, group_size) for column in rewards.unbind(1)], dim=1)
+    total = (own @ weights.to(own)).masked_fill(rewards.isnan().all(1), math.nan)
+    return group_advantages(total, len(total))
+
+
 def leave_one_out_advantages(rewards: Tensor, group_size: int, *, normalize: bool = False) -> Tensor:
     r"""Compute advantages over the mean of the other completions of a prompt, an unbiased baseline (RLOO).
 

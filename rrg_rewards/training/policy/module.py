@@ -15,7 +15,7 @@ from rrg_rewards.functional.log_probs import bounded_exp
 from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.policy.adapters import has_adapters
 from rrg_rewards.training.policy.options import ALGORITHMS, PolicyOptions
-from rrg_rewards.training.policy.rewards import RewardSet
+from rrg_rewards.training.policy.rewards import RewardSet, Weights
 from rrg_rewards.training.policy.rollouts import Rollout
 from rrg_rewards.training.policy.sampling import SamplingModule
 from rrg_rewards.utilities.checkpoints import CheckpointError
@@ -56,7 +56,8 @@ class PolicyModule(SamplingModule):
     with ``{"aggregation": "token_mean"}``. ``"clip_high": 0.28`` adds the asymmetric clipping of DAPO.
 
     A completion is unscorable if a reward function with a non-zero weight returns ``None``. Its advantage is 0, and it
-    does not affect the baselines of other completions. The fraction of unscorable completions is logged.
+    does not affect the baselines of other completions. The fraction of unscorable completions is logged. With
+    ``scale="gdpo"``, a missing reward counts as the mean of its group.
 
     **Processes.** Each process samples complete groups for its own rows. Statistics, the scale ``"batch"``, whitening
     and token counts are computed over all processes.
@@ -80,7 +81,8 @@ class PolicyModule(SamplingModule):
     Args:
         generator: A module with the methods of :class:`~rrg_rewards.training.ReportGenerator`.
         rewards: One or several fitted reward functions with TRL's signature, for example from ``make_reward``.
-        weights: Weights of the reward functions. Default: 1 each.
+        weights: Weights of the reward functions, or a function that returns them for a number of completed optimiser
+            steps, such as ``lambda step: [1.0, min(step / 100, 1.0)]``. Default: 1 each.
         options: Fields of :class:`~rrg_rewards.training.policy.options.PolicyOptions`, which are also attributes of the
             module.
 
@@ -115,7 +117,7 @@ class PolicyModule(SamplingModule):
         generator: nn.Module,
         rewards: Callable[..., Any] | Sequence[Callable[..., Any]],
         *,
-        weights: Sequence[float] | None = None,
+        weights: Weights = None,
         **options: Any,
     ) -> None:
         settings = PolicyOptions(**options)

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import torch
 
 from rrg_rewards.functional import policy_loss
-from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.functional.log_probs import KLEstimator
 from rrg_rewards.functional.policy_losses import ImportanceMode
 from rrg_rewards.rewards.deadline import REWARD_TIMEOUT, check_reward_timeout
@@ -17,6 +16,7 @@ from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, setting
 
 Baseline = Literal["group", "leave_one_out", "greedy", "value"]
+Scale = Literal["group", "batch", "none", "gdpo"]
 ReferenceName = Literal["auto", "copy", "adapter_off"]
 
 
@@ -34,7 +34,7 @@ class Algorithm:
     """
 
     baseline: Baseline
-    scale: RewardScale = "none"
+    scale: Scale = "none"
     penalize_reward: bool = False
     loss: Mapping[str, Any] = field(default_factory=dict)
 
@@ -57,7 +57,11 @@ class PolicyOptions(OptimizerSettings):
         num_generations: Number of completions per row; at least 2 for ``grpo``, ``dr_grpo`` and ``rloo``.
         minibatches: Number of minibatches into which a rollout is divided. All have the same size.
         epochs: Number of passes over a rollout.
-        scale: Divisor of the advantages of ``grpo`` and ``dr_grpo``. Default: that of the algorithm.
+        scale: Divisor of the advantages of ``grpo`` and ``dr_grpo``: the deviation of the ``"group"``, of the
+            ``"batch"``, or ``"none"``. ``"gdpo"`` normalises each reward in its group, then their weighted sum over the
+            batch (:func:`rrg_rewards.functional.decoupled_advantages`). Default: that of the algorithm.
+        mask_truncated: Whether completions without an end-of-sequence token are left out of the loss, as proposed for
+            DAPO. Their rewards count in the baselines of others.
         loss: Options of :func:`rrg_rewards.functional.policy_loss` that replace those of the algorithm.
         beta: Weight of the divergence from the reference policy; 0 for no reference policy.
         reference: The reference policy. ``"copy"`` is a frozen copy of the given generator. ``"adapter_off"`` is the
@@ -109,7 +113,8 @@ class PolicyOptions(OptimizerSettings):
     num_generations: int = setting(8, minimum=1)
     minibatches: int = setting(1, minimum=1)
     epochs: int = setting(1, minimum=1)
-    scale: RewardScale | None = setting(None)
+    scale: Scale | None = setting(None)
+    mask_truncated: bool = False
     loss: Mapping[str, Any] | None = None
     beta: float = setting(0.0, minimum=0)
     reference: ReferenceName = setting("auto")

@@ -15,6 +15,8 @@ from rrg_rewards.rewards.base import Reward
 from rrg_rewards.training.policy.generators import Batch, Completions, RepeatedRows
 from rrg_rewards.utilities.processes import run_coroutine
 
+Weights = Sequence[float] | Callable[[int], Sequence[float]] | None
+
 # Arguments that the trainer passes to a reward in addition to columns.
 _RESERVED = ("prompts", "completions", "completion_ids", "trainer_state", "log_metric", "log_extra")
 
@@ -40,12 +42,14 @@ class RewardTable:
     Args:
         values: Rewards ``(N, F)`` of ``N`` completions by ``F`` functions; NaN for ``None``.
         total: Weighted sums ``(N,)``; NaN if a reward with a non-zero weight is NaN.
+        weights: Weights of the functions at this step, ``(F,)``.
         logged: Sum and number of the logged values by name, without NaN.
         extras: Columns of ``N`` values for a table of completions.
     """
 
     values: Tensor
     total: Tensor
+    weights: Tensor
     logged: dict[str, tuple[float, int]] = field(default_factory=dict)
     extras: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -61,7 +65,8 @@ class RewardSet:
 
     Args:
         functions: One or several reward functions.
-        weights: Weights of the functions. Default: 1 each. A function with weight 0 is only logged.
+        weights: Weights of the functions, or a function that returns them for a number of completed optimiser steps.
+            Default: 1 each. A function with weight 0 is only logged.
 
     Raises:
         TypeError: If a function is not callable, or is a module or metric.
@@ -78,7 +83,7 @@ class RewardSet:
     def __init__(
         self,
         functions: Callable[..., Any] | Sequence[Callable[..., Any]],
-        weights: Sequence[float] | None = None,
+        weights: Weights = None,
     ) -> None:
         self.functions: list[Any] = [functions] if callable(functions) else list(functions)
         if not self.functions:
@@ -92,11 +97,22 @@ class RewardSet:
         self.names = [str(getattr(function, "__name__", type(function).__name__)) for function in self.functions]
         if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
             raise ValueError(f"rewards must differ in name, got {', '.join(twice)} twice; set name=")
-        self.weights = [1.0] * len(self.functions) if weights is None else [float(weight) for weight in weights]
-        if len(self.weights) != len(self.functions) or not all(map(math.isfinite, self.weights)):
-            raise ValueError(f"weights must be one finite number for each of {', '.join(self.names)}, got {weights}")
-        if not any(self.weights):
+        self.weights = weights
+        self.weights_at(0)
+
+    def weights_at(self, step: int) -> Tensor:
+        """Return the weights ``(F,)`` of the functions after a number of optimiser steps.
+
+        Raises:
+            ValueError: If a weight is not finite, all weights are 0, or the numbers of weights and functions differ.
+        """
+        given = self.weights(step) if callable(self.weights) else self.weights
+        weights = torch.tensor([1.0] * len(self.names) if given is None else [float(weight) for weight in given])
+        if len(weights) != len(self.names) or not bool(weights.isfinite().all()):
+            raise ValueError(f"weights must be one finite number for each of {', '.join(self.names)}, got {given}")
+        if not bool(weights.any()):
             raise ValueError("weights must not all be 0: nothing would be rewarded")
+        return weights
 
     def __call__(
         self, batch: Batch, completions: Completions, texts: Sequence[str], state: TrainerState
@@ -140,9 +156,9 @@ class RewardSet:
             [_as_tensor(rewards, name, len(texts)) for rewards, name in zip(given, self.names, strict=True)], dim=1
         )
         # Functions with weight 0 are only logged. Their missing rewards do not affect the sum.
-        weights = torch.tensor(self.weights)
+        weights = self.weights_at(state.global_step)
         total = values[:, weights != 0] @ weights[weights != 0]
-        return RewardTable(values, total, logged, extras)
+        return RewardTable(values, total, weights, logged, extras)
 
     def synchronize(self) -> None:
         """Synchronise the states of the rewards. Every process must call it after a rollout."""

@@ -11,13 +11,13 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.functional import pad
 
 from rrg_rewards.functional import (
+    decoupled_advantages,
     generalized_advantages,
     greedy_baseline_advantages,
     group_advantages,
     kl_estimate,
     leave_one_out_advantages,
 )
-from rrg_rewards.functional.advantages import RewardScale
 from rrg_rewards.rewards.deadline import RewardDeadline
 from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.base import TrainingModule
@@ -30,18 +30,22 @@ from rrg_rewards.training.policy.generators import (
     num_rows,
     repeat_rows,
 )
-from rrg_rewards.training.policy.options import Algorithm
+from rrg_rewards.training.policy.options import Algorithm, Scale
 from rrg_rewards.training.policy.rewards import RewardSet, TrainerState
 from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.processes import gather_objects, process_index
 
 
-def _against_group(rollout: Rollout, group_size: int, scale: RewardScale) -> None:
-    """Set advantages relative to the group mean. The scale ``"batch"`` uses the batches of all processes."""
-    by_process = gather_objects(rollout.total.tolist())
-    totals = torch.tensor([total for process in by_process for total in process])
-    advantages = group_advantages(totals, group_size, scale=scale)
-    first = sum(map(len, by_process[: process_index()]))
+def _against_group(rollout: Rollout, group_size: int, scale: Scale, weights: Tensor) -> None:
+    """Set advantages relative to the group mean. The scales ``"batch"`` and ``"gdpo"`` need those of all processes."""
+    by_process = gather_objects((rollout.rewards.tolist(), rollout.total.tolist()))
+    if scale == "gdpo":
+        rewards, used = torch.tensor([row for process in by_process for row in process[0]]), weights != 0
+        advantages = decoupled_advantages(rewards[:, used], weights[used], group_size)
+    else:
+        totals = torch.tensor([total for process in by_process for total in process[1]])
+        advantages = group_advantages(totals, group_size, scale=scale)
+    first = sum(len(process[1]) for process in by_process[: process_index()])
     rollout.advantages = advantages[first : first + len(rollout)].to(rollout.mask.device)
 
 
@@ -168,24 +172,35 @@ class SamplingModule(TrainingModule):
             texts,
             rewards=table.values,
             total=table.total,
-            mask=completions.mask,
+            mask=self._mask(completions),
             advantages=table.total,
             **scored,  # type: ignore[arg-type]  # tensors of these names
             extras=table.extras,
         )
-        self._set_advantages(rollout, None if greedy_table is None else greedy_table.total)
+        self._set_advantages(rollout, table.weights, None if greedy_table is None else greedy_table.total)
         self.rewards.synchronize()
         has_rewards = not bool(table.total.isnan().all())
         tokens, any_rewards = zip(*gather_objects((int(rollout.mask.sum()), has_rewards)), strict=True)
         self._unrewarded.add(any(any_rewards))
         rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
         rollout.statistics = rollout_statistics(table, completions, self.rewards.names, self.num_generations)
+        if callable(self.rewards.weights):
+            named = zip(self.rewards.names, table.weights.tolist(), strict=True)
+            rollout.statistics |= {f"rewards/{name}/weight": weight for name, weight in named}
         return rollout
 
-    def _set_advantages(self, rollout: Rollout, greedy_total: Tensor | None) -> None:
+    def _mask(self, completions: Completions) -> Tensor:
+        """Return which tokens of new completions are in the loss."""
+        if not self.mask_truncated:
+            return completions.mask
+        if completions.finished is None:
+            raise ValueError("mask_truncated: the generator's Completions must say which are finished")
+        return completions.mask * completions.finished.unsqueeze(1)
+
+    def _set_advantages(self, rollout: Rollout, weights: Tensor, greedy_total: Tensor | None) -> None:
         baseline = self.algorithm.baseline
         if baseline == "group":
-            _against_group(rollout, self.num_generations, self.scale)
+            _against_group(rollout, self.num_generations, self.scale, weights)
         elif baseline == "leave_one_out":
             _against_others(rollout, self.num_generations, self.beta)
         elif baseline == "value":

@@ -76,7 +76,14 @@ class _Writes(CausalLMGenerator):
         remaining = {prompt: iter(texts) for prompt, texts in self.written.items()}
         rows = [torch.tensor(next(remaining[prompt])) for prompt in batch["prompt"]]
         mask = nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        return Completions(nn.utils.rnn.pad_sequence(rows, batch_first=True), mask)
+        # TRL takes padding, which this policy may sample, for an end.
+        finished = torch.tensor([int(row[-1]) in (0, *self.end_token_ids) for row in rows])
+        return Completions(nn.utils.rnn.pad_sequence(rows, batch_first=True), mask, finished)
+
+
+def _even_lengths(completions, **_):
+    """A reward of another range than the first, which some completions lack."""
+    return [None if len(text.split()) % 2 else 100.0 * text.count("e") for text in completions]
 
 
 def _trl(written, folder, **options):
@@ -97,7 +104,7 @@ def _trl(written, folder, **options):
     policy = AutoModelForCausalLM.from_pretrained(save_tiny_policy(folder / "policy"))
     trainer = GRPOTrainer(
         policy,
-        word_value,
+        [word_value, _even_lengths] if "reward_weights" in options else word_value,
         GRPOConfig(str(folder), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none", **arguments),
         Dataset.from_list(tiny_rows(4)),
         processing_class=tiny_tokenizer(),
@@ -142,15 +149,35 @@ def _trl(written, folder, **options):
             {"beta": 0.04, "epochs": 3, "micro_batch_tokens": 24},
             {},
         ),
+        (
+            {"reward_weights": [1.0, 0.5], "multi_objective_aggregation": "normalize_then_sum"},
+            {"weights": lambda step: [1.0, 0.5 + step], "scale": "gdpo"},
+            {},
+        ),
+        ({"mask_truncated_completions": True}, {"mask_truncated": True}, {}),
+        (
+            {"mask_truncated_completions": True, "loss_type": "dapo", "beta": 0.04},
+            {"mask_truncated": True, "loss": {"aggregation": "token_mean"}, "beta": 0.04},
+            {},
+        ),
     ],
-    ids=["grpo", "epochs", "corrected", "dapo", "dr_grpo", "batch", "accumulated", "accumulated-dapo", "divided"],
-)
+    ids=[
+        "grpo", "epochs", "corrected", "dapo", "dr_grpo", "batch", "accumulated", "accumulated-dapo", "divided", "gdpo",
+        "truncated", "truncated-dapo",
+    ],
+)  # fmt: skip
 def test_policy_module_steps_are_those_of_trl(written, tmp_path, trl, own, trainer):
     expected = _trl(written, tmp_path, **trl)
-    module = PlainSteps(_Writes(written), word_value, num_generations=4, learning_rate=0.1, **own)
+    rewards = [word_value, _even_lengths] if "weights" in own else word_value
+    module = PlainSteps(_Writes(written), rewards, num_generations=4, learning_rate=0.1, **own)
     before = weights(module.generator)
     data = PolicyDataModule(tiny_rows(4), batch_size=4, collate=module.generator.collate)
-    train(module, trl.get("max_steps", 1), data=data, gradient_clip_val=0.5, **trainer)
+    history = train(module, trl.get("max_steps", 1), data=data, gradient_clip_val=0.5, **trainer)
+    if "mask_truncated" in own:
+        assert 0.1 < history["completions/clipped_ratio"][0] < 0.9
+    if "weights" in own:
+        assert 0.1 < history["unscorable"][0] < 0.9
+        assert history["rewards/_even_lengths/weight"] == [0.5]
     found = weights(module.generator)
     assert (found - before).abs().max() > 1e-3
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)

@@ -102,6 +102,13 @@ def test_reward_set_what_one_reward_cannot_score_has_no_sum_unless_it_has_no_wei
     assert table.values.isnan().tolist() == [[False, False], [True, False]]
 
 
+def test_reward_set_weights_may_depend_on_the_step():
+    rewards = RewardSet([lambda **_: [1.0, 2.0]], lambda step: [0.5 * (step + 1)])
+    assert rewards({}, COMPLETIONS, TEXTS, STATE).total.tolist() == [2.0, 4.0]
+    with pytest.raises(ValueError, match="weights"):
+        RewardSet([lambda **_: [1.0, 2.0]], lambda step: [0.0])
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
