@@ -15,7 +15,8 @@ from typing import Any
 from timing import machine
 
 from rrg_rewards.cli.main import main as run_command
-from rrg_rewards.data import Table, inject_phantom_errors, phantom_studies, write_table
+from rrg_rewards.data import Table, phantom_studies, write_table
+from rrg_rewards.findings import inject_errors
 from rrg_rewards.version import __version__
 
 _ROOT = Path(__file__).resolve().parent
@@ -35,9 +36,11 @@ def make_pairs(megabytes: float) -> Table:
     studies = 0
     while size < megabytes * 1e6:
         for number, study in enumerate(phantom_studies(500, style="full", seed=studies)):
-            references.append(f"{study.findings_text}\n{study.impression_text}")
-            injected = inject_phantom_errors(study, {"ABCDEF"[number % 6]: 1, "ABCD"[number % 4]: 1}, seed=number)
-            predictions.append(injected.report.candidate)
+            reference = f"{study.findings_text}\n{study.impression_text}"
+            errors = {"ABCDEF"[number % 6]: 1, "ABCD"[number % 4]: 1}
+            injected = inject_errors(reference, errors, seed=number, modality="ct")
+            references.append(reference)
+            predictions.append(reference if injected is None else injected.candidate)
             size += len(references[-1].encode()) + len(predictions[-1].encode())
             if size >= megabytes * 1e6:
                 break

@@ -6,7 +6,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from rrg_rewards.data import inject_phantom_errors, phantom_studies
+from rrg_rewards.data import phantom_studies
+from rrg_rewards.findings import inject_errors
 from rrg_rewards.functional import bootstrap_interval
 from rrg_rewards.metrics import ReportMetric, make_metric
 
@@ -25,8 +26,8 @@ def pairs(errors: int) -> tuple[list[str], list[str]]:
         counts = dict.fromkeys(_CATEGORIES, 0)
         for error in range(errors):
             counts[_CATEGORIES[(number + error) % len(_CATEGORIES)]] += 1
-        injected = inject_phantom_errors(study, counts, seed=number).report
-        if sum(injected.counts) == errors:
+        injected = inject_errors(study.report, counts, seed=number, modality="ct")
+        if injected is not None and sum(injected.counts) == errors:
             preds.append(injected.candidate)
             target.append(injected.reference)
     return preds, target

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.cli.main import main
-from rrg_rewards.data import Table, inject_phantom_errors, phantom_studies, write_table
+from rrg_rewards.data import Table, phantom_studies, write_table
+from rrg_rewards.findings import inject_errors
 
 _ROOT = Path(__file__).parents[1]
 _LETTERS = "ABCDEF"
@@ -30,11 +31,11 @@ def phantom_pairs(rows: int, errors: float = 1.0, seed: int = 0) -> Table:
     for number, study in enumerate(phantom_studies(rows, style="compact", seed=seed)):
         some = number % 10 < 10 * errors
         counts = {letter: some * (number + 3 * place) % 5 // 3 for place, letter in enumerate(_LETTERS)}
-        injected = inject_phantom_errors(study, counts, seed=seed + number)
+        injected = inject_errors(study.report, counts, seed=seed + number, modality="ct")
         columns["study"].append(study.study_id)
-        columns["reference"].append(f"Findings: {study.findings_text}\nImpression: {study.impression_text}")
-        columns["prediction"].append(injected.report.candidate)
-        columns["rating"].append(5 - sum(injected.report.counts))
+        columns["reference"].append(study.report)
+        columns["prediction"].append(study.report if injected is None else injected.candidate)
+        columns["rating"].append(5 - sum(() if injected is None else injected.counts))
     return Table(columns)
 
 

@@ -1,7 +1,6 @@
 from rrg_rewards.analysis.comparison import compare_systems as compare_systems
 from rrg_rewards.callbacks import ReportMetricsCallback as ReportMetricsCallback
 from rrg_rewards.callbacks import RewardWatchCallback as RewardWatchCallback
-from rrg_rewards.data import inject_phantom_errors as inject_phantom_errors
 from rrg_rewards.data import phantom_studies as phantom_studies
 from rrg_rewards.data import phantom_volume as phantom_volume
 from rrg_rewards.data import read_ct_rate as read_ct_rate

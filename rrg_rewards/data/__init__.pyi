@@ -2,8 +2,6 @@ from rrg_rewards.data.ct_rate import CtRateCounts as CtRateCounts
 from rrg_rewards.data.ct_rate import ScanCounts as ScanCounts
 from rrg_rewards.data.ct_rate import ct_rate_scans as ct_rate_scans
 from rrg_rewards.data.ct_rate import read_ct_rate as read_ct_rate
-from rrg_rewards.data.phantom.errors import InjectedStudy as InjectedStudy
-from rrg_rewards.data.phantom.errors import inject_phantom_errors as inject_phantom_errors
 from rrg_rewards.data.phantom.studies import PhantomContext as PhantomContext
 from rrg_rewards.data.phantom.studies import PhantomStudy as PhantomStudy
 from rrg_rewards.data.phantom.studies import phantom_rows as phantom_rows

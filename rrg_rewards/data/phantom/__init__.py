@@ -1,1 +1,1 @@
-"""Synthetic chest-CT studies: patients, findings, report wording, image features and injected errors."""
+"""Synthetic chest-CT studies: patients, findings, report wording and image features."""

@@ -124,7 +124,6 @@ class PhantomStudy:
         impression_text: The impression.
         context: Age, sex, indication and whether there is a prior scan.
         style: ``full`` or ``compact``.
-        places: Start and end of the sentence of each finding in ``findings_text``.
 
     Example:
         >>> study = phantom_studies(1, seed=3, style="compact")[0]
@@ -139,7 +138,6 @@ class PhantomStudy:
     impression_text: str
     context: PhantomContext
     style: str
-    places: tuple[tuple[int, int], ...]
 
     @property
     def report(self) -> str:
@@ -183,7 +181,6 @@ def _study(seed: int, index: int, style: str, wording: Wording) -> PhantomStudy:
         impression_text=report.impression_text,
         context=context,
         style=style,
-        places=report.places,
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Literal
 
 from rrg_rewards.data.phantom.wording import OPTIONAL_SLOTS, Region, Template, Topic, Wording, capitalized
@@ -54,13 +53,11 @@ class Report:
 
     Args:
         findings: Findings in the order of the findings section.
-        places: Start and end of the sentence of each finding in the findings section.
         findings_text: The findings section.
         impression_text: The impression.
     """
 
     findings: tuple[PhantomFinding, ...]
-    places: tuple[tuple[int, int], ...]
     findings_text: str
     impression_text: str
 
@@ -105,7 +102,7 @@ class Mention:
         return template.fill(values, draws)
 
 
-def draw_mention(topic: Topic, prior: bool, wording: Wording, draws: Draws) -> Mention:
+def _draw_mention(topic: Topic, prior: bool, wording: Wording, draws: Draws) -> Mention:
     """Draw a template of a topic, then the attributes for its slots."""
     template = draws.pick(topic.findings)
     slots, rates = template.slots, wording.rates
@@ -147,24 +144,12 @@ class _FindingsSection:
         # Labels that any region has denied: "no pleural or pericardial effusion" also denies a label of another region.
         self._denied: set[str] = set()
         self.findings: list[PhantomFinding] = []
-        # Index of the sentence of each finding.
-        self._sentence_of: list[int] = []
         self.sentences: list[str] = []
 
     @property
     def text(self) -> str:
         """The findings section."""
         return " ".join(self.sentences)
-
-    def places(self) -> tuple[tuple[int, int], ...]:
-        """Return the start and end of the sentence of each finding in the text."""
-        ends = list(accumulate(len(sentence) + 1 for sentence in self.sentences))
-        return tuple((ends[i] - 1 - len(self.sentences[i]), ends[i] - 1) for i in self._sentence_of)
-
-    def _state(self, findings: Iterable[PhantomFinding], sentence: int) -> None:
-        for finding in findings:
-            self.findings.append(finding)
-            self._sentence_of.append(sentence)
 
     def add(self, region: Region, mentions: list[Mention], stated: set[str]) -> None:
         """Write a region: normal anatomy, then its findings, then denials."""
@@ -175,14 +160,13 @@ class _FindingsSection:
             if statement.fits(stated) and draws.chance(wording.rates["normal"])
         ]
         for mention in draws.shuffled(mentions) if wording.shuffle else mentions:
-            self._state(mention.findings(), len(self.sentences) + len(written))
+            self.findings += mention.findings()
             written.append(mention.text(mention.template, wording, draws))
         for statement in draws.shuffled(region.negatives) if wording.shuffle else region.negatives:
             fits = statement.fits(stated) and self._denied.isdisjoint(statement.denies)
             if fits and draws.chance(wording.rates["negative"]):
                 self._denied.update(statement.denies)
-                denied = (PhantomFinding(label, "absent") for label in statement.denies)
-                self._state(denied, len(self.sentences) + len(written))
+                self.findings += [PhantomFinding(label, "absent") for label in statement.denies]
                 written.append(statement.template.fill({}, draws))
         if written:
             written[0] = draws.pick(region.leads) + written[0]
@@ -228,24 +212,8 @@ def write_report(labels: tuple[int, ...], prior: bool, wording: Wording, draws: 
     positive = {name for name, label in zip(CT_RATE.labels, labels, strict=True) if label}
     topics = _choose_topics(positive, wording, draws)
     distractors = [topic for topic in wording.distractors if draws.chance(wording.rates["distractor"])]
-    mentions = [draw_mention(topic, prior, wording, draws) for topic in topics]
-    asides = [draw_mention(topic, prior, wording, draws) for topic in distractors]
-    return write_mentions(mentions, asides, prior, wording, draws)
-
-
-def write_mentions(
-    mentions: Sequence[Mention], asides: Sequence[Mention], prior: bool, wording: Wording, draws: Draws
-) -> Report:
-    """Write a report that contains exactly the given mentions.
-
-    Args:
-        mentions: Mentions of labels, in the order of the impression.
-        asides: Mentions of findings outside the labels.
-        prior: Whether there is a prior scan to compare with.
-        wording: Templates and rates of a style.
-        draws: Source of random choices.
-    """
-    positive = {concept for mention in mentions for concept in mention.topic.concepts}
+    mentions = [_draw_mention(topic, prior, wording, draws) for topic in topics]
+    asides = [_draw_mention(topic, prior, wording, draws) for topic in distractors]
     stated = positive.union(*(aside.topic.concepts for aside in asides))
     section = _FindingsSection(wording, draws)
     if prior and wording.comparisons:
@@ -261,7 +229,7 @@ def write_mentions(
         in_order = _nearly_in_order(mentions, draws) if wording.shuffle else mentions
         added = [aside for aside in asides if draws.chance(wording.rates["distractor_impression"])]
         impression = _write_impression([*in_order, *added], positive, wording, draws)
-    return Report(tuple(section.findings), section.places(), section.text, impression)
+    return Report(tuple(section.findings), section.text, impression)
 
 
 def _nearly_in_order(mentions: Sequence[Mention], draws: Draws) -> list[Mention]:

@@ -9,8 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from rrg_rewards.data.phantom.errors import inject_phantom_errors
-from rrg_rewards.data.phantom.studies import FINDINGS_HEADER, IMPRESSION_HEADER, phantom_studies
+from rrg_rewards.data.phantom.studies import phantom_studies
 from rrg_rewards.data.records.error_records import ErrorRecord, read_error_records
 from rrg_rewards.data.records.graded_reports import GradedReport, grade_by_errors, read_graded_reports
 from rrg_rewards.data.tables.readers import read_table
@@ -149,13 +148,13 @@ _CATEGORY_OF_TYPE = {"location": 2, "severity": 3, "measurement": 3}
 
 @dataclass(eq=False)
 class PhantomErrors(RecordSource):
-    """Phantom studies whose candidate reports contain a known number of errors.
+    """Phantom studies with injected errors of which the finding engine is certain; see :class:`ReportErrors`.
 
     Args:
         studies: Number of studies.
         per_study: Number of candidates per study, with different errors.
         style: ``full``, or ``compact`` for short reports without a prior study.
-        section: The whole ``report``, or only its ``findings`` section, which contains all counted errors.
+        section: The whole ``report``, or only its ``findings`` section.
         max_words: Maximum number of words of a reference. Training on short pairs is faster. Default: no limit.
         seed: Seed of studies and errors.
         name: Name of the source.
@@ -176,14 +175,16 @@ class PhantomErrors(RecordSource):
 
     def read(self) -> list[ErrorRecord]:
         """Generate the studies and inject the errors."""
-        records = [
-            _phantom_record(inject_phantom_errors(study, seed=self.seed * self.per_study + draw).report)
-            for study in phantom_studies(self.studies, seed=self.seed, style=self.style)
-            for draw in range(self.per_study)
-        ]
-        if self.section == "findings":
-            records = [_findings_section(record) for record in records]
-        return [record for record in records if not _is_long(record.reference, self.max_words)]
+        studies = phantom_studies(self.studies, seed=self.seed, style=self.style)
+        reports = [study.findings_text if self.section == "findings" else study.report for study in studies]
+        seeds = range(self.seed * self.per_study, (self.seed + 1) * self.per_study)
+        made = (
+            inject_errors(report, seed=seed, modality="ct")
+            for report in reports
+            if not _is_long(report, self.max_words)
+            for seed in seeds
+        )
+        return [_record(injected, "") for injected in made if injected is not None]
 
 
 @dataclass(eq=False)
@@ -324,14 +325,6 @@ def _compared_counts(reference: str, candidate: str) -> tuple[float | None, ...]
     return tuple(counts)
 
 
-def _findings_section(record: ErrorRecord) -> ErrorRecord:
-    reference, candidate = (
-        text.removeprefix(FINDINGS_HEADER).partition(f"\n{IMPRESSION_HEADER}")[0].strip()
-        for text in (record.reference, record.candidate)
-    )
-    return replace(record, reference=reference, candidate=candidate)
-
-
 def _record(injected: InjectedReport, whole: str) -> ErrorRecord:
     significant = _significant_counts(injected)
     return ErrorRecord(injected.reference, injected.candidate, injected.counts, significant=significant, whole=whole)
@@ -348,10 +341,6 @@ def _is_significant(edit: ErrorEdit) -> bool:
     if concept == WHOLE_EXAMINATION:
         return False
     return clinical_significance(concept, Attributes(), Patient()) in _SIGNIFICANT
-
-
-def _phantom_record(injected: InjectedReport) -> ErrorRecord:
-    return ErrorRecord(injected.reference, injected.candidate, injected.counts)
 
 
 def _parts(report: str, sentences: int) -> list[str]:

@@ -9,11 +9,11 @@ from rrg_rewards.data import (
     ErrorRecord,
     Table,
     TableError,
-    inject_phantom_errors,
     phantom_studies,
     read_error_records,
     write_table,
 )
+from rrg_rewards.findings import inject_errors
 
 LINE = {"reference": "Clear.", "candidate": "Edema.", "counts": [1, 0, 0, 0, 0, 0]}
 
@@ -25,7 +25,9 @@ def write_lines(path, *lines):
 
 class TestReadErrorRecords:
     def test_injected_pairs_come_back(self, tmp_path):
-        injected = [inject_phantom_errors(study, seed=0).report for study in phantom_studies(20)]
+        drawn = [inject_errors(study.report, seed=0) for study in phantom_studies(20, style="compact")]
+        injected = [report for report in drawn if report is not None]
+        assert len(injected) > 10
         write_table(Table.from_records(report.to_record("phantom") for report in injected), tmp_path / "pairs.jsonl")
         read = read_error_records(tmp_path / "pairs.jsonl")
         assert [record.counts for record in read] == [report.counts for report in injected]

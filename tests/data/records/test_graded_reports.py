@@ -17,11 +17,11 @@ from rrg_rewards.data import (
     TableError,
     grade_by_errors,
     graded_pairs,
-    inject_phantom_errors,
     phantom_studies,
     read_graded_reports,
     write_table,
 )
+from rrg_rewards.findings import inject_errors
 from rrg_rewards.functional import margin_reward_enforcement_loss
 from rrg_rewards.schemas import Criterion, ScoringSystem, get_scoring_system
 
@@ -317,8 +317,9 @@ def test_graded_pairs_have_no_report_twice():
 def test_graded_pairs_injected_reports_make_pairs():
     drawn = [
         grade_by_errors(ErrorRecord(made.reference, made.candidate, made.counts, "phantom"), RADCLIQ)
-        for study in phantom_studies(10)
-        for made in (inject_phantom_errors(study, seed=seed).report for seed in range(4))
+        for study in phantom_studies(10, style="compact")
+        for made in (inject_errors(study.report, seed=seed) for seed in range(4))
+        if made is not None
     ]
     random.Random(0).shuffle(drawn)
     made = graded_pairs(drawn, RADCLIQ)
