@@ -164,7 +164,7 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
             rollout.texts,
             {name: _listed(rollout.batch[name]) for name in self.columns if name in rollout.batch},
             rewards={name: _listed(values) for name, values in rewards.items()},
-            weights=dict(zip(names, pl_module.rewards.weights, strict=True)),
+            weights=dict(zip(names, rollout.weights, strict=True)),
             judge_failures=failed,
         )
 

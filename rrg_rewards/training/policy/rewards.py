@@ -42,14 +42,14 @@ class RewardTable:
     Args:
         values: Rewards ``(N, F)`` of ``N`` completions by ``F`` functions; NaN for ``None``.
         total: Weighted sums ``(N,)``; NaN if a reward with a non-zero weight is NaN.
-        weights: Weights of the functions at this step, ``(F,)``.
+        weights: Weights of the functions at this step, ``F`` numbers.
         logged: Sum and number of the logged values by name, without NaN.
         extras: Columns of ``N`` values for a table of completions.
     """
 
     values: Tensor
     total: Tensor
-    weights: Tensor
+    weights: list[float]
     logged: dict[str, tuple[float, int]] = field(default_factory=dict)
     extras: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -158,7 +158,7 @@ class RewardSet:
         # Functions with weight 0 are only logged. Their missing rewards do not affect the sum.
         weights = self.weights_at(state.global_step)
         total = values[:, weights != 0] @ weights[weights != 0]
-        return RewardTable(values, total, weights, logged, extras)
+        return RewardTable(values, total, weights.tolist(), logged, extras)
 
     def synchronize(self) -> None:
         """Synchronise the states of the rewards. Every process must call it after a rollout."""

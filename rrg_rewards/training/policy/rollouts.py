@@ -24,6 +24,7 @@ class Rollout:
         texts: The completions as texts.
         rewards: Rewards ``(N, F)`` by function; NaN for unscorable completions.
         total: Weighted sums of the rewards ``(N,)``.
+        weights: Weights of the reward functions, ``F`` numbers.
         mask: ``(N, T)``, 1 for the tokens in the loss.
         advantages: ``(N,)``, or ``(N, T)`` with a value head.
         old_log_probs: Log-probabilities ``(N, T)`` of the tokens in sampling. ``None`` if all training steps use the
@@ -41,6 +42,7 @@ class Rollout:
     texts: list[str]
     rewards: Tensor
     total: Tensor
+    weights: list[float]
     mask: Tensor
     advantages: Tensor
     old_log_probs: Tensor | None = None
@@ -90,7 +92,7 @@ class Rollout:
         return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
 
-_PLAIN = ("texts", "tokens_per_step", "statistics", "extras")
+_PLAIN = ("texts", "weights", "tokens_per_step", "statistics", "extras")
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -36,12 +36,15 @@ from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.processes import gather_objects, process_index
 
 
-def _against_group(rollout: Rollout, group_size: int, scale: Scale, weights: Tensor) -> None:
+def _against_group(rollout: Rollout, group_size: int, scale: Scale) -> None:
     """Set advantages relative to the group mean. The scales ``"batch"`` and ``"gdpo"`` need those of all processes."""
     by_process = gather_objects((rollout.rewards.tolist(), rollout.total.tolist()))
     if scale == "gdpo":
-        rewards, used = torch.tensor([row for process in by_process for row in process[0]]), weights != 0
-        advantages = decoupled_advantages(rewards[:, used], weights[used], group_size)
+        rewards, weights = (
+            torch.tensor([row for process in by_process for row in process[0]]),
+            torch.tensor(rollout.weights),
+        )
+        advantages = decoupled_advantages(rewards[:, weights != 0], weights[weights != 0], group_size)
     else:
         totals = torch.tensor([total for process in by_process for total in process[1]])
         advantages = group_advantages(totals, group_size, scale=scale)
@@ -172,12 +175,13 @@ class SamplingModule(TrainingModule):
             texts,
             rewards=table.values,
             total=table.total,
+            weights=table.weights,
             mask=self._mask(completions),
             advantages=table.total,
             **scored,  # type: ignore[arg-type]  # tensors of these names
             extras=table.extras,
         )
-        self._set_advantages(rollout, table.weights, None if greedy_table is None else greedy_table.total)
+        self._set_advantages(rollout, None if greedy_table is None else greedy_table.total)
         self.rewards.synchronize()
         has_rewards = not bool(table.total.isnan().all())
         tokens, any_rewards = zip(*gather_objects((int(rollout.mask.sum()), has_rewards)), strict=True)
@@ -185,7 +189,7 @@ class SamplingModule(TrainingModule):
         rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
         rollout.statistics = rollout_statistics(table, completions, self.rewards.names, self.num_generations)
         if callable(self.rewards.weights):
-            named = zip(self.rewards.names, table.weights.tolist(), strict=True)
+            named = zip(self.rewards.names, table.weights, strict=True)
             rollout.statistics |= {f"rewards/{name}/weight": weight for name, weight in named}
         return rollout
 
@@ -197,10 +201,10 @@ class SamplingModule(TrainingModule):
             raise ValueError("mask_truncated: the generator's Completions must say which are finished")
         return completions.mask * completions.finished.unsqueeze(1)
 
-    def _set_advantages(self, rollout: Rollout, weights: Tensor, greedy_total: Tensor | None) -> None:
+    def _set_advantages(self, rollout: Rollout, greedy_total: Tensor | None) -> None:
         baseline = self.algorithm.baseline
         if baseline == "group":
-            _against_group(rollout, self.num_generations, self.scale, weights)
+            _against_group(rollout, self.num_generations, self.scale)
         elif baseline == "leave_one_out":
             _against_others(rollout, self.num_generations, self.beta)
         elif baseline == "value":

@@ -153,7 +153,7 @@ def test_rollout_statistics_count_the_groups_that_have_no_advantage(reward):
     total = torch.full((16,), reward)
     total[8] += 1
     ones = torch.ones(16, 1).long()
-    statistics = rollout_statistics(RewardTable(total[:, None], total), Completions(ones, ones), ["given"], 8)
+    statistics = rollout_statistics(RewardTable(total[:, None], total, [1.0]), Completions(ones, ones), ["given"], 8)
     assert statistics["frac_reward_zero_std"] == 0.5
     assert group_advantages(total, 8).view(2, 8).any(1).tolist() == [False, True]
 
