@@ -4,7 +4,7 @@
     python benchmarks/ct_finebench_judge.py --judge "{name: openai, model: smollm2, cache: judge_cache}"
 
 The reports are the shortest of the first 100 of CT-RATE's labelled sample that have a question on a detail. The judge
-makes questions, answers the questions on a report from the next report, and grades the answers of the
+mines triples, makes questions, answers the questions on a report from the next report, and grades the answers of the
 finding engine. Every answer is checked by its task. The questions for answers and grades are those of the finding
 engine, so that each task is measured by itself. All
 tasks run at the same time, with a schema of the findings that the reports state. Accepted answers are asked for again,
@@ -32,6 +32,8 @@ from rrg_rewards.judges.tasks.finebench import (
     ItemsTask,
     Questions,
     Refused,
+    ReportFindings,
+    TriplesTask,
 )
 from rrg_rewards.questions import QuestionSchema, get_question_schema
 from rrg_rewards.questions.engine import answer_items, build_items
@@ -70,7 +72,9 @@ def tasks(reports: list[str]) -> dict[str, tuple[Any, list[Any]]]:
             if answer is not None and item.answer_type != "existence"
         ]
         pairs.append(AnswerPairs(tuple(item for item, _ in answered), tuple(answer for _, answer in answered)))
+    found = [tuple(dict.fromkeys(item.finding for item in asked)) for asked in items]
     return {
+        "triples": (TriplesTask(schema), [ReportFindings(*pair) for pair in zip(reports, found, strict=True)]),
         "questions": (ItemsTask(schema), reports),
         "answers": (
             AnswersTask(),

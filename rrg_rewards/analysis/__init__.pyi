@@ -45,13 +45,21 @@ from rrg_rewards.analysis.metric_choice import make_metrics as make_metrics
 from rrg_rewards.analysis.preference_pairs import PreferenceData as PreferenceData
 from rrg_rewards.analysis.preference_pairs import make_preferences as make_preferences
 from rrg_rewards.analysis.preference_pairs import pair_completions as pair_completions
+from rrg_rewards.analysis.question_items import MinedAttributes as MinedAttributes
 from rrg_rewards.analysis.question_items import QuestionItems as QuestionItems
 from rrg_rewards.analysis.question_items import ReportTexts as ReportTexts
 from rrg_rewards.analysis.question_items import build_question_items as build_question_items
+from rrg_rewards.analysis.question_items import mine_attributes as mine_attributes
 from rrg_rewards.analysis.question_items import read_report_texts as read_report_texts
 from rrg_rewards.analysis.released_questions import convert_questions as convert_questions
 from rrg_rewards.analysis.released_questions import convert_schema as convert_schema
 from rrg_rewards.analysis.scoring import score_table as score_table
+from rrg_rewards.analysis.sensitivity import ReportVersions as ReportVersions
+from rrg_rewards.analysis.sensitivity import Sensitivity as Sensitivity
+from rrg_rewards.analysis.sensitivity import make_paper_metric as make_paper_metric
+from rrg_rewards.analysis.sensitivity import make_paper_metrics as make_paper_metrics
+from rrg_rewards.analysis.sensitivity import make_versions as make_versions
+from rrg_rewards.analysis.sensitivity import measure_sensitivity as measure_sensitivity
 from rrg_rewards.analysis.settings import AgreementColumns as AgreementColumns
 from rrg_rewards.analysis.settings import AgreementSettings as AgreementSettings
 from rrg_rewards.analysis.settings import CandidateSettings as CandidateSettings
@@ -61,6 +69,7 @@ from rrg_rewards.analysis.settings import EvaluationSettings as EvaluationSettin
 from rrg_rewards.analysis.settings import GradingSettings as GradingSettings
 from rrg_rewards.analysis.settings import LabelSettings as LabelSettings
 from rrg_rewards.analysis.settings import MetricChoice as MetricChoice
+from rrg_rewards.analysis.settings import MiningSettings as MiningSettings
 from rrg_rewards.analysis.settings import PairColumns as PairColumns
 from rrg_rewards.analysis.settings import PreferenceSettings as PreferenceSettings
 from rrg_rewards.analysis.settings import QuestionSettings as QuestionSettings
@@ -68,6 +77,7 @@ from rrg_rewards.analysis.settings import ReleasedQuestionSettings as ReleasedQu
 from rrg_rewards.analysis.settings import ReleasedSchemaSettings as ReleasedSchemaSettings
 from rrg_rewards.analysis.settings import RewardChoice as RewardChoice
 from rrg_rewards.analysis.settings import ScoreSettings as ScoreSettings
+from rrg_rewards.analysis.settings import SensitivitySettings as SensitivitySettings
 from rrg_rewards.analysis.settings import VLM3DSettings as VLM3DSettings
 from rrg_rewards.analysis.system_tables import TableComparison as TableComparison
 from rrg_rewards.analysis.system_tables import compare_tables as compare_tables

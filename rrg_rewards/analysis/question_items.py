@@ -1,14 +1,17 @@
-"""Question items on single attributes of findings."""
+"""Question items on single attributes of findings, and the attributes that a corpus states."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.settings import QuestionSettings
+from rrg_rewards.analysis.settings import MiningSettings, QuestionSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, rows_by_study
+from rrg_rewards.findings import abnormal_findings, extract_findings
+from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.questions.engine import build_items
 from rrg_rewards.questions.schema import (
     NOT_MENTIONED,
@@ -22,8 +25,16 @@ from rrg_rewards.questions.schema import (
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
+if TYPE_CHECKING:
+    from rrg_rewards.judges.base import Item, JudgeTask, Result
+
+# Modules of judges are imported where they are used: they import torch, which the finding engine does not need.
+
 # Spellings of Merlin's label of what a report does not mention.
 _NOT_MENTIONED = frozenset({str(NOT_MENTIONED), f"{NOT_MENTIONED}.0"})
+
+Triple = tuple[str, str, str]
+"""Finding, attribute and value."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +153,43 @@ def _of_studies(
     return [rows[places[study]] if study in places else None for study in studies]
 
 
+def _ask(
+    task: "JudgeTask[Item, Result]",
+    items: "Sequence[Item]",
+    reports: ReportTexts,
+    settings: QuestionSettings,
+    log: RunLog,
+) -> "Iterator[tuple[int, Result]]":
+    """Let the judge evaluate one item for each report in batches, and yield the results with their rows.
+
+    Failures are warned of and left out.
+
+    Raises:
+        SettingError: For an unknown judge, or the judge ``rules``, which evaluates CRIMSON only.
+        ValueError: If the judge fails on every item.
+    """
+    from rrg_rewards.analysis.answers import evaluate_in_batches
+    from rrg_rewards.analysis.judge_choice import choose_judge
+    from rrg_rewards.analysis.outcomes import by_kind
+    from rrg_rewards.judges.base import JudgeFailure
+    from rrg_rewards.judges.rules import RuleJudge
+
+    judge = choose_judge(settings.judge)
+    if isinstance(judge, RuleJudge):
+        raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit `judge` to use rules")
+    with log.progress("judging") as progress:
+        results = evaluate_in_batches(judge, task, items, settings.batch_size, progress)
+    failed = Counter(result.kind for result in results if isinstance(result, JudgeFailure))
+    if failed:
+        kinds = by_kind(failed)
+        if failed.total() == len(items):
+            raise ValueError(f"{reports.source}: the judge failed on every report ({kinds}); nothing is written")
+        log.warn(f"the judge failed on {failed.total()} of {len(items)} reports ({kinds}): they are left out")
+    for row, result in enumerate(results):
+        if not isinstance(result, JudgeFailure):
+            yield row, result
+
+
 @dataclass(frozen=True)
 class QuestionItems:
     """Result of :func:`build_question_items`.
@@ -208,26 +256,121 @@ def _engine_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog)
 
 
 def _judged_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog) -> dict[str, tuple[QAItem, ...]]:
-    """Let the judge make the items of each report; failures and refused attributes are warned of and left out."""
-    # Imported here: they import torch, which the finding engine does not need.
-    from rrg_rewards.analysis.answers import evaluate_in_batches
-    from rrg_rewards.analysis.judge_choice import choose_judge
-    from rrg_rewards.analysis.outcomes import by_kind
-    from rrg_rewards.judges.base import JudgeFailure
     from rrg_rewards.judges.tasks.finebench import ItemsTask, Refused
 
-    judge, task = choose_judge(settings.judge), ItemsTask(get_question_schema(settings.schema))
-    if judge.task_names is not None:
-        raise SettingError("judge", f"the judge {judge.short_name!r} evaluates CRIMSON only; omit `judge` to use rules")
-    with log.progress("judging") as progress:
-        results = evaluate_in_batches(judge, task, list(reports.texts.values()), settings.batch_size, progress)
-    made = {name: one for name, one in zip(reports.texts, results, strict=True) if not isinstance(one, JudgeFailure)}
-    if failed := Counter(one.kind for one in results if isinstance(one, JudgeFailure)):
-        kinds = by_kind(failed)
-        if not made:
-            raise ValueError(f"{reports.source}: the judge failed on every report ({kinds}); nothing is written")
-        log.warn(f"the judge failed on {failed.total()} of {len(results)} reports ({kinds}): they are left out")
-    if refused := Counter(item.value for items in made.values() for item in items if isinstance(item, Refused)):
+    task = ItemsTask(get_question_schema(settings.schema))
+    ids, made = list(reports.texts), {}
+    refused: Counter[str] = Counter()
+    for row, items in _ask(task, list(reports.texts.values()), reports, settings, log):
+        refused.update(item.value for item in items if isinstance(item, Refused))
+        made[ids[row]] = tuple(item for item in items if not isinstance(item, Refused))
+    if refused:
         reasons = ", ".join(f"{reason} {count}" for reason, count in refused.items())
         log.warn(f"{refused.total()} attributes that the judge stated have no question: their answer is {reasons}")
-    return {name: tuple(item for item in items if not isinstance(item, Refused)) for name, items in made.items()}
+    return made
+
+
+@dataclass(frozen=True)
+class MinedAttributes:
+    """Result of :func:`mine_attributes`.
+
+    Args:
+        counts: Number of reports, or of findings, that state each (finding, attribute, value), in the order of the
+            output: the triples of a finding by the count of finding and attribute.
+        pairs: Count of each (finding, attribute), also of those that were left out.
+    """
+
+    counts: dict[Triple, int]
+    pairs: Mapping[tuple[str, str], int]
+
+    @property
+    def num_kept(self) -> int:
+        """Number of pairs that were not left out."""
+        return len({triple[:2] for triple in self.counts})
+
+    def to_table(self) -> Table:
+        """Return the columns ``finding``, ``attribute``, ``value``, ``count`` and ``pair_count``."""
+        columns: dict[str, list[Any]] = {
+            name: [triple[index] for triple in self.counts]
+            for index, name in enumerate(("finding", "attribute", "value"))
+        }
+        columns["count"] = list(self.counts.values())
+        columns["pair_count"] = [self.pairs[triple[:2]] for triple in self.counts]
+        return Table(columns)
+
+
+def mine_attributes(
+    reports: ReportTexts, settings: MiningSettings = MiningSettings(), log: RunLog | None = None
+) -> MinedAttributes:
+    """Count the (finding, attribute, value) triples that reports state, for authors of question schemas.
+
+    Args:
+        reports: The reports. With labels, a judge is asked about findings with a positive label only.
+        settings: The minimum count, and the judge that lists the triples; each triple of a report then counts once.
+            Default: the finding engine.
+        log: Receives warnings and progress.
+
+    Raises:
+        SettingError: For an invalid judge, or the judge ``rules``.
+        ValueError: If the judge fails on every report.
+
+    Example:
+        >>> texts = ["Nodule of 5 mm in the left lung.", "Nodule of 5 mm in the right lung."]
+        >>> mined = mine_attributes(ReportTexts.of(texts), MiningSettings(min_count=2))
+        >>> mined.counts["lung_nodule", "size", "5 mm"], mined.pairs["lung_nodule", "laterality"]
+        (2, 2)
+    """
+    log = log or RunLog()
+    count = _engine_counts if settings.judge is None else _judged_counts
+    counts = count(reports, settings, log)
+    pairs: Counter[tuple[str, str]] = Counter()
+    for (finding, attribute, _), number in counts.items():
+        pairs[finding, attribute] += number
+    kept = [triple for triple in counts if pairs[triple[:2]] >= settings.min_count]
+    kept.sort(key=lambda triple: (triple[0], -pairs[triple[:2]], triple[1], -counts[triple], triple[2]))
+    return MinedAttributes({triple: counts[triple] for triple in kept}, pairs)
+
+
+def _engine_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) -> Mapping[Triple, int]:  # noqa: ARG001 (as the judge's)
+    """Count the triples of the findings that the finding engine reads."""
+    counts: Counter[Triple] = Counter()
+    with log.progress("reading") as progress:
+        progress(0, len(reports.texts))
+        for text in reports.texts.values():
+            findings = abnormal_findings(text, extract_findings(text))
+            counts.update(triple for finding in findings for triple in _triples(finding))
+            progress(1, 0)
+    return counts
+
+
+def _triples(finding: Finding) -> Iterator[Triple]:
+    """Return the triples of one finding, with its presence as ``existence``."""
+    yield finding.concept, "existence", finding.presence
+    for name, value in finding.attributes._asdict().items():
+        if name == "size_mm":
+            if value is not None:
+                yield finding.concept, "size", f"{value:g} mm"
+        elif isinstance(value, tuple):
+            yield from ((finding.concept, name, each) for each in value)
+        elif value is not None:
+            yield finding.concept, name, str(value)
+
+
+def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) -> Mapping[Triple, int]:
+    """Count the triples that a judge lists, each once in a report."""
+    from rrg_rewards.judges.tasks.finebench import ReportFindings, TriplesTask
+
+    task = TriplesTask(get_question_schema(settings.schema))
+    names = tuple(finding.name for finding in task.questions.findings)
+    positive = reports.positive
+    items = [
+        ReportFindings(text, tuple(name for name in names if positive is None or name in positive[report_id]))
+        for report_id, text in reports.texts.items()
+    ]
+    # A report without a positive finding has nothing to list.
+    asked = [item for item in items if item.findings]
+    counts: Counter[Triple] = Counter()
+    for _, listed in _ask(task, asked, reports, settings, log) if asked else ():
+        counts.update({(one.finding, one.attribute, one.value) for one in listed})
+        counts.update({(one.finding, "existence", "present") for one in listed})
+    return counts

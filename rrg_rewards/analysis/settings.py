@@ -532,3 +532,23 @@ class ReleasedQuestionSettings(Settings):
     column: Mapping[str, str] = setting(
         {}, "key of a part of the questions, for example answer=gt; may be repeated", form="NAME=COLUMN"
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MiningSettings(QuestionSettings):
+    """Settings of :func:`~rrg_rewards.analysis.mine_attributes`."""
+
+    min_count: int = setting(50, "minimum count of a pair of finding and attribute", metavar="N", minimum=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.judge is None and self.has_labels:
+            raise SettingError("labels", "needs `judge`; the finding engine counts findings that are no labels, too")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SensitivitySettings(Settings):
+    """Settings of :func:`~rrg_rewards.analysis.make_versions`."""
+
+    seed: int = setting(0, "random seed of the versions", minimum=0)
+    limit: int | None = setting(None, "use the first N reports only", metavar="N", minimum=1)

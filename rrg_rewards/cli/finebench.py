@@ -1,19 +1,28 @@
-"""``rrg-rewards finebench``: make question items.
+"""``rrg-rewards finebench``: make question items, count attributes in a corpus, and score altered reports.
 
-Make questions on single attributes of findings for CT-FineBench, or convert the released ones. To score reports with
-CT-FineBench, use rrg-rewards score --metrics ct_finebench.
+Make questions on single attributes of findings for CT-FineBench, or convert the released ones, count the attributes
+that a corpus states, or measure how metrics score paraphrased reports and reports with wrong details. To score reports
+with CT-FineBench, use rrg-rewards score --metrics ct_finebench.
 """
 
 import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from rrg_rewards.analysis.settings import (
+    MetricChoice,
+    MiningSettings,
     QuestionSettings,
     ReleasedQuestionSettings,
     ReleasedSchemaSettings,
+    SensitivitySettings,
 )
 from rrg_rewards.cli.options import (
     InputTable,
     Outputs,
+    UsageError,
     add_command_parser,
     add_settings,
     add_shared_options,
@@ -21,9 +30,18 @@ from rrg_rewards.cli.options import (
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.settings import Settings, setting
+from rrg_rewards.version import __version__
 
 _ITEMS = ("id_column", "schema", "judge", "labels", "label_prefix", "key", "one_per_scan", "no_chest", "batch_size")
 _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _SensitivityFiles(Settings):
+    """What the command writes."""
+
+    output: str | None = setting(None, "write the table to FILE: .json or .md", metavar="FILE")
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -31,23 +49,54 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser = commands.add_parser("finebench", help=summary, description=__doc__)
     tasks = parser.add_subparsers(title="tasks", metavar="TASK", required=True)
 
-    build = add_command_parser(tasks, "build", run_build, "make question items from reports")
-    add_table_argument(build, "REPORTS", "reports")
-    add_settings(build, QuestionSettings, "text_column", text_column={"required": True})
-    add_shared_options(build, "format", "overwrite")
+    build = _add_task(tasks, "build", run_build, "make question items from reports")
     add_settings(build, QuestionSettings, *_ITEMS, labels=_LABELS)
     add_shared_options(build, "output", "spreadsheet_safe")
 
-    schema = add_command_parser(tasks, "schema", run_schema, "convert a released table of attributes")
+    mine = _add_task(tasks, "mine", run_mine, "count the attributes of findings in reports")
+    add_settings(mine, MiningSettings, "min_count", *_ITEMS[1:], labels=_LABELS)
+    add_shared_options(mine, "output", "spreadsheet_safe")
+
+    schema = add_command_parser(
+        tasks,
+        "schema",
+        run_schema,
+        "convert a released table of attributes",
+    )
     add_table_argument(schema, "ATTRIBUTES", "attributes")
     add_settings(schema, ReleasedSchemaSettings)
     output = {"help": "YAML file to write; - is standard output (default: -)"}
     add_shared_options(schema, "output", "format", "overwrite", output=output)
 
-    questions = add_command_parser(tasks, "questions", run_questions, "convert a released file of questions")
+    questions = add_command_parser(
+        tasks,
+        "questions",
+        run_questions,
+        "convert a released file of questions",
+    )
     questions.add_argument("questions", metavar="QUESTIONS", help="file of questions (.json)")
     add_settings(questions, ReleasedQuestionSettings)
     add_shared_options(questions, "output", "format", "overwrite", "spreadsheet_safe")
+
+    sense = _add_task(
+        tasks,
+        "sensitivity",
+        run_sensitivity,
+        "score paraphrased reports and reports with wrong details",
+    )
+    add_settings(sense, MetricChoice, "metrics", "set", metrics={"required": True, "help": "metrics to compare"})
+    add_settings(sense, SensitivitySettings)
+    add_settings(sense, _SensitivityFiles)
+
+
+def _add_task(
+    tasks: Any, name: str, run: Callable[[argparse.Namespace, Terminal], int], summary: str
+) -> argparse.ArgumentParser:
+    parser = add_command_parser(tasks, name, run, summary)
+    add_table_argument(parser, "REPORTS", "reports")
+    add_settings(parser, QuestionSettings, "text_column", text_column={"required": True})
+    add_shared_options(parser, "format", "overwrite")
+    return parser
 
 
 def run_build(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -86,6 +135,34 @@ def run_build(args: argparse.Namespace, terminal: Terminal) -> int:
             f"{items.num_findings} of {items.positive_labels} positive labels have an item; no report states the "
             "others in words known here"
         )
+    return 0
+
+
+def run_mine(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Count (finding, attribute, value) triples in reports, for authors of question schemas.
+
+    Pairs of finding and attribute that occur fewer than --min-count times are left out. By default the finding engine
+    reads the reports: each finding of a report counts once, and findings that the engine does not know are not counted.
+    With --judge a language model lists the attributes of the findings of --schema, in words of the report, and each
+    triple of a report counts once.
+
+    Examples:
+      rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv
+      rrg-rewards finebench mine reports.csv --text-column report_text --labels --output triples.csv \
+          --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
+    """
+    from rrg_rewards.analysis.question_items import mine_attributes, read_report_texts
+    from rrg_rewards.data.tables.writers import write_table
+
+    settings_from(args, Outputs).check()
+    settings = settings_from(args, MiningSettings)
+    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
+    mined = mine_attributes(reports, settings, terminal)
+    write_table(mined.to_table(), args.output, args.format, args.overwrite, args.spreadsheet_safe)
+    terminal.note(
+        f"{len(mined.counts)} values of {mined.num_kept} pairs that occur {args.min_count} times or more in "
+        f"{len(reports.texts)} reports; {len(mined.pairs) - mined.num_kept} rarer pairs are left out"
+    )
     return 0
 
 
@@ -129,4 +206,40 @@ def run_questions(args: argparse.Namespace, terminal: Terminal) -> int:
     settings_from(args, Outputs).check()
     found = convert_questions(args.questions, settings_from(args, ReleasedQuestionSettings), terminal)
     write_question_items(found.reports, args.output, args.format, args.overwrite, args.spreadsheet_safe)
+    return 0
+
+
+def run_sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Make two versions of each report, a paraphrase and one with wrong details, and score both against the report.
+
+    A metric of clinical content gives the paraphrase the higher score; a metric of wording gives it the lower score.
+    The metrics are bleu2, rougeL, bertscore (with --set bertscore.model=FOLDER) and those of rrg-rewards score. Both
+    versions are made by rules.
+
+    Examples:
+      rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics bleu2,rougeL,ct_finebench \
+          --output table.md
+      rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics crepe,crimson,bertscore \
+          --set crepe.model=runs/crepe/model --set bertscore.model=runs/crepe/minilm --output table.json
+    """
+    from rrg_rewards.analysis.question_items import read_report_texts
+    from rrg_rewards.analysis.sensitivity import make_paper_metrics, make_versions, measure_sensitivity
+    from rrg_rewards.data.tables.writers import check_output, open_output, write_json
+
+    settings = settings_from(args, SensitivitySettings)
+    if args.output is not None and Path(args.output).suffix not in (".json", ".md"):
+        raise UsageError(f"argument --output: must end in .json or .md, got {args.output!r}")
+    if args.output is not None:
+        check_output(args.output, args.overwrite)
+    metrics = make_paper_metrics(settings_from(args, MetricChoice))
+    table = settings_from(args, InputTable).read(terminal)
+    reports = read_report_texts(table, settings_from(args, QuestionSettings), terminal, args.table)
+    result = measure_sensitivity(make_versions(reports, settings), metrics, terminal)
+    if args.output is not None and args.output.endswith(".json"):
+        summary = {"version": __version__, "table": args.table, "text_column": args.text_column, **result.to_dict()}
+        write_json(summary, args.output, args.overwrite)
+    elif args.output is not None:
+        with open_output(args.output, args.overwrite) as file:
+            file.write(result.to_markdown().encode())
+    terminal.show(result.to_markdown().rstrip())
     return 0

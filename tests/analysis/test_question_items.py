@@ -1,15 +1,18 @@
-"""Question items of reports."""
+"""Question items and mined attributes of reports."""
 
 import json
 
 import pytest
 from answering_judge import AnsweringJudge
 from exam_judge import ExamJudge
+from writing_judge import WritingJudge
 
 from rrg_rewards.analysis import (
+    MiningSettings,
     QuestionSettings,
     ReportTexts,
     build_question_items,
+    mine_attributes,
     read_report_texts,
 )
 from rrg_rewards.data.tables.table import Table, TableError
@@ -47,14 +50,15 @@ def test_a_judge_builds_items_in_batches_and_its_failures_are_left_out():
     assert [len(asked) for _, asked in judge.asked] == [3, 1]
 
 
-def test_a_judge_that_fails_on_every_report():
-    settings = QuestionSettings(judge=ExamJudge(fail_on={"": "deadline"}))
+@pytest.mark.parametrize("analyse", [build_question_items, mine_attributes])
+def test_a_judge_that_fails_on_every_report(analyse):
+    settings = MiningSettings(judge=ExamJudge(fail_on={"": "deadline"}))
     reports = ReportTexts({"1": "Edema."}, source="reports.csv")
     with pytest.raises(ValueError, match=r"reports.csv: the judge failed on every report \(deadline 1\)"):
-        build_question_items(reports, settings)
+        analyse(reports, settings)
 
 
-@pytest.mark.parametrize("judge", ["rules", "ruls", "cascade:openai:m"])
+@pytest.mark.parametrize("judge", ["rules", "ruls"])
 def test_a_judge_that_makes_no_questions_is_refused(judge):
     with pytest.raises(SettingError, match=r"judge: "):
         build_question_items(ReportTexts.of(TEXTS), QuestionSettings(judge=judge))
@@ -74,6 +78,30 @@ def test_reports_of_a_table_with_ids_and_labels():
         assert read_report_texts(Table({"report": [" ", "Edema."]})).texts == {"2": "Edema."}
     with pytest.raises(SettingError, match="id_column: 'a' occurs more than once in 'id'"):
         read_report_texts(Table({"id": ["a", "a"], "report": TEXTS[:2]}), QuestionSettings(id_column="id"))
+
+
+def test_mined_attributes_are_ordered_by_pair_and_count():
+    texts = ["Nodule of 5 mm in the left lung.", "Nodule of 5 mm in the right lung.", "Left effusion.", "No nodule."]
+    mined = mine_attributes(ReportTexts.of(texts), MiningSettings(min_count=2))
+    assert list(mined.counts.items()) == [
+        (("lung_nodule", "existence", "present"), 2),
+        (("lung_nodule", "laterality", "left"), 1),
+        (("lung_nodule", "laterality", "right"), 1),
+        (("lung_nodule", "size", "5 mm"), 2),
+    ]
+    assert (mined.num_kept, len(mined.pairs)) == (3, 5)
+    assert list(mined.to_table().columns["pair_count"]) == [2, 2, 2, 2]
+
+
+def test_a_judge_is_asked_about_positive_findings_only():
+    reports = ReportTexts(
+        {"a": "Nodule of 5 mm in the left lung. Small left pleural effusion.", "b": "Small left pleural effusion."},
+        {"a": frozenset({"Lung nodule"}), "b": frozenset()},
+    )
+    mined = mine_attributes(reports, MiningSettings(min_count=1, judge=WritingJudge(), labels=True))
+    assert {finding for finding, _, _ in mined.counts} == {"Lung nodule"}
+    nothing = ReportTexts({"b": "Small left pleural effusion."}, {"b": frozenset()})
+    assert mine_attributes(nothing, MiningSettings(judge=WritingJudge())).counts == {}
 
 
 VOLUMES = ["valid_1_a_2.nii.gz", "valid_1_a_1.nii.gz", "valid_2_a_1.nii.gz", "valid_3_a_1.nii.gz"]

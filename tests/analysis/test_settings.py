@@ -9,9 +9,11 @@ from rrg_rewards.analysis import (
     GradingSettings,
     LabelSettings,
     MetricChoice,
+    MiningSettings,
     PairColumns,
     PreferenceSettings,
     QuestionSettings,
+    SensitivitySettings,
 )
 from rrg_rewards.utilities.settings import SettingError
 
@@ -25,6 +27,11 @@ from rrg_rewards.utilities.settings import SettingError
         (QuestionSettings, {"batch_size": 0}, "batch_size"),
         (QuestionSettings, {"one_per_scan": True}, "one_per_scan"),
         (QuestionSettings, {"labels": "labels.csv"}, "labels"),
+        (MiningSettings, {"min_count": 0}, "min_count"),
+        (MiningSettings, {"labels": True}, "labels"),
+        (MiningSettings, {"label_prefix": ""}, "labels"),
+        (SensitivitySettings, {"seed": -1}, "seed"),
+        (SensitivitySettings, {"limit": 0}, "limit"),
         (PreferenceSettings, {"margin": -0.1}, "margin"),
         (PreferenceSettings, {"threshold": 0.5}, "threshold"),
         (PreferenceSettings, {"system_prompt": "Be brief."}, "system_prompt"),

@@ -6,7 +6,10 @@ import json
 
 import pytest
 
+from rrg_rewards.analysis.sensitivity import make_paper_metric
 from rrg_rewards.data import phantom_studies
+from rrg_rewards.findings import paraphrase_report
+from rrg_rewards.judges import registry as judges
 from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.engine import build_items
 from tests.helpers.question_items import read_items
@@ -74,28 +77,110 @@ def test_an_unknown_schema_is_told(run, reports):
     assert "ct_rate" in result.err
 
 
+def test_mined_triples_are_counted_by_pair(run, write_csv):
+    texts = ["Nodule of 5 mm in the left lung.", "Nodule of 5 mm in the right lung.", "Left effusion.", "No nodule."]
+    path = write_csv("reports.csv", ["text"], *[[text] for text in texts])
+    result = run("finebench", "mine", path, "--text-column", "text", "--min-count", 2)
+    assert result.code == 0, result.err
+    assert [tuple(row.values()) for row in rows_of(result.out)] == [
+        ("lung_nodule", "existence", "present", "2", "2"),
+        ("lung_nodule", "laterality", "left", "1", "2"),
+        ("lung_nodule", "laterality", "right", "1", "2"),
+        ("lung_nodule", "size", "5 mm", "2", "2"),
+    ]
+    assert "2 rarer pairs are left out" in result.err
+    assert rows_of(run("finebench", "mine", path, "--text-column", "text").out) == []
+
+
 def test_texts_of_tables_are_marked_for_spreadsheets(run, write_csv, tmp_path):
     path = write_csv("reports.csv", ["text", "id"], ["Left effusion.", "=1+1"])
-    common = (
-        "finebench",
-        "build",
-        path,
-        "--text-column",
-        "text",
-        "--id-column",
-        "id",
-        "--spreadsheet-safe",
-        "--output",
-    )
-    result = run(*common, tmp_path / "build.csv")
-    assert result.code == 0, result.err
+    for task, options in (("build", ["--id-column", "id"]), ("mine", ["--min-count", 1])):
+        output = tmp_path / f"{task}.csv"
+        result = run(
+            "finebench", task, path, "--text-column", "text", *options, "--spreadsheet-safe", "--output", output
+        )
+        assert result.code == 0, result.err
     assert rows_of((tmp_path / "build.csv").read_text())[0]["report_id"] == "'=1+1"
-    assert "argument --spreadsheet-safe: needs an --output of CSV" in run(*common, tmp_path / "build.jsonl").err
+    assert (
+        "argument --spreadsheet-safe: needs an --output of CSV"
+        in run(
+            "finebench", "mine", path, "--text-column", "text", "--spreadsheet-safe", "--output", tmp_path / "m.jsonl"
+        ).err
+    )
 
 
-def test_a_file_that_exists_and_an_unknown_column(run, reports, tmp_path):
+@pytest.fixture
+def writer(monkeypatch):
+    monkeypatch.setitem(judges._JUDGES, "writing", "writing_judge:WritingJudge")
+
+
+def test_triples_mined_by_a_judge_are_in_words_of_the_reports(run, write_csv, writer):
+    texts = ["Nodule of 5 mm in the left lung.", "Nodule of 5 mm in the right lung.", "Small left pleural effusion."]
+    path = write_csv("reports.csv", ["text"], *[[text] for text in texts])
+    common = ("finebench", "mine", path, "--text-column", "text", "--judge", "{name: writing}")
+    result = run(*common, "--min-count", 2)
+    assert result.code == 0, result.err
+    assert [tuple(row.values()) for row in rows_of(result.out)] == [
+        ("Lung nodule", "existence", "present", "2", "2"),
+        ("Lung nodule", "location", "left lung", "1", "2"),
+        ("Lung nodule", "location", "right lung", "1", "2"),
+        ("Lung nodule", "size", "5 mm", "2", "2"),
+    ]
+    refused = run("finebench", "mine", path, "--text-column", "text", "--judge", "{name: writing, refuses: effusion}")
+    assert "the judge failed on 1 of 3 reports (malformed 1)" in refused.err
+
+
+def test_metrics_of_words_take_the_two_versions_the_wrong_way_round(run, reports, tmp_path):
+    arguments = ("--text-column", "report_text", "--metrics", "bleu2,rougeL,crimson", "--set", "crimson.judge=rules")
+    result = run("finebench", "sensitivity", reports, *arguments, "--output", tmp_path / "t.json")
+    assert result.code == 0, result.err
+    assert "1 of 7 reports are missing or blank" in result.err
+    found = json.loads((tmp_path / "t.json").read_text())
+    assert (found["reports"], found["seed"], found["text_column"]) == (6, 0, "report_text")
+    for name in ("bleu2", "rougeL"):
+        entry = found["metrics"][name]
+        assert entry["paraphrased"] < entry["adversarial"]
+        assert (entry["scored"], entry["paraphrase_better"]) == (6, 0)
+    assert found["metrics"]["crimson"]["paraphrased"] > found["metrics"]["crimson"]["adversarial"]
+    assert set(found["changes"]["adversarial"]) >= {"side", "level"}
+    paraphrased = [paraphrase_report(report, seed=0).candidate for report in REPORTS]
+    rouge = make_paper_metric("rougeL").score(paraphrased, REPORTS).value
+    assert float(rouge.mean()) == pytest.approx(found["metrics"]["rougeL"]["paraphrased"])
+
+
+def test_the_table_as_markdown_by_limit_and_seed(run, reports, tmp_path):
+    common = ("finebench", "sensitivity", reports, "--text-column", "report_text", "--metrics", "rougeL", "--limit", 2)
+    first = run(*common, "--output", tmp_path / "t.md")
+    assert first.code == 0, first.err
+    assert (tmp_path / "t.md").read_text().strip() == first.out.strip()
+    assert first.out.startswith("2 reports, seed 0")
+    assert run(*common).out == first.out
+    assert run(*common, "--seed", 1).out.splitlines()[-1] != first.out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--metrics", "bleu3"), "unknown metric 'bleu3'; did you mean 'bleu"),
+        (("--metrics", "bleu2", "--set", "crg.prior=3"), "'crg' is not among --metrics bleu2"),
+        (("--metrics", "crepe"), "model"),
+        (("--metrics", "bleu2", "--output", "t.csv"), "must end in .json or .md"),
+        (("--metrics", "bleu2", "--seed", "-1"), "argument --seed: "),
+        (("--metrics", "bleu2", "--limit", "0"), "argument --limit: "),
+    ],
+)
+def test_a_wrong_command_line_is_told_before_any_work(run, reports, arguments, words):
+    result = run("finebench", "sensitivity", reports, "--text-column", "report_text", *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert words in result.err
+
+
+def test_a_table_without_reports_and_a_file_that_exists(run, write_csv, reports, tmp_path):
+    empty = write_csv("empty.csv", ["text"], [""])
+    result = run("finebench", "sensitivity", empty, "--text-column", "text", "--metrics", "bleu2")
+    assert (result.code, "contains no report" in result.err) == (1, True)
     (tmp_path / "t.csv").write_text("mine")
-    result = run("finebench", "build", reports, "--text-column", "report_text", "--output", tmp_path / "t.csv")
+    result = run("finebench", "mine", reports, "--text-column", "report_text", "--output", tmp_path / "t.csv")
     assert (result.code, (tmp_path / "t.csv").read_text()) == (1, "mine")
     result = run("finebench", "build", reports, "--text-column", "text", "--output", tmp_path / "items.jsonl")
     assert (result.code, "unknown column 'text'" in result.err) == (1, True)

@@ -33,6 +33,8 @@ from rrg_rewards.judges.tasks.finebench import (
     GradesTask,
     ItemsTask,
     Questions,
+    ReportFindings,
+    TriplesTask,
 )
 from rrg_rewards.judges.tasks.labels import LabelsTask
 from rrg_rewards.labelers import JudgeLabeler
@@ -195,6 +197,15 @@ def narrowed(words: Any) -> dict[str, dict[str, Any]]:
             {"question": words("Q2", "Q1"), "answer": words("8 mm", "nodule")},
         ),
         "ct_finebench_grades": listed("grades", {"pair": words("A1", "A2"), "grade": words("partial", "right")}),
+        "ct_finebench_triples": listed(
+            "triples",
+            {
+                "finding": finding["finding"],
+                "quote": words("nodule of 8 mm"),
+                "attribute": words("size"),
+                "value": words("8 mm", "nodule"),
+            },
+        ),
     }
 
 
@@ -218,7 +229,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setattr(task, "messages", few_words)
         monkeypatch.setattr(task, "parse", noted)
 
-    for task in (ItemsTask, AnswersTask, GradesTask):
+    for task in (ItemsTask, AnswersTask, GradesTask, TriplesTask):
         shorten(task)
     return seen
 
@@ -239,6 +250,18 @@ def test_llama_server_answers_the_tasks_of_ct_finebench(base_url: str, answers: 
         assert read_answer(answers[task.name], task.form)
         assert not isinstance(outcome, JudgeFailure) or outcome.kind == "inconsistent"
     assert smollm2.usage.calls == 3
+
+
+def test_llama_server_with_mining(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:
+    """The server can give one answer only, which the task accepts."""
+    answers["schemas"] = narrowed(lambda *texts: one_of(texts[0]))
+    smollm2, schema = judge(base_url, max_tokens=200, cache=tmp_path), CTFineBench().examiner.schema
+    item = ReportFindings(NODULE, ("Lung nodule",))
+    for _ in range(2):
+        assert smollm2.evaluate_now(TriplesTask(schema), [item]) == [
+            (("Lung nodule", "size", "8 mm", "nodule of 8 mm"),)
+        ]
+    assert (smollm2.usage.calls, smollm2.usage.cached) == (1, 1)
 
 
 def test_llama_server_with_the_metric_ct_finebench(base_url: str, answers: dict[str, Any], tmp_path: Path) -> None:

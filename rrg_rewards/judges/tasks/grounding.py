@@ -160,6 +160,12 @@ class ReportWords:
         quantities = _quantities(folded)
         self._numbers = {value for value, _ in quantities}
         self._lengths = {length for _, length in quantities if length is not None}
+        self._others = {value for value, length in quantities if length is None}
+
+    @property
+    def quantities(self) -> tuple[frozenset[float], frozenset[float]]:
+        """Lengths in mm, and other numbers. A length is no other number, so that "0.8 cm" equals "8 mm"."""
+        return frozenset(self._lengths), frozenset(self._others)
 
     def __len__(self) -> int:
         """Return the number of different content words, counted by sentence."""
@@ -193,6 +199,11 @@ class ReportWords:
             return " ".join(folded.split()) in self._plain
         grounded = all(any(words <= sentence for sentence in self._sentences) for words in parts)
         return grounded and all(map(self._has, quantities))
+
+    def contains_passage(self, quote: str) -> bool:
+        """Whether a quote is a passage of the report, apart from case, accents, spaces and a final full stop."""
+        passage = " ".join(_folded(quote).split()).rstrip(".")
+        return bool(passage) and passage in self._plain
 
     def _has(self, quantity: tuple[float, float | None]) -> bool:
         value, length = quantity

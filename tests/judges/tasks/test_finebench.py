@@ -15,7 +15,10 @@ from rrg_rewards.judges.tasks.finebench import (
     ItemsTask,
     Questions,
     Refused,
+    ReportFindings,
+    TriplesTask,
 )
+from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.schema import AttributeSpec, FindingSpec, QAItem, QuestionSchema
 
 
@@ -229,3 +232,63 @@ def test_finebench_prompt_hashes_differ() -> None:
     assert ItemsTask(SCHEMA).prompt_hash == ItemsTask(SCHEMA).prompt_hash
     assert AnswersTask() == AnswersTask() != GradesTask()
     assert len({AnswersTask(), AnswersTask()}) == 1
+
+
+TRIPLES = TriplesTask(get_question_schema("ct_rate"))
+MINED_REPORT = "Spiculated nodule of 1.2 cm in the\nright upper lobe. It is stable. Small left pleural effusion."
+MINED_ITEM = ReportFindings(MINED_REPORT, ("Lung nodule", "Pleural effusion"))
+
+
+def entry(quote: str, value: str, finding: str = "Lung nodule", attribute: str = "size") -> dict[str, str]:
+    return {"quote": quote, "finding": finding, "attribute": attribute, "value": value}
+
+
+def mined(*entries: dict[str, str]) -> Any:
+    return TRIPLES.parse(MINED_ITEM, json.dumps({"triples": entries}))
+
+
+def test_triples_task_returns_triples_in_the_words_of_the_report() -> None:
+    found = mined(
+        entry("nodule of 1.2 cm in the right  upper lobe.", "12 mm", attribute=" Size "),
+        entry("right upper lobe", "Right Upper Lobe", attribute="location"),
+        entry("It is stable", "stable", attribute="change"),
+        entry("Small left pleural effusion", "small", "Pleural effusion", "amount of fluid"),
+    )
+    assert [one[:3] for one in found] == [
+        ("Lung nodule", "size", "12 mm"),
+        ("Lung nodule", "location", "right upper lobe"),
+        ("Lung nodule", "change", "stable"),
+        ("Pleural effusion", "amount of fluid", "small"),
+    ]
+    assert mined() == ()
+    assert len(mined(*[entry("It is stable", "stable", attribute="change")] * 2)) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            entry("nodule of 1.2 cm", "1.2 cm", finding="Emphysema"),
+            "triple 1: the finding is not one of those asked for",
+        ),
+        (entry("nodule measuring 1.2 cm", "1.2 cm"), "the quote is not a passage of the report"),
+        (entry(" . ", "1.2 cm"), "the quote is not a passage of the report"),
+        (entry("nodule of 1.2 cm", "3 cm"), "the value is not in the words of its quote"),
+        # In the report, but not in the quote.
+        (entry("nodule of 1.2 cm", "stable"), "the value is not in the words of its quote"),
+        (entry("nodule of 1.2 cm", " "), "the value is not in the words of its quote"),
+        (entry("nodule of 1.2 cm", "1.2 cm", attribute=" "), "the attribute must be named in 1 to 4 words"),
+        (entry("nodule of 1.2 cm", "1.2 cm", attribute="a b c d e"), "the attribute must be named in 1 to 4 words"),
+        (entry("nodule of 1.2 cm", " ".join(["nodule"] * 16)), "more than 15 words"),
+    ],
+)
+def test_triples_task_rejects_what_the_report_does_not_state(given: dict[str, str], message: str) -> None:
+    with pytest.raises(AnswerError, match=message) as caught:
+        mined(given)
+    assert caught.value.kind == "inconsistent"
+
+
+def test_triples_schema_names_the_findings() -> None:
+    names = TRIPLES.schema["properties"]["triples"]["items"]["properties"]["finding"]["enum"]
+    assert len(names) == 18
+    assert TRIPLES.prompt_hash != TriplesTask(get_question_schema("merlin")).prompt_hash

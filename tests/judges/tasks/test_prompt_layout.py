@@ -21,6 +21,8 @@ from rrg_rewards.judges.tasks.finebench import (
     GradesTask,
     ItemsTask,
     Questions,
+    ReportFindings,
+    TriplesTask,
 )
 from rrg_rewards.judges.tasks.grading import GradingItem, GradingTask
 from rrg_rewards.judges.tasks.labels import LabelsTask
@@ -102,6 +104,12 @@ CASES = {
         AnswerPairs((NODULE, PLACE), ("9 mm", "left lung")),
         AnswerPairs((PLACE,), ("left lung",)),
         [NODULE.question, NODULE.answer],
+    ),
+    "triples": Case(
+        TriplesTask(SCHEMA),
+        ReportFindings("Small nodule.", ("Lung nodule",)),
+        None,
+        ReportFindings("Edema.", ("Atelectasis",)),
     ),
 }
 
