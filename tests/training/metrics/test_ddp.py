@@ -93,7 +93,7 @@ def test_er2score_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
     save_tiny_backbone(tmp_path / "backbone")
     model = {"backbone": str(tmp_path / "backbone"), "prompt": PROMPT, "max_length": 64}
     # Losses weighed by a process' pairs and not by all would step otherwise from the start.
-    records = tiny_records(201, per_reference=3)
+    records = tiny_records(105, per_reference=3)
     write_recipe(tmp_path, model, records, trainer={"max_epochs": 2, "gradient_clip_val": 1.0})
     alone, together = run("er2score", tmp_path, 1), run("er2score", tmp_path, 2)
     check_alike(together, alone, "reports")
@@ -101,7 +101,7 @@ def test_er2score_is_trained_by_two_processes_as_by_one(tmp_path: Path) -> None:
     run("er2score", tmp_path, 2, zero_stage=3, role="stopped")
     check_alike(run("er2score", tmp_path, 2, zero_stage=3, role="resumed"), alone, "reports")
     # The reports of a reference lie on both processes, and their pairs are counted all the same.
-    assert together["test"]["pairs"] == alone["test"]["pairs"] > 50
+    assert together["test"]["pairs"] == alone["test"]["pairs"] > 20
     first, *others = (ER2ScoreModel.from_pretrained(tmp_path / name / "model") for name in ("of-1", "of-2", "zero-3"))
     for other in others:
         torch.testing.assert_close(first.head.weight, other.head.weight, atol=2e-3, rtol=0)

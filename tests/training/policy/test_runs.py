@@ -57,18 +57,19 @@ def test_policy_module_two_processes_take_the_steps_of_one(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_policy_module_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, devices: int) -> None:
-    # Two rollouts an epoch of one process, one of two; killed within a rollout, and resumed from there.
+    # Two rollouts an epoch of one process, one of two; killed twice, within a rollout and after one.
     shared = {"module": {"minibatches": 2, "epochs": 2, "beta": 0.05}, "batch_size": 8, "devices": devices, "steps": 14}
     (whole,) = run(tmp_path / "whole", shared)
+    going_on: dict[str, Any] = {}
     for step in (6, 8):
         folder = tmp_path / f"killed-{step}"
-        killed = start(folder, {**shared, "killed_before": step})
+        killed = start(folder, {**shared, **going_on, "killed_before": step})
         assert killed.returncode in (-signal.SIGKILL, 1)
         assert not (folder / "told.json").exists()
-        checkpoint = folder / "0" / f"step={step}.ckpt"
-        (resumed,) = run(tmp_path / f"resumed-{step}", {**shared, "resume": str(checkpoint)})
-        assert resumed["weights"] == whole["weights"]
-        assert resumed["history"] == whole["history"][step:]
+        going_on = {"resume": str(folder / "0" / f"step={step}.ckpt")}
+    (resumed,) = run(tmp_path / "resumed", {**shared, **going_on})
+    assert resumed["weights"] == whole["weights"]
+    assert resumed["history"] == whole["history"][8:]
 
 
 def test_policy_module_under_zero_takes_the_steps_of_ddp_and_resumes(tmp_path: Path) -> None:
