@@ -36,9 +36,10 @@ def ct_finebench_score(grades: Tensor | Sequence[float], counts: Sequence[int] |
         raise ValueError(f"grades and counts differ: {len(values)} grades, but counts add up to {sum(sizes)}")
     if not bool(((values >= 0) & (values <= 1)).all()):
         raise ValueError("grades must lie between 0 and 1")
-    # The mean of an empty tensor is NaN.
-    means = [part.mean() for part in torch.split(values, sizes)]
-    return torch.stack(means) if means else torch.empty(0, dtype=torch.float64)
+    numbers = torch.tensor(sizes, dtype=torch.long, device=values.device)
+    reports = torch.repeat_interleave(numbers)
+    # 0 / 0 is NaN.
+    return values.new_zeros(len(sizes)).index_add_(0, reports, values) / numbers
 
 
 def ct_finebench_f1(recall: Tensor, precision: Tensor) -> Tensor:
