@@ -18,21 +18,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.analysis import (
-    ReportTexts,
-    ReportVersions,
-    SensitivitySettings,
-    make_paper_metric,
-    make_versions,
-    measure_sensitivity,
-)
-from rrg_rewards.data import phantom_studies, read_table
+import torch
+
+from rrg_rewards.analysis import ReportTexts, VersionSettings, make_versions
+from rrg_rewards.data import Table, phantom_studies, read_table
 from rrg_rewards.labelers import RuleLabeler
+from rrg_rewards.metrics import make_metric
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+VERSIONS = ("paraphrased", "adversarial")
+# The paper's names of metrics, with their names and options here.
+PAPER = {"bleu2": ("bleu", {"n_gram": 2}), "rougeL": ("rouge", {"variant": "rougeL"})}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -69,16 +68,43 @@ def chosen_metrics(arguments: argparse.Namespace) -> dict[str, ReportMetric]:
     if arguments.crepe is not None:
         options["crepe"] = {"model": str(arguments.crepe), "dtype": "float32"}
     options |= {"crimson": {}, "ct_finebench": {}}
-    return {name: make_paper_metric(name, **chosen) for name, chosen in options.items()}
+    made = {}
+    for name, chosen in options.items():
+        known, own = PAPER.get(name, (name, {}))
+        made[name] = make_metric(known, **own, **chosen)
+    return made
 
 
-def kept_labels(made: ReportVersions) -> dict[str, dict[str, int]]:
+def sensitivity(made: Table, metric: ReportMetric) -> dict[str, Any]:
+    """Return the mean score of each version and the share of reports whose paraphrase scores better."""
+    values = torch.stack([metric.score(made.texts(version), made.texts("report")).value for version in VERSIONS])
+    scored = values[:, ~values.isnan().any(0)].double()
+    sign = 1 if metric.higher_is_better else -1
+    return {
+        **dict(zip(VERSIONS, scored.mean(1).tolist(), strict=True)),
+        "paraphrase_better": float((sign * (scored[0] - scored[1]) > 0).double().mean()),
+        "scored": scored.shape[1],
+        "unscorable": values.shape[1] - scored.shape[1],
+        "signature": metric.signature,
+    }
+
+
+def markdown(metrics: dict[str, dict[str, Any]]) -> str:
+    """Return the table of one corpus."""
+    lines = ["| metric | paraphrased | adversarial | paraphrase is better | scored |", "|---|---:|---:|---:|---:|"]
+    for name, entry in metrics.items():
+        means = " | ".join(f"{entry[version]:.3f}" for version in VERSIONS)
+        lines.append(f"| {name} | {means} | {100 * entry['paraphrase_better']:.0f} % | {entry['scored']} |")
+    return "\n".join(lines) + "\n"
+
+
+def kept_labels(made: Table) -> dict[str, dict[str, int]]:
     """Count the positive label cells that each version keeps, loses and adds."""
     labeler = RuleLabeler("ct_rate")
-    before = labeler(list(made.reports.values()))
+    before = labeler(made.texts("report"))
     found = {}
-    for version, rewritten in made.versions.items():
-        after = labeler([report.candidate for report in rewritten])
+    for version in VERSIONS:
+        after = labeler(made.texts(version))
         cells = {"kept": before & after, "lost": before & ~after, "won": after & ~before}
         found[version] = {name: int(matrix.sum()) for name, matrix in cells.items()}
     return found
@@ -92,11 +118,12 @@ def main() -> None:
     lines = ["# Sensitivity of metrics to wording and to details", ""]
     for name, reports in corpora(arguments).items():
         started = time.perf_counter()
-        made = make_versions(ReportTexts.of(reports), SensitivitySettings(seed=arguments.seed))
-        table, labels = measure_sensitivity(made, metrics), kept_labels(made)
-        result["corpora"][name] = {**table.to_dict(), "labels": labels}
-        lines += [f"## {name}", "", table.to_markdown()]
-        print(f"{name}, {time.perf_counter() - started:.0f} s\n{table.to_markdown()}labels: {labels}\n")
+        made = make_versions(ReportTexts.of(reports), VersionSettings(seed=arguments.seed))
+        entries = {metric: sensitivity(made, one) for metric, one in metrics.items()}
+        labels = kept_labels(made)
+        result["corpora"][name] = {"reports": len(made), "metrics": entries, "labels": labels}
+        lines += [f"## {name}", "", markdown(entries)]
+        print(f"{name}, {time.perf_counter() - started:.0f} s\n{markdown(entries)}labels: {labels}\n")
     arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     arguments.output.with_suffix(".md").write_text("\n".join(lines), encoding="utf-8")
 

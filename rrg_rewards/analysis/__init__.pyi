@@ -53,13 +53,8 @@ from rrg_rewards.analysis.question_items import mine_attributes as mine_attribut
 from rrg_rewards.analysis.question_items import read_report_texts as read_report_texts
 from rrg_rewards.analysis.released_questions import convert_questions as convert_questions
 from rrg_rewards.analysis.released_questions import convert_schema as convert_schema
+from rrg_rewards.analysis.report_versions import make_versions as make_versions
 from rrg_rewards.analysis.scoring import score_table as score_table
-from rrg_rewards.analysis.sensitivity import ReportVersions as ReportVersions
-from rrg_rewards.analysis.sensitivity import Sensitivity as Sensitivity
-from rrg_rewards.analysis.sensitivity import make_paper_metric as make_paper_metric
-from rrg_rewards.analysis.sensitivity import make_paper_metrics as make_paper_metrics
-from rrg_rewards.analysis.sensitivity import make_versions as make_versions
-from rrg_rewards.analysis.sensitivity import measure_sensitivity as measure_sensitivity
 from rrg_rewards.analysis.settings import AgreementColumns as AgreementColumns
 from rrg_rewards.analysis.settings import AgreementSettings as AgreementSettings
 from rrg_rewards.analysis.settings import CandidateSettings as CandidateSettings
@@ -77,7 +72,7 @@ from rrg_rewards.analysis.settings import ReleasedQuestionSettings as ReleasedQu
 from rrg_rewards.analysis.settings import ReleasedSchemaSettings as ReleasedSchemaSettings
 from rrg_rewards.analysis.settings import RewardChoice as RewardChoice
 from rrg_rewards.analysis.settings import ScoreSettings as ScoreSettings
-from rrg_rewards.analysis.settings import SensitivitySettings as SensitivitySettings
+from rrg_rewards.analysis.settings import VersionSettings as VersionSettings
 from rrg_rewards.analysis.settings import VLM3DSettings as VLM3DSettings
 from rrg_rewards.analysis.system_tables import TableComparison as TableComparison
 from rrg_rewards.analysis.system_tables import compare_tables as compare_tables

@@ -547,7 +547,7 @@ class MiningSettings(QuestionSettings):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SensitivitySettings(Settings):
+class VersionSettings(Settings):
     """Settings of :func:`~rrg_rewards.analysis.make_versions`."""
 
     seed: int = setting(0, "random seed of the versions", minimum=0)

@@ -1,28 +1,24 @@
-"""``rrg-rewards finebench``: make question items, count attributes in a corpus, and score altered reports.
+"""``rrg-rewards finebench``: make question items, count attributes in a corpus, and alter reports.
 
 Make questions on single attributes of findings for CT-FineBench, or convert the released ones, count the attributes
-that a corpus states, or measure how metrics score paraphrased reports and reports with wrong details. To score reports
-with CT-FineBench, use rrg-rewards score --metrics ct_finebench.
+that a corpus states, or paraphrase reports and make their details wrong. To score reports with CT-FineBench, use
+rrg-rewards score --metrics ct_finebench.
 """
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rrg_rewards.analysis.settings import (
-    MetricChoice,
     MiningSettings,
     QuestionSettings,
     ReleasedQuestionSettings,
     ReleasedSchemaSettings,
-    SensitivitySettings,
+    VersionSettings,
 )
 from rrg_rewards.cli.options import (
     InputTable,
     Outputs,
-    UsageError,
     add_command_parser,
     add_settings,
     add_shared_options,
@@ -30,18 +26,9 @@ from rrg_rewards.cli.options import (
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.settings import Settings, setting
-from rrg_rewards.version import __version__
 
 _ITEMS = ("id_column", "schema", "judge", "labels", "label_prefix", "key", "one_per_scan", "no_chest", "batch_size")
 _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _SensitivityFiles(Settings):
-    """What the command writes."""
-
-    output: str | None = setting(None, "write the table to FILE: .json or .md", metavar="FILE")
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -78,15 +65,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(questions, ReleasedQuestionSettings)
     add_shared_options(questions, "output", "format", "overwrite", "spreadsheet_safe")
 
-    sense = _add_task(
-        tasks,
-        "sensitivity",
-        run_sensitivity,
-        "score paraphrased reports and reports with wrong details",
-    )
-    add_settings(sense, MetricChoice, "metrics", "set", metrics={"required": True, "help": "metrics to compare"})
-    add_settings(sense, SensitivitySettings)
-    add_settings(sense, _SensitivityFiles)
+    versions = _add_task(tasks, "versions", run_versions, "paraphrase reports, and make their details wrong")
+    add_settings(versions, VersionSettings)
+    add_shared_options(versions, "output", "spreadsheet_safe")
 
 
 def _add_task(
@@ -209,37 +190,24 @@ def run_questions(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def run_sensitivity(args: argparse.Namespace, terminal: Terminal) -> int:
-    r"""Make two versions of each report, a paraphrase and one with wrong details, and score both against the report.
+def run_versions(args: argparse.Namespace, terminal: Terminal) -> int:
+    r"""Make two versions of each report by rules: a paraphrase, and one with wrong details.
 
-    A metric of clinical content gives the paraphrase the higher score; a metric of wording gives it the lower score.
-    The metrics are bleu2, rougeL, bertscore (with --set bertscore.model=FOLDER) and those of rrg-rewards score. Both
-    versions are made by rules.
+    The output has the columns report_id, report, paraphrased and adversarial. Compare the versions with any metrics:
+    one of clinical content gives the paraphrase the higher score, one of wording the lower score.
 
     Examples:
-      rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics bleu2,rougeL,ct_finebench \
-          --output table.md
-      rrg-rewards finebench sensitivity reports.csv --text-column report_text --metrics crepe,crimson,bertscore \
-          --set crepe.model=runs/crepe/model --set bertscore.model=runs/crepe/minilm --output table.json
+      rrg-rewards finebench versions reports.csv --text-column report_text --output versions.csv
+      rrg-rewards compare versions.csv --reference-column report --prediction-column paraphrased \
+          --prediction-column adversarial --metrics bleu,rouge,ct_finebench
     """
     from rrg_rewards.analysis.question_items import read_report_texts
-    from rrg_rewards.analysis.sensitivity import make_paper_metrics, make_versions, measure_sensitivity
-    from rrg_rewards.data.tables.writers import check_output, open_output, write_json
+    from rrg_rewards.analysis.report_versions import make_versions
+    from rrg_rewards.data.tables.writers import write_table
 
-    settings = settings_from(args, SensitivitySettings)
-    if args.output is not None and Path(args.output).suffix not in (".json", ".md"):
-        raise UsageError(f"argument --output: must end in .json or .md, got {args.output!r}")
-    if args.output is not None:
-        check_output(args.output, args.overwrite)
-    metrics = make_paper_metrics(settings_from(args, MetricChoice))
+    settings_from(args, Outputs).check()
     table = settings_from(args, InputTable).read(terminal)
     reports = read_report_texts(table, settings_from(args, QuestionSettings), terminal, args.table)
-    result = measure_sensitivity(make_versions(reports, settings), metrics, terminal)
-    if args.output is not None and args.output.endswith(".json"):
-        summary = {"version": __version__, "table": args.table, "text_column": args.text_column, **result.to_dict()}
-        write_json(summary, args.output, args.overwrite)
-    elif args.output is not None:
-        with open_output(args.output, args.overwrite) as file:
-            file.write(result.to_markdown().encode())
-    terminal.show(result.to_markdown().rstrip())
+    made = make_versions(reports, settings_from(args, VersionSettings))
+    write_table(made, args.output, args.format, args.overwrite, args.spreadsheet_safe)
     return 0

@@ -13,7 +13,7 @@ from rrg_rewards.analysis import (
     PairColumns,
     PreferenceSettings,
     QuestionSettings,
-    SensitivitySettings,
+    VersionSettings,
 )
 from rrg_rewards.utilities.settings import SettingError
 
@@ -30,8 +30,8 @@ from rrg_rewards.utilities.settings import SettingError
         (MiningSettings, {"min_count": 0}, "min_count"),
         (MiningSettings, {"labels": True}, "labels"),
         (MiningSettings, {"label_prefix": ""}, "labels"),
-        (SensitivitySettings, {"seed": -1}, "seed"),
-        (SensitivitySettings, {"limit": 0}, "limit"),
+        (VersionSettings, {"seed": -1}, "seed"),
+        (VersionSettings, {"limit": 0}, "limit"),
         (PreferenceSettings, {"margin": -0.1}, "margin"),
         (PreferenceSettings, {"threshold": 0.5}, "threshold"),
         (PreferenceSettings, {"system_prompt": "Be brief."}, "system_prompt"),

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from rrg_rewards.analysis.sensitivity import make_paper_metric
 from rrg_rewards.data import phantom_studies
 from rrg_rewards.findings import paraphrase_report
 from rrg_rewards.judges import registry as judges
@@ -131,53 +130,39 @@ def test_triples_mined_by_a_judge_are_in_words_of_the_reports(run, write_csv, wr
 
 
 def test_metrics_of_words_take_the_two_versions_the_wrong_way_round(run, reports, tmp_path):
-    arguments = ("--text-column", "report_text", "--metrics", "bleu2,rougeL,crimson", "--set", "crimson.judge=rules")
-    result = run("finebench", "sensitivity", reports, *arguments, "--output", tmp_path / "t.json")
+    versions = tmp_path / "versions.csv"
+    result = run("finebench", "versions", reports, "--text-column", "report_text", "--output", versions)
     assert result.code == 0, result.err
     assert "1 of 7 reports are missing or blank" in result.err
-    found = json.loads((tmp_path / "t.json").read_text())
-    assert (found["reports"], found["seed"], found["text_column"]) == (6, 0, "report_text")
-    for name in ("bleu2", "rougeL"):
-        entry = found["metrics"][name]
-        assert entry["paraphrased"] < entry["adversarial"]
-        assert (entry["scored"], entry["paraphrase_better"]) == (6, 0)
-    assert found["metrics"]["crimson"]["paraphrased"] > found["metrics"]["crimson"]["adversarial"]
-    assert set(found["changes"]["adversarial"]) >= {"side", "level"}
-    paraphrased = [paraphrase_report(report, seed=0).candidate for report in REPORTS]
-    rouge = make_paper_metric("rougeL").score(paraphrased, REPORTS).value
-    assert float(rouge.mean()) == pytest.approx(found["metrics"]["rougeL"]["paraphrased"])
+    rows = rows_of(versions.read_text())
+    assert [row["paraphrased"] for row in rows] == [paraphrase_report(report, seed=0).candidate for report in REPORTS]
+    columns = ("--prediction-column", "paraphrased", "--prediction-column", "adversarial")
+    options = ("--reference-column", "report", "--metrics", "rouge,crimson", "--json", tmp_path / "t.json", *columns)
+    assert run("compare", versions, *options).code == 0
+    found = json.loads((tmp_path / "t.json").read_text())["groups"][0]["metrics"]
+    losses = {one["metric"]: one["differences"][0]["losses"] for one in found}
+    assert losses["rouge"] == 0
+    assert losses["crimson"] > 4
 
 
-def test_the_table_as_markdown_by_limit_and_seed(run, reports, tmp_path):
-    common = ("finebench", "sensitivity", reports, "--text-column", "report_text", "--metrics", "rougeL", "--limit", 2)
-    first = run(*common, "--output", tmp_path / "t.md")
-    assert first.code == 0, first.err
-    assert (tmp_path / "t.md").read_text().strip() == first.out.strip()
-    assert first.out.startswith("2 reports, seed 0")
-    assert run(*common).out == first.out
-    assert run(*common, "--seed", 1).out.splitlines()[-1] != first.out.splitlines()[-1]
+def test_versions_by_limit_and_seed(run, reports):
+    common = ("finebench", "versions", reports, "--text-column", "report_text", "--limit", 2)
+    first = rows_of(run(*common).out)
+    assert len(first) == 2
+    assert rows_of(run(*common).out) == first
+    assert rows_of(run(*common, "--seed", 1).out) != first
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--metrics", "bleu3"), "unknown metric 'bleu3'; did you mean 'bleu"),
-        (("--metrics", "bleu2", "--set", "crg.prior=3"), "'crg' is not among --metrics bleu2"),
-        (("--metrics", "crepe"), "model"),
-        (("--metrics", "bleu2", "--output", "t.csv"), "must end in .json or .md"),
-        (("--metrics", "bleu2", "--seed", "-1"), "argument --seed: "),
-        (("--metrics", "bleu2", "--limit", "0"), "argument --limit: "),
-    ],
-)
-def test_a_wrong_command_line_is_told_before_any_work(run, reports, arguments, words):
-    result = run("finebench", "sensitivity", reports, "--text-column", "report_text", *arguments)
+@pytest.mark.parametrize("arguments", [("--seed", "-1"), ("--limit", "0")])
+def test_a_wrong_command_line_is_told_before_any_work(run, reports, arguments):
+    result = run("finebench", "versions", reports, "--text-column", "report_text", *arguments)
     assert (result.code, result.out) == (2, "")
-    assert words in result.err
+    assert f"argument {arguments[0]}: " in result.err
 
 
 def test_a_table_without_reports_and_a_file_that_exists(run, write_csv, reports, tmp_path):
     empty = write_csv("empty.csv", ["text"], [""])
-    result = run("finebench", "sensitivity", empty, "--text-column", "text", "--metrics", "bleu2")
+    result = run("finebench", "versions", empty, "--text-column", "text")
     assert (result.code, "contains no report" in result.err) == (1, True)
     (tmp_path / "t.csv").write_text("mine")
     result = run("finebench", "mine", reports, "--text-column", "report_text", "--output", tmp_path / "t.csv")

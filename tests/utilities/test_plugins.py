@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rrg_rewards.analysis.sensitivity import make_paper_metric
 from rrg_rewards.cli.main import main
 from rrg_rewards.judges import get_judge
 from rrg_rewards.labelers import get_labeler
@@ -61,13 +60,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     plugins._plugins.cache_clear()
     for name in [name for name in sys.modules if name.endswith("_code")]:
         del sys.modules[name]
-
-
-def test_registry_metric_without_a_direction_has_no_sensitivity(install: Install) -> None:
-    install("mine", "[rrg_rewards.metrics]\nwords = mine_code:words\n")
-    assert not make_paper_metric("words", higher_is_better=False).higher_is_better
-    with pytest.raises(ValueError, match="words does not say whether higher scores are better"):
-        make_paper_metric("words", higher_is_better=None)
 
 
 def test_registry_entry_points_are_names_and_are_imported_at_first_use(install: Install) -> None:
