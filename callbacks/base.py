@@ -7,7 +7,8 @@ from typing import Any
 
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.pages.watch_page import write_watch_page
-from rrg_rewards.rewards.base import Completion, Reward, as_completions, completion_texts
+from rrg_rewards.rewards.base import Reward, check_names
+from rrg_rewards.rewards.completions import Completion, ReportExtractor
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.watch.reward_watch import RewardWatch
 
@@ -20,10 +21,14 @@ class StateCallback:
 
     Args:
         rewards: The rewards of the run. These must be the objects that the trainer calls.
+
+    Raises:
+        ValueError: If two rewards log under the same name.
     """
 
     def __init__(self, rewards: Sequence[Reward]) -> None:
         self.rewards = list(rewards)
+        check_names([reward.__name__ for reward in self.rewards])
 
     def synchronize(self) -> None:
         """Synchronise the statistics of the rewards; every process must call this method."""
@@ -56,6 +61,7 @@ class WatchCallback:
         metrics: Held-out metrics as rewards, such as ``make_reward("rouge")``.
         stop: Names of the checks whose alarms stop the run, or ``True`` for all checks.
         reference_column: Name of the column of references.
+        report: How the watched report is extracted from a completion, as in :func:`rrg_rewards.rewards.make_reward`.
         folder: Output folder. ``reward_watch.html``, its plots as PNG and ``reward_watch.json`` are written at each
             alarm and at the end of the run. ``None`` writes nothing.
         metric_every: Number of steps from one evaluation of the held-out metrics to the next. A higher number reduces
@@ -74,6 +80,7 @@ class WatchCallback:
         *,
         stop: bool | Collection[str] = False,
         reference_column: str = "reference",
+        report: str = "auto",
         folder: str | Path | None = None,
         metric_every: int = 1,
         watch: RewardWatch | None = None,
@@ -83,12 +90,12 @@ class WatchCallback:
             raise ValueError("watch: give either a watch, or stop and the options of a watch, not both")
         if metric_every < 1:
             raise ValueError(f"metric_every must be positive, got {metric_every}")
-        if len({metric.__name__ for metric in metrics}) < len(metrics):
-            raise ValueError(f"metrics must differ in name, got {', '.join(metric.__name__ for metric in metrics)}")
+        check_names([metric.__name__ for metric in metrics], "metrics")
         self.watch = watch or RewardWatch(stop=stop, **options)
         """The watch, with its alarms."""
         self.metrics = list(metrics)
         self.reference_column = reference_column
+        self.report = ReportExtractor(report)
         self.metric_every = metric_every
         self.folder = None if folder is None else Path(folder)
 
@@ -118,13 +125,11 @@ class WatchCallback:
             weights: Weights of the rewards; a reward of weight 0 is a held-out metric.
             judge_failures: As in :meth:`RewardWatch.observe`.
         """
-        texts = completion_texts(completions)
         trained, held_out = _split(dict(rewards or {}), weights or {})
         if step % self.metric_every == 0:
-            given = as_completions(texts)
-            held_out |= {metric.__name__: metric.rewards(metric.score(given, **columns)) for metric in self.metrics}
+            held_out |= {one.__name__: one.rewards(one.score(completions, **columns)) for one in self.metrics}
         self.watch.observe(
-            texts,
+            self.report.reports(completions),
             columns.get(self.reference_column),
             rewards=trained,
             metrics=held_out,

@@ -6,7 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from rrg_rewards.callbacks.base import StateCallback, WatchCallback
-from rrg_rewards.rewards.base import Completion, Reward
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.watch.recording import failure_shares
 

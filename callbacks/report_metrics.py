@@ -27,6 +27,7 @@ from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.highlights import scored_findings
+from rrg_rewards.rewards.completions import ReportExtractor
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import gather_objects
@@ -119,6 +120,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         metrics: A report metric, logged under its name, or several metrics by name.
         prediction_key: Key of the candidate reports in the step's output.
         reference_key: Key of the reference reports.
+        report: How the report is extracted from a candidate, such as a completion with reasoning, for the metrics and
+            tables; as in :func:`rrg_rewards.rewards.make_reward`.
         context_keys: Keys in the step's output of further columns that metrics use:
             ``{"target_labels": "labels"}`` for all metrics, or ``{"crg": {"target_labels": "labels"}}`` for one metric.
         id_key: Key of the report identifiers for the table.
@@ -156,6 +159,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         *,
         prediction_key: str = "prediction",
         reference_key: str = "reference",
+        report: str = "auto",
         context_keys: Mapping[str, str | Mapping[str, str]] | None = None,
         id_key: str | None = None,
         num_worst: int = 10,
@@ -178,6 +182,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         self.metrics = _by_name(metrics)
         self.prediction_key = prediction_key
         self.reference_key = reference_key
+        self.report = ReportExtractor(report)
         self.context_keys = _keys_by_metric(context_keys or {}, list(self.metrics))
         self.id_key = id_key
         self.num_worst = num_worst
@@ -276,7 +281,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             values: Sequence[Any] = outputs[key].tolist() if isinstance(outputs[key], Tensor) else outputs[key]
             return values
 
-        preds, target = column(self.prediction_key), column(self.reference_key)
+        completions, target = column(self.prediction_key), column(self.reference_key)
+        preds = [self.report(text) if isinstance(text, str) else text for text in completions]
         identifiers: Sequence[Any] = [None] * len(preds)
         if self.id_key is not None:
             identifiers = column(self.id_key)

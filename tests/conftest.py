@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -39,14 +39,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not torch.cuda.is_available():
             pytest.skip("no GPU: torch.cuda.is_available() is False")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def processor_without_bfloat16() -> Iterator[None]:
-    """Let ``dtype="auto"`` be float32, so that the values of tests do not depend on the processor."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rrg_rewards.utilities.precision.cpu_computes_in_bfloat16", lambda: False)
-        yield
 
 
 @pytest.fixture(scope="session")

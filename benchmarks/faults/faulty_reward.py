@@ -10,7 +10,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, Reward, completion_texts
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.completions import Completion
 
 
 class FaultyReward(Reward):
@@ -24,7 +25,7 @@ class FaultyReward(Reward):
 
     def score(self, completions: list[Completion], **columns: Any) -> Scores:  # noqa: ARG002
         """Score completions."""
-        texts = [text or "" for text in completion_texts(completions)]
+        texts = [text or "" for text in self.reports(completions)]
         if "exit" in texts:
             raise SystemExit(1)
         while "hang" in texts:

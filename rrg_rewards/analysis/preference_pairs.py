@@ -10,7 +10,8 @@ from rrg_rewards.analysis.metric_choice import reward_inputs
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, by_kind, failures_counted
 from rrg_rewards.analysis.settings import PreferenceSettings
 from rrg_rewards.data.tables.table import Table
-from rrg_rewards.rewards.base import Completion, Reward
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError

@@ -90,7 +90,7 @@ def _configured(path: str) -> tuple["Reward", dict[str, Any]]:
     settings = read_settings({"config": path})
     # The defaults of a server differ from those of a trainer's workers.
     limits = {name: getattr(settings, name) for name in _OF_CONFIG if name in read_settings_file(path)}
-    shared = ("missing", "reference_column", "extractor", "score_range")
+    shared = ("missing", "reference_column", "score_range")
     return settings.make_reward(), {**{name: getattr(settings, name) for name in shared}, **limits}
 
 

@@ -65,10 +65,11 @@ class CREPE(PairModelMetric[CrepePredictor]):
             that is lower. Each report of a longer pair keeps its first tokens.
         token_budget: Maximum number of tokens of a batch, padding included. A longer sequence is the only one in its
             batch.
-        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``; ``"auto"`` is ``bfloat16`` on processors that are faster
-            in it, and ``float32`` on others (:func:`rrg_rewards.utilities.precision.fastest_dtype`). In half precision,
-            matrix products run in that type under autocast; embeddings, sums, normalisations and heads stay in float32.
-            The signature names the type.
+        dtype: ``"float32"`` (default), in which a score does not depend on the machine, ``"bfloat16"`` or
+            ``"float16"``; ``"auto"``, for speed, is ``bfloat16`` on processors that are faster in it, and ``float32``
+            on others (:func:`rrg_rewards.utilities.precision.fastest_dtype`). In half precision, matrix products run in
+            that type under autocast; embeddings, sums, normalisations and heads stay in float32. The signature names
+            the type.
         device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of a Hub id.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
@@ -99,7 +100,7 @@ class CREPE(PairModelMetric[CrepePredictor]):
         weights: Mapping[str, float] | None = None,
         max_length: int | None = None,
         token_budget: int = 8192,
-        dtype: Precision = "auto",
+        dtype: Precision = "float32",
         device: str | None = None,
         revision: str | None = None,
         **kwargs: Any,

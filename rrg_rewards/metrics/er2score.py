@@ -71,8 +71,9 @@ class ER2Score(PairModelMetric[ER2ScorePredictor]):
         max_length: Maximum number of tokens of a prompt; default: as the model was trained.
         token_budget: Maximum number of tokens of a batch, padding and cached prefixes included. A longer prompt is the
             only one in its batch.
-        dtype: Type of the backbone's weights, whatever that of the files: ``"float32"``, ``"bfloat16"`` or
-            ``"float16"``; ``"auto"`` is ``bfloat16`` on processors that are faster in it, and ``float32`` on others
+        dtype: Type of the backbone's weights, whatever that of the files: ``"float32"`` (default), in which a score
+            does not depend on the machine, ``"bfloat16"`` or ``"float16"``; ``"auto"``, for speed, is ``bfloat16`` on
+            processors that are faster in it, and ``float32`` on others
             (:func:`rrg_rewards.utilities.precision.fastest_dtype`). The head is float32. The signature names the type.
         device: Device of a loaded model; default: the CUDA device of this process if there is one, else the CPU.
         revision: Revision of a Hub id.
@@ -105,7 +106,7 @@ class ER2Score(PairModelMetric[ER2ScorePredictor]):
         backbone: str | Path | None = None,
         max_length: int | None = None,
         token_budget: int = 8192,
-        dtype: Precision = "auto",
+        dtype: Precision = "float32",
         device: str | None = None,
         revision: str | None = None,
         share_prefix: bool = True,

@@ -432,7 +432,8 @@ class BERTScore(ReportMetric):
     def signature(self) -> str:
         """Metric, version and settings in one line."""
         layer = "last" if self.num_layers is None else self.num_layers
-        return format_signature("bertscore", model=self.encoder.source, layer=layer, measure="f", idf=False)
+        settings = {"model": self.encoder.source, "layer": layer, "measure": "f", "idf": False}
+        return format_signature("bertscore", **settings, dtype=self.encoder.dtype)
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
         values = [

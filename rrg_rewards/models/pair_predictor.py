@@ -214,7 +214,7 @@ class PairPredictor(Backend, ABC):
         if (stored := self._given_half_type) is not None and options.dtype not in ("auto", stored):
             raise ValueError(
                 f"dtype is {options.dtype!r}, but the {self.model} has weights in {stored}, and a model given as an "
-                f"object is used unchanged; omit dtype, or convert the model: model.to(torch.{options.dtype})"
+                f"object is used unchanged; set dtype='auto', or convert the model: model.to(torch.{options.dtype})"
             )
         self.max_length = self._checked_length()
         self._warned_of_long_pairs = False

@@ -4,7 +4,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,75 +15,8 @@ from rrg_rewards.judges.server.usage import Usage, UsageMeter
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
+from rrg_rewards.rewards.completions import Completion, ReportExtractor, completion_texts
 from rrg_rewards.rewards.output import RewardOutput
-
-Completion = str | Sequence[Mapping[str, Any]]
-
-
-def completion_text(completion: Completion) -> str | None:
-    """Return the report text of a plain or conversational completion.
-
-    Args:
-        completion: A text, or a list of messages ``{"role": ..., "content": ...}``. The content of a message is a text
-            or a list of parts ``{"type": "text", "text": ...}``.
-
-    Returns:
-        The text, or the text of the last assistant message; ``None`` if there is no assistant message.
-
-    Raises:
-        TypeError: If the completion is neither a text nor a list of messages.
-
-    Example:
-        >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "No effusion."}]}])
-        'No effusion.'
-    """
-    if isinstance(completion, str):
-        return completion
-    if not isinstance(completion, Sequence) or not all(isinstance(message, Mapping) for message in completion):
-        raise TypeError(f"a completion must be a text or a list of messages, got {type(completion).__name__}")
-    messages = cast(Sequence[Mapping[str, Any]], completion)
-    replies = [message for message in messages if message.get("role") == "assistant"]
-    if not replies:
-        return None
-    content = replies[-1].get("content") or ""
-    if isinstance(content, str):
-        return content
-    parts = [part if isinstance(part, Mapping) else {} for part in content]
-    texts = [part.get("text") for part in parts if part.get("type") == "text"]
-    if not all(parts) or not all(isinstance(text, str) for text in texts):
-        # Types only, because the parts may contain report text.
-        kinds = ", ".join(type(part.get("text") if isinstance(part, Mapping) else part).__name__ for part in content)
-        raise TypeError(
-            "content of a message must be a text or a list of parts such as {'type': 'text', 'text': ...}, got "
-            f"{type(content).__name__} with {kinds}"
-        )
-    return "".join(map(str, texts))
-
-
-def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
-    """Return the report texts of a batch of completions; see :func:`completion_text`.
-
-    Raises:
-        TypeError: If ``completions`` is one string, or an element is not a completion.
-
-    Example:
-        >>> completion_texts(["No effusion.", []])
-        ['No effusion.', None]
-    """
-    if isinstance(completions, str):
-        raise TypeError("completions must be a list of completions, got one string; pass [completion]")
-    return [completion_text(completion) for completion in completions]
-
-
-def as_completions(texts: Sequence[str | None]) -> list[Completion]:
-    """Return the texts of completions as completions, to hand them down; one without a reply is ``[]``.
-
-    Example:
-        >>> as_completions(completion_texts(["No effusion.", [{"role": "assistant", "content": "Edema."}], []]))
-        ['No effusion.', 'Edema.', []]
-    """
-    return [[] if text is None else text for text in texts]
-
 
 # Arguments that trainers pass in addition to the columns of the data set.
 _TRAINER_ARGUMENTS = frozenset({"prompts", "completion_ids", "trainer_state", "environments"})
@@ -102,6 +35,27 @@ def named_columns(context_columns: Mapping[str, str] | Sequence[str]) -> dict[st
     if isinstance(context_columns, str):
         raise TypeError(f"context_columns must be a list of names or a mapping, got {context_columns!r}; pass a list")
     return dict(context_columns if isinstance(context_columns, Mapping) else {one: one for one in context_columns})
+
+
+def check_names(names: Sequence[str], whose: str = "rewards") -> None:
+    """Check that no two rewards log under the same name.
+
+    Raises:
+        ValueError: If two names are equal, or one begins with another and a slash.
+
+    Example:
+        >>> check_names(["crg", "crg/recall"])
+        Traceback (most recent call last):
+        ...
+        ValueError: rewards must differ in name, got 'crg' and 'crg/recall'; give one another name (as, in Python name=)
+    """
+    for place, name in enumerate(names):
+        for other in names[:place]:
+            if f"{name}/".startswith(f"{other}/") or f"{other}/".startswith(f"{name}/"):
+                raise ValueError(
+                    f"{whose} must differ in name, got {other!r} and {name!r}; give one another name (as, in Python "
+                    "name=)"
+                )
 
 
 def is_asynchronous(reward: Any) -> bool:
@@ -135,6 +89,9 @@ class Reward(ABC):
     output = RewardOutput()
     """Selects the score that is the reward; set by :func:`rrg_rewards.rewards.make_reward`."""
 
+    report = ReportExtractor()
+    """Extracts the report from a completion; set by :func:`rrg_rewards.rewards.make_reward`."""
+
     def __init__(self, name: str, log_explanations: bool = False, log_details: bool = False) -> None:
         self.__name__ = name
         self.log_explanations = log_explanations
@@ -151,16 +108,25 @@ class Reward(ABC):
     @property
     @abstractmethod
     def signature(self) -> str:
-        """Identifier of the reward, including versions and settings; ends with ``self.output.suffix``."""
+        """Identifier of the reward, including versions and settings; ends with :attr:`suffix`."""
+
+    @property
+    def suffix(self) -> str:
+        """What the options of every reward add to the signature; empty by default."""
+        return self.output.suffix + ("" if self.report == type(self).report else f"|report:{self.report.report}")
 
     @property
     @abstractmethod
     def columns(self) -> tuple[str, ...]:
         """Columns of the data set that the reward reads."""
 
+    def reports(self, completions: Sequence[Completion]) -> list[str | None]:
+        """Return the reports in completions, which are scored; ``None`` for a conversation without a reply."""
+        return self.report.reports(completions)
+
     @abstractmethod
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """Score completions without updating the state of the reward.
+        """Score the :meth:`reports` in completions without updating the state of the reward.
 
         Args:
             completions: ``N`` completions, texts or lists of messages.
@@ -262,7 +228,7 @@ class Reward(ABC):
             ValueError: If a column that the reward reads is missing, columns differ in length, or a reward is infinite
                 or missing.
         """
-        return self._finish(self._score(completions, columns), len(completions), log_metric, log_extra)
+        return self._finish(self._score(completions, columns), completions, log_metric, log_extra)
 
     def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
         """Return the scores of a training batch; may update the state of the reward."""
@@ -271,15 +237,15 @@ class Reward(ABC):
     def _finish(
         self,
         scores: Scores,
-        num_completions: int,
+        completions: Sequence[Completion],
         log_metric: Callable[[str, float], None] | None,
         log_extra: Callable[[str, list[Any]], None] | None,
     ) -> list[float | None]:
         """Log the scores of a batch and return its rewards."""
-        rewards = self.checked_rewards(scores, num_completions)
+        rewards = self.checked_rewards(scores, len(completions))
         if log_metric is not None:
             # A mean over no rows is not logged. Trainers would average NaN with the values of other processes.
-            for name, value in self._sub_scores(scores).items():
+            for name, value in {**self._sub_scores(scores), **self._extracted(completions)}.items():
                 if not math.isnan(value):
                     log_metric(f"{self.__name__}/{name}", value)
         if log_extra is not None and self.log_explanations:
@@ -298,6 +264,18 @@ class Reward(ABC):
         # A pair has at most one kind of failure.
         failed = {"failed": sum(kinds.values()), **(kinds if self.log_details else {})} if kinds else {}
         return {**details, **failed, "unscorable": _share(self.output.values(scores).isnan())}
+
+    def _extracted(self, completions: Sequence[Completion]) -> dict[str, float]:
+        """Return the shares of completions that contained more than a report, and of empty reports, to log."""
+        pairs = zip(completion_texts(completions), self.reports(completions), strict=True)
+        known = [(text, report) for text, report in pairs if text is not None and report is not None]
+        if not known or self.report.report == "raw":
+            return {}
+        extracted = sum(text != report for text, report in known)
+        return {
+            "extracted": extracted / len(known),
+            "empty": sum(not report.strip() for _, report in known) / len(known),
+        }
 
     def _column(self, columns: Mapping[str, Any], name: str) -> Sequence[Any]:
         if name not in columns:
@@ -322,6 +300,9 @@ class MetricReward(Reward):
     The object is small and picklable and makes no collective calls. With ``log_metric``, it logs
 
     - ``{name}/unscorable``, the fraction of unscorable completions in the batch;
+    - ``{name}/extracted``, the fraction of completions from which the report was extracted, because they contain
+      reasoning, tags or the like (:class:`rrg_rewards.rewards.completions.ReportExtractor`), and ``{name}/empty``, the
+      fraction whose report is empty, as that of a completion that only thinks;
     - ``{name}/{sub-score}``, the mean over the scored rows of each sub-score in ``ReportMetric.main_details``;
     - ``{name}/failed``, the fraction of the batch for which the judge failed, if the metric has a judge;
     - ``{name}/judge_calls``, ``judge_retries``, ``judge_prompt_tokens``, ``judge_cached_prompt_tokens`` (if the server
@@ -397,7 +378,7 @@ class MetricReward(Reward):
     def signature(self) -> str:
         """Signature of the metric, its context columns and the sign of the reward."""
         context = f"|context:{','.join(self.context_columns)}" if self.context_columns else ""
-        return f"{self.metric.signature}{context}|sign:{self.sign:+d}{self.output.suffix}"
+        return f"{self.metric.signature}{context}|sign:{self.sign:+d}{self.suffix}"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -465,9 +446,9 @@ class MetricReward(Reward):
     def _metric_inputs(
         self, completions: Sequence[Completion], columns: Mapping[str, Any]
     ) -> tuple[list[str | None], Sequence[str | None], dict[str, Sequence[Any]]]:
-        """Return the arguments of the metric: completion texts, references and context."""
-        texts = completion_texts(completions)
-        return texts, *self._inputs(columns, len(texts))
+        """Return the arguments of the metric: reports, references and context."""
+        reports = self.reports(completions)
+        return reports, *self._inputs(columns, len(reports))
 
     def _inputs(self, columns: Mapping[str, Any], length: int) -> tuple[Sequence[str | None], dict[str, Sequence[Any]]]:
         """Return the references and the context of ``length`` rows."""
@@ -496,7 +477,7 @@ class AsyncReward(Reward):
         """Reward completions; see :meth:`Reward.__call__`."""
         log_metric, log_extra = columns.pop("log_metric", None), columns.pop("log_extra", None)
         scores = await self.score_async(completions, **columns)
-        return self._finish(scores, len(completions), log_metric, log_extra)
+        return self._finish(scores, completions, log_metric, log_extra)
 
 
 class AsyncMetricReward(AsyncReward, MetricReward):

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,8 @@ from typing_extensions import Self
 
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, Reward, as_completions, completion_texts, is_asynchronous, score_tensor
+from rrg_rewards.rewards.base import Reward, check_names, is_asynchronous, score_tensor
+from rrg_rewards.rewards.completions import Completion, as_completions, completion_texts
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.names import unknown_name_message
@@ -261,8 +262,9 @@ class ComposedReward(Reward):
     :class:`rrg_rewards.callbacks.RewardStateCallback` (Lightning) synchronise them after each step and save them in
     checkpoints.
 
-    Each part logs its values. The composed reward also logs ``{name}/{part}``, the mean weighted contribution of a
-    part; ``{name}/open_{part}``, the fraction of completions for which its gate is open; and ``{name}/unscorable``.
+    Each part logs its values as ``{name}/{part}/...``. The composed reward also logs ``{name}/{part}``, the mean
+    weighted contribution of a part; ``{name}/open_{part}``, the fraction of completions for which its gate is open; and
+    ``{name}/unscorable``.
 
     Args:
         parts: The parts. A part may be a name, or a mapping, as in YAML, with ``name`` and options of
@@ -270,6 +272,8 @@ class ComposedReward(Reward):
             ``normalize`` (true, or a mean and a standard deviation), ``clip`` and ``gate`` (a mapping with ``on``,
             ``at_least`` and ``otherwise``).
         reference_column: Default column of references for parts that are mappings.
+        report: How parts that are mappings extract the report, unless they say so themselves. Default: as each does
+            alone. Each part reads the whole completion.
         name: Name under which trainers log the reward.
 
     Raises:
@@ -297,15 +301,16 @@ class ComposedReward(Reward):
         parts: Sequence[RewardPart | Mapping[str, Any] | str],
         *,
         reference_column: str | None = "reference",
+        report: str | None = None,
         name: str = "composed",
     ) -> None:
         super().__init__(name)
-        self.parts = tuple(part if isinstance(part, RewardPart) else _part(part, reference_column) for part in parts)
+        self.parts = tuple(_parts(parts, reference_column, report))
         names = [part.name for part in self.parts]
         if not names:
             raise ValueError(f"reward {name!r} needs at least one part")
-        if repeated := sorted({one for one in names if names.count(one) > 1}):
-            raise ValueError(f"reward {name!r} has two parts called {repeated[0]!r}; give one another name (as: ...)")
+        gates = [f"open_{part.name}" for part in self.parts if part.gate is not None]
+        check_names([*names, *gates, "unscorable"], f"the parts of {name!r}")
         for part in self.parts:
             others = [one for one in names if one != part.name]
             if part.gate is not None and part.gate.on not in others:
@@ -322,7 +327,7 @@ class ComposedReward(Reward):
     @property
     def signature(self) -> str:
         """Signatures of the parts."""
-        return " + ".join(part.signature for part in self.parts) + self.output.suffix
+        return " + ".join(part.signature for part in self.parts) + self.suffix
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -399,7 +404,18 @@ class ComposedReward(Reward):
     def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
         """Reward completions; see :meth:`Reward.__call__`."""
         texts = as_completions(completion_texts(completions))
-        return self._finish_parts([part.reward(texts, **columns) for part in self.parts], columns)
+        return self._finish_parts(
+            [part.reward(texts, **self._for_parts(columns)) for part in self.parts], texts, columns
+        )
+
+    def _for_parts(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of parts, whose logged names begin with the name of this reward."""
+
+        def named(log: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
+            return lambda name, value: log(f"{self.__name__}/{name}", value)
+
+        loggers = {name: named(columns[name]) for name in ("log_metric", "log_extra") if columns.get(name)}
+        return {**columns, **loggers}
 
     def _compose_scores(self, scored: Sequence[Scores]) -> ComposedScores:
         rewards = [part.reward.rewards(own) for part, own in zip(self.parts, scored, strict=True)]
@@ -407,11 +423,18 @@ class ComposedReward(Reward):
         by_name = {part.name: own for part, own in zip(self.parts, scored, strict=True)}
         return ComposedScores(composed.value, composed.details, by_name)
 
+    def _extracted(self, completions: Sequence[Completion]) -> dict[str, float]:  # noqa: ARG002
+        """Return nothing: each part extracts and logs."""
+        return {}
+
     def _finish_parts(
-        self, rewards: Sequence[Sequence[float | None]], columns: Mapping[str, Any]
+        self,
+        rewards: Sequence[Sequence[float | None]],
+        completions: Sequence[Completion],
+        columns: Mapping[str, Any],
     ) -> list[float | None]:
         """Log and return the composed rewards of a batch, and add the parts' rewards to the running statistics."""
-        composed = self._finish(self._compose(rewards), len(rewards[0]), columns.get("log_metric"), None)
+        composed = self._finish(self._compose(rewards), completions, columns.get("log_metric"), None)
         for part, own in zip(self.parts, rewards, strict=True):
             if part.normalize is True:
                 part.moments.add(reward for reward in own if reward is not None)
@@ -454,18 +477,19 @@ class AsyncComposedReward(ComposedReward):
         texts = as_completions(completion_texts(completions))
 
         async def call(reward: Any) -> list[float | None]:
-            called = reward(texts, **columns)
+            called = reward(texts, **self._for_parts(columns))
             rewarded: list[float | None] = await called if inspect.isawaitable(called) else called
             return rewarded
 
         rewards = await asyncio.gather(*(call(part.reward) for part in self.parts))
-        return self._finish_parts(rewards, columns)
+        return self._finish_parts(rewards, texts, columns)
 
 
 def compose(
     parts: Sequence[RewardPart | Mapping[str, Any] | str],
     *,
     reference_column: str | None = "reference",
+    report: str | None = None,
     name: str = "composed",
 ) -> ComposedReward:
     """Make a :class:`ComposedReward`, or an :class:`AsyncComposedReward` if a part is asynchronous.
@@ -477,13 +501,23 @@ def compose(
         >>> compose([{"name": "rouge"}, {"name": "repetition", "weight": 0.1}]).columns
         ('reference',)
     """
-    built = [part if isinstance(part, RewardPart) else _part(part, reference_column) for part in parts]
+    built = [*_parts(parts, reference_column, report)]
     asynchronous = any(is_asynchronous(part.reward) for part in built)
     return (AsyncComposedReward if asynchronous else ComposedReward)(built, name=name)
 
 
-def _part(setting: Any, reference_column: str | None) -> RewardPart:
-    name, options = name_and_options(setting, reference_column)
+def _parts(
+    parts: Sequence[RewardPart | Mapping[str, Any] | str], reference_column: str | None, report: str | None
+) -> Iterator[RewardPart]:
+    """Make the parts that are settings."""
+    default = {} if report is None else {"report": report}
+    for part in parts:
+        yield part if isinstance(part, RewardPart) else _part(part, reference_column, default)
+
+
+def _part(setting: Any, reference_column: str | None, default: Mapping[str, str]) -> RewardPart:
+    name, given = name_and_options(setting, reference_column)
+    options = {**default, **given}
     shaping = {key: options.pop(key) for key in SHAPING_OPTIONS if key in options}
     if isinstance(gate := shaping.get("gate"), Mapping):
         try:

@@ -9,7 +9,8 @@ from rrg_rewards.functional.label_counts import label_statistics
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.crg import CRGPrior, LabelScores, ReportCRG, prior_text
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, MetricReward
+from rrg_rewards.rewards.base import MetricReward
+from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.utilities.signature import format_signature
 
 
@@ -121,7 +122,7 @@ class CRGReward(MetricReward):
         """Labeler, prior and sign of the reward."""
         prior = None if self.prior is None else prior_text(self.prior)
         own = format_signature("crg", **self.metric.settings, prior=prior, sign=f"{self.sign:+d}")
-        return own + self.output.suffix
+        return own + self.suffix
 
     @property
     def estimated(self) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rrg_rewards.rewards.base import Reward, as_completions
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.completions import as_completions
 from rrg_rewards.rewards.compose import SHAPING_OPTIONS, RunningMoments
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 

@@ -36,6 +36,7 @@ class RecommendedReward(ComposedReward):
         context_columns: Columns of the patient's context, ``age``, ``sex`` and ``indication``, as in
             :class:`MetricReward`.
         chance: ``"dataset"``, or the text that :meth:`fitted_options` returned.
+        report: As in :class:`ComposedReward`.
         name: Name under which trainers log the reward.
 
     Raises:
@@ -58,6 +59,7 @@ class RecommendedReward(ComposedReward):
         reference_column: str = "reference",
         context_columns: Mapping[str, str] | Sequence[str] = (),
         chance: str = "dataset",
+        report: str | None = None,
         name: str = "recommended",
     ) -> None:
         crimson: dict[str, Any] = {
@@ -66,7 +68,7 @@ class RecommendedReward(ComposedReward):
             "context_columns": named_columns(context_columns),
         }
         parts: list[dict[str, Any]] = [{"name": "crimson", **crimson}, {"name": "repetition", "weight": 0.1}]
-        super().__init__(parts, reference_column=reference_column, name=name)
+        super().__init__(parts, reference_column=reference_column, report=report, name=name)
 
     def fitted_options(self) -> dict[str, Any]:
         """Return the training references as ``chance``: compressed, with the text of the reports."""

@@ -9,6 +9,7 @@ from typing import Any
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.registry import METRICS, OF_YOUR_OWN, MetricMaker, maker_of
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward, named_columns
+from rrg_rewards.rewards.completions import ReportExtractor
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
 from rrg_rewards.utilities.names import check_required, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object
@@ -23,6 +24,8 @@ _REWARDS = {
     "remote": "rrg_rewards.rewards.remote:RemoteReward",
     "repetition": "rrg_rewards.rewards.shaping:RepetitionPenalty",
 }
+# Options of every reward.
+_SHARED_OPTIONS = OUTPUT_OPTIONS | {"report"}
 REWARDS = Registry("reward", "rrg_rewards.rewards", _REWARDS, METRICS)
 """The rewards of this package that are no metrics, and those of the entry points ``rrg_rewards.rewards``."""
 
@@ -54,7 +57,7 @@ class _RewardMaker:
         return self.reward is MetricReward
 
     @property
-    def _own(self) -> dict[str, bool]:
+    def own(self) -> dict[str, bool]:
         """Options of the reward itself, and whether each is required."""
         parameters = inspect.signature(self.reward).parameters.values()
         named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
@@ -63,7 +66,7 @@ class _RewardMaker:
     @property
     def options(self) -> set[str]:
         """Names of the options of the reward, and of its metric."""
-        return {*OUTPUT_OPTIONS, *self._own, *self.context, *(self.metric.options if self.metric else ())}
+        return {*_SHARED_OPTIONS, *self.own, *self.context, *(self.metric.options if self.metric else ())}
 
     @property
     def takes_any_option(self) -> bool:
@@ -76,14 +79,14 @@ class _RewardMaker:
     @property
     def required(self) -> tuple[str, ...]:
         """Names of the options without a default."""
-        own = (name for name, is_required in self._own.items() if is_required)
+        own = (name for name, is_required in self.own.items() if is_required)
         return tuple(dict.fromkeys([*own, *(self.metric.required if self.metric else ())]))
 
     def make(self, options: Mapping[str, Any]) -> Reward:
         """Make the reward."""
         if self.metric is None or not self._wraps:
             return self.reward.from_options(**options)
-        own = {key: value for key, value in options.items() if key in self._own}
+        own = {key: value for key, value in options.items() if key in self.own}
         given = {
             self.context[key]: column for key, column in options.items() if key in self.context and column is not None
         }
@@ -135,7 +138,9 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
             the data set: ``items_column="questions"``, ``age_column="PatientAge"``. ``None`` omits the column. The
             mode of ``ct_finebench`` is by default ``"f1"``, and ``"recall"`` without a ``reference_column``. Options of
             every reward: ``key``, the name of a sub-score that is the reward instead of the score, with ``sign``, 1 if
-            a higher sub-score is better and -1 if a lower one is.
+            a higher sub-score is better and -1 if a lower one is; and ``report``, how the report is extracted from a
+            completion: ``"auto"`` (default), ``"raw"`` for the whole completion, or a regular expression whose groups
+            are the report (:class:`rrg_rewards.rewards.completions.ReportExtractor`).
 
     Raises:
         ValueError: If the name or an option is unknown, or an option without a default is missing.
@@ -151,6 +156,9 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         >>> reward = make_reward("crimson", key="weighted_false", sign=-1)
         >>> reward(completions=["Large right pneumothorax. Edema."], reference=["No pneumothorax."])
         [-1.5]
+        >>> reward = make_reward("crg", prior=0.2, report="REPORT:(.*)")
+        >>> reward(completions=["Hernia? REPORT: No abnormality."], reference=["Hiatal hernia."])
+        [-0.277...]
     """
     maker = _maker(name)
     takes_any = ":" in name and maker.takes_any_option
@@ -161,8 +169,11 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         raise ValueError(unknown_name_message(f"option of reward {name!r}", unknown[0], maker.options))
     check_required(f"reward {name!r}", maker.required, options)
     output = RewardOutput(options.get("key"), options.get("sign"))
-    reward = maker.make({key: value for key, value in options.items() if key not in OUTPUT_OPTIONS})
+    shared = _SHARED_OPTIONS - maker.own.keys()
+    reward = maker.make({key: value for key, value in options.items() if key not in shared})
     reward.output = output
+    if "report" in options.keys() & shared:
+        reward.report = ReportExtractor(options["report"])
     return reward
 
 

@@ -24,7 +24,8 @@ from rrg_rewards.judges.server.calls import (
 )
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import AsyncReward, Completion, completion_texts, named_columns, score_tensor
+from rrg_rewards.rewards.base import AsyncReward, named_columns, score_tensor
+from rrg_rewards.rewards.completions import Completion, ReportExtractor
 from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
 from rrg_rewards.utilities.checks import check_same_length, is_finite
 from rrg_rewards.utilities.concurrency import for_each, within
@@ -97,6 +98,9 @@ class RemoteReward(AsyncReward):
         [-0.5]
     """
 
+    # The reward on the server extracts the report, or reads the form of the whole completion.
+    report = ReportExtractor("raw")
+
     def __init__(
         self,
         urls: str | Sequence[str],
@@ -139,7 +143,7 @@ class RemoteReward(AsyncReward):
         """
         if self._served is None:
             run_coroutine(self._request_signature())
-        return f"remote|{self._served}{self.output.suffix}"
+        return f"remote|{self._served}{self.suffix}"
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> JudgedScores:
         """Score completions, and wait for the servers; see :meth:`Reward.score`."""
@@ -147,7 +151,7 @@ class RemoteReward(AsyncReward):
 
     async def score_async(self, completions: Sequence[Completion], **columns: Any) -> JudgedScores:
         """Score completions without blocking the event loop; NaN without a reward from a server."""
-        texts = completion_texts(completions)
+        texts = self.reports(completions)
         sent = {name: self._column(columns, column) for name, column in self._sent.items()}
         for name, values in sent.items():
             check_same_length("completions", texts, f"column {self._sent[name]!r}", values)

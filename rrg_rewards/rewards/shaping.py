@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, Reward, completion_texts
+from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.completions import Completion, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
+from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signature import format_signature
 
 # A word is a run of letters, or a number. Any other character separates words: "nodule,effusion/hernia_mass".
@@ -48,7 +50,7 @@ class TextReward(Reward):
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Score completions; NaN for completions without an assistant message."""
-        texts = completion_texts(completions)
+        texts = self.reports(completions)
         known = [text for text in texts if text is not None]
         given = torch.tensor([text is not None for text in texts], dtype=torch.bool)
         values = torch.tensor(self._values(known, given, columns), dtype=torch.float64)
@@ -113,7 +115,7 @@ class OverlongPenalty(TextReward):
         """Name and settings of the reward."""
         unit = "words:letters-or-number" if self.unit == "words" else self.unit
         settings = {"max_length": self.max_length, "buffer": self.buffer, "unit": unit}
-        return format_signature("overlong", **settings) + self.output.suffix
+        return format_signature("overlong", **settings) + self.suffix
 
     @property
     def has_independent_rows(self) -> bool:
@@ -177,7 +179,7 @@ class RepetitionPenalty(TextReward):
     def signature(self) -> str:
         """Name and settings of the reward."""
         own = format_signature("repetition", n_gram=self.n_gram, case="lower", counters="ignored")
-        return own + self.output.suffix
+        return own + self.suffix
 
     def _value(self, text: str) -> float:
         words = _uncounted_words(text)
@@ -186,20 +188,26 @@ class RepetitionPenalty(TextReward):
 
 
 class FormatReward(TextReward):
-    r"""A reward for reports that contain the required sections in order.
+    r"""A reward for reports that contain the required sections in order, or for completions of a required form.
 
-    The reward is in [0, 1]: the length of the longest subsequence of sections in the required order, divided by the
-    number of required sections. A section begins with its name and a colon at the start of a line, and contains at
-    least ``min_words`` different words before the next heading. Names of sections, numbers and punctuation are no
-    words: "Findings: -" and "Findings: Findings." are empty sections.
+    With a pattern, the reward is 1 if the whole completion, with its reasoning and tags, matches it, and else 0. Any
+    text in this form earns it, so a policy can win it alone, without looking at the image: give it a small weight
+    beside a clinical reward. Reasoning that a trainer keeps apart (``reasoning_content``) is no part of the completion.
+
+    With sections, the reward is in [0, 1]: the length of the longest subsequence of sections in the required order,
+    divided by the number of required sections. A section begins with its name and a colon at the start of a line, and
+    contains at least ``min_words`` different words before the next heading. Names of sections, numbers and punctuation
+    are no words: "Findings: -" and "Findings: Findings." are empty sections.
 
     Args:
         sections: Names of the sections in order, case-insensitive.
         min_words: Number of different words that a section must contain.
+        pattern: A regular expression instead of sections, in which ``.`` matches line breaks, too.
         name: Name under which trainers log the reward.
 
     Raises:
-        ValueError: If there is no section, two sections are equal, or ``min_words`` is not positive.
+        ValueError: If there is neither a section nor a pattern, or both, two sections are equal, ``min_words`` is not
+            positive, or the pattern is no regular expression.
 
     Example:
         >>> from rrg_rewards.rewards import FormatReward
@@ -208,14 +216,22 @@ class FormatReward(TextReward):
         [1.0, 0.5, 0.0]
         >>> reward(["Findings: ...\nImpression: -"])
         [0.0]
+        >>> FormatReward(pattern=r"<think>.+</think>.+")(["<think>Effusion?</think>No effusion.", "No effusion."])
+        [1.0, 0.0]
     """
 
     has_independent_rows = True
 
-    def __init__(self, sections: Sequence[str], min_words: int = 1, *, name: str = "format") -> None:
+    def __init__(
+        self, sections: Sequence[str] = (), min_words: int = 1, *, pattern: str | None = None, name: str = "format"
+    ) -> None:
         super().__init__(name)
-        if isinstance(sections, str) or not sections:
-            raise ValueError(f"sections must be a list of names, got {sections!r}")
+        if isinstance(sections, str) or bool(sections) == (pattern is not None):
+            raise ValueError(f"sections must be a list of names, if there is no pattern, got {sections!r}, {pattern!r}")
+        try:
+            self.pattern = None if pattern is None else re.compile(pattern, re.S)
+        except re.error as error:
+            raise SettingError("pattern", f"must be a regular expression: {error}") from None
         if min_words < 1:
             raise ValueError(f"min_words must be positive, got {min_words}")
         self.sections = tuple(section.strip().casefold() for section in sections)
@@ -229,10 +245,17 @@ class FormatReward(TextReward):
     @property
     def signature(self) -> str:
         """Name and settings of the reward."""
-        own = format_signature("format", sections=",".join(self.sections), min_words=self.min_words)
-        return own + self.output.suffix
+        sections = {"sections": ",".join(self.sections), "min_words": self.min_words}
+        form = sections if self.pattern is None else {"pattern": self.pattern.pattern}
+        return format_signature("format", **form) + self.suffix
+
+    def reports(self, completions: Sequence[Completion]) -> list[str | None]:
+        """Return the reports in completions, or for a pattern the completions as they are."""
+        return super().reports(completions) if self.pattern is None else completion_texts(completions)
 
     def _value(self, text: str) -> float:
+        if self.pattern is not None:
+            return float(self.pattern.fullmatch(text.strip()) is not None)
         headers = list(self._header.finditer(text))
         ends = [*(header.start() for header in headers), len(text)]
         places: dict[int, int] = {}

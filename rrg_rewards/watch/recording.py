@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rrg_rewards.rewards.base import Completion, is_asynchronous
+from rrg_rewards.rewards.base import check_names, is_asynchronous
+from rrg_rewards.rewards.completions import Completion
 
 _FAILED = "/failed"
 
@@ -72,8 +73,7 @@ class RewardRecorder:
             ValueError: If two have the same name.
         """
         self.names = [str(getattr(reward, "__name__", type(reward).__name__)) for reward in rewards]
-        if len(set(self.names)) < len(self.names):
-            raise ValueError(f"rewards must differ in name, got {', '.join(self.names)}")
+        check_names(self.names)
         return [
             (_AsyncRecordedReward if is_asynchronous(reward) else _RecordedReward)(reward, name, self)
             for reward, name in zip(rewards, self.names, strict=True)

@@ -12,8 +12,14 @@ from lightning.pytorch import LightningModule, Trainer
 from torch.utils.data import DataLoader
 from words import WordLabeler
 
-from rrg_rewards.callbacks import RewardStateCallback, RewardWatchCallback, TrainerRewardWatchCallback
+from rrg_rewards.callbacks import (
+    RewardStateCallback,
+    RewardWatchCallback,
+    TrainerRewardStateCallback,
+    TrainerRewardWatchCallback,
+)
 from rrg_rewards.rewards import Reward, make_reward
+from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.watch import RewardWatch
 
 SETTINGS: dict[str, Any] = {
@@ -196,3 +202,11 @@ def test_reward_state_callback_lightning_keeps_states():
 def test_reward_state_callback_a_checkpoint_of_other_rewards_is_refused():
     with pytest.raises(ValueError, match=r"crg, .* composed, repetition"):
         RewardStateCallback(stateful_rewards()).load_state_dict({"crg": {}})
+
+
+@pytest.mark.parametrize("names", [("crg", "crg"), ("crg", "crg/recall")])
+def test_reward_state_callbacks_refuse_two_rewards_of_one_logged_name(names: tuple[str, str]) -> None:
+    rewards = [make_reward("crg", prior=0.2, name=name) for name in names]
+    for start in (RewardStateCallback, TrainerRewardStateCallback, RewardSet):
+        with pytest.raises(ValueError, match=f"must differ in name, got 'crg' and '{names[1]}'"):
+            start(rewards)

@@ -55,11 +55,11 @@ def test_paths_are_refused_without_plugins(served, tmp_path, monkeypatch, capsys
 
 def test_settings_of_trainers(served, tmp_path):
     config = tmp_path / "reward.yaml"
-    config.write_text("reward: {name: crg, prior: 0.3}\nreference_column: report\nmissing: -2\ntags: [answer]\n")
+    config.write_text("reward: {name: crg, prior: 0.3, report: raw}\nreference_column: report\nmissing: -2\n")
     assert serve("--config", str(config)) == 0
     (options,) = served
     assert (options.missing, options.reward.columns, options.reference_column) == (-2, ("report",), "report")
-    assert options.extractor("<answer>Clear.</answer>") == "Clear."
+    assert options.reward.reports(["<answer>Clear.</answer>"]) == ["<answer>Clear.</answer>"]
 
 
 def test_limits_of_a_file_and_options_that_replace_them(served, tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Reward, completion_texts
+from rrg_rewards.rewards.base import Reward
 
 
 class GatedReward(Reward):
@@ -21,7 +21,7 @@ class GatedReward(Reward):
         self.folder = Path(folder)
 
     def score(self, completions, **columns):
-        texts = completion_texts(completions)
+        texts = self.reports(completions)
         if "hold" in texts:
             (self.folder / "entered").touch()
             while not (self.folder / "go").exists():

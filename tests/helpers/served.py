@@ -15,7 +15,7 @@ from rrg_rewards.integrations.serve.app import make_app
 from rrg_rewards.integrations.serve.run import bind, server_config
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Reward, completion_texts
+from rrg_rewards.rewards.base import Reward
 
 GUARD = 120
 RAISED = {
@@ -48,7 +48,7 @@ class LengthReward(Reward):
         return self._columns
 
     def score(self, completions, **columns):
-        texts = completion_texts(completions)
+        texts = self.reports(completions)
         if texts:
             self.batches.append(texts)
             self.entered.release()

@@ -209,12 +209,19 @@ def test_pair_model_er2score_refuses_a_model_of_crepe(folders):
 @pytest.mark.parametrize(("fast", "dtype"), [(True, "bfloat16"), (False, "float32"), (None, "float32")])
 def test_pair_model_auto_is_the_type_of_the_processor_and_the_signature_names_it(make, processor, fast, dtype):
     processor(fast)
-    metric, explicit = make(), make(dtype=dtype)
+    metric, explicit = make(dtype="auto"), make(dtype=dtype)
     assert metric.predictor.options.dtype == "auto"
     assert metric.signature == explicit.signature
     assert f"|dtype:{dtype}|" in metric.signature
     assert f"dtype='{dtype}'" in repr(metric)
     assert torch.equal(metric.score(*PAIRS).value, explicit.score(*PAIRS).value)
+
+
+@pytest.mark.parametrize("fast", [True, False, None])
+def test_pair_model_scores_do_not_depend_on_the_processor(make, processor, fast):
+    processor(fast)
+    assert "|dtype:float32|" in make().signature
+    assert torch.equal(make().score(*PAIRS).value, make(dtype="float32").score(*PAIRS).value)
 
 
 def test_pair_model_types_differ(make):
@@ -224,7 +231,7 @@ def test_pair_model_types_differ(make):
 
 def test_pair_model_auto_reaches_rewards(name, folders, processor):
     processor(True)
-    reward = make_reward(name, model=folders[name])
+    reward = make_reward(name, model=folders[name], dtype="auto")
     assert "|dtype:bfloat16|" in reward.signature
     explicit = make_reward(name, model=folders[name], dtype="bfloat16")
     assert reward(PAIRS[0], reference=PAIRS[1]) == explicit(PAIRS[0], reference=PAIRS[1])
@@ -232,14 +239,14 @@ def test_pair_model_auto_reaches_rewards(name, folders, processor):
 
 def test_pair_model_pickle_of_auto_is_resolved_by_the_machine_that_unpickles(make, processor):
     processor(True)
-    pickled = pickle.dumps(make())
+    pickled = pickle.dumps(make(dtype="auto"))
     processor(False)
     assert "|dtype:float32|" in pickle.loads(pickled).signature
 
 
 def test_pair_model_logs_the_type_once(make, name, processor, caplog):
     processor(True)
-    metric = make()
+    metric = make(dtype="auto")
     with caplog.at_level(logging.INFO, "rrg_rewards"):
         metric.score(*PAIRS)
         metric.score(*PAIRS)
@@ -253,41 +260,38 @@ def test_pair_model_logs_the_type_once(make, name, processor, caplog):
 )
 def test_pair_model_scores_in_a_step_of_lightning_are_those_outside(make, processor, fast, plugin):
     processor(fast)
-    expected = make().score(*PAIRS).value
+    expected = make(dtype="auto").score(*PAIRS).value
     with plugin.forward_context():
-        assert torch.equal(make().score(*PAIRS).value, expected)
+        assert torch.equal(make(dtype="auto").score(*PAIRS).value, expected)
 
 
-def test_pair_model_crepe_stored_in_bfloat16_is_widened_on_a_processor_without_it(processor, tmp_path):
+def test_pair_model_crepe_stored_in_bfloat16_is_widened(tmp_path):
     narrow, wide = (save_tiny_crepe(tmp_path / kind) / "model.safetensors" for kind in ("narrow", "wide"))
     weights = {key: value.bfloat16() for key, value in load_file(narrow).items()}
     save_file(weights, narrow, metadata={"format": "pt"})
     save_file({key: value.float() for key, value in weights.items()}, wide, metadata={"format": "pt"})
-    processor(False)
     assert "|dtype:float32|" in CREPE(narrow.parent).signature
     assert torch.equal(CREPE(narrow.parent).score(*PAIRS).value, CREPE(wide.parent).score(*PAIRS).value)
 
 
-def test_pair_model_er2score_backbone_stored_in_bfloat16_is_widened_on_a_processor_without_it(processor, tmp_path):
+def test_pair_model_er2score_backbone_stored_in_bfloat16_is_widened(tmp_path):
     save_tiny_er2score(tmp_path)
     model = ER2ScoreModel.from_backbone(tmp_path / "llama", dtype=torch.bfloat16)
     model.save_pretrained(tmp_path / "narrow")
-    processor(False)
     metric = ER2Score(tmp_path / "narrow")
     metric.score(*PAIRS)
     assert {value.dtype for value in metric.predictor._model.parameters()} == {torch.float32}
     assert "|dtype:float32|" in metric.signature
 
 
-def test_pair_model_given_as_an_object_in_half_precision_is_named_as_it_computes(folders, processor):
-    processor(False)
+def test_pair_model_given_as_an_object_in_half_precision_is_named_as_it_computes(folders):
     tokenizer = AutoTokenizer.from_pretrained(folders["crepe"])
     model = CrepeModel.from_pretrained(folders["crepe"])
     assert "|dtype:float32|" in CREPE(model, tokenizer).signature
     half = copy.deepcopy(model).to(torch.bfloat16)
-    assert "|dtype:bfloat16|" in CREPE(half, tokenizer).signature
-    with pytest.raises(ValueError, match=r"dtype is 'float32', but the CrepeModel has weights in bfloat16.*omit dtype"):
-        CREPE(half, tokenizer, dtype="float32")
+    assert "|dtype:bfloat16|" in CREPE(half, tokenizer, dtype="auto").signature
+    with pytest.raises(ValueError, match=r"dtype is 'float32', but .* has weights in bfloat16.*dtype='auto'"):
+        CREPE(half, tokenizer)
 
 
 def test_pair_model_corpus_value_of_two_types_is_refused(make, processor):
@@ -295,7 +299,7 @@ def test_pair_model_corpus_value_of_two_types_is_refused(make, processor):
     metrics = []
     for fast in (True, False):
         processor(fast)
-        metric = make()
+        metric = make(dtype="auto")
         metric.update([*PAIRS[0][: 2 + fast], None], [*PAIRS[1][: 2 + fast], "a mass"])
         metrics.append(metric)
     metrics[1].merge_state(metrics[0])

@@ -21,7 +21,7 @@ from rrg_rewards.judges import registry as judges
 from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics import CRIMSON, ReportCRG, ReportMetric, Scores
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward, Reward, make_reward
-from rrg_rewards.rewards.base import completion_text
+from rrg_rewards.rewards.completions import completion_text
 
 LABELER = WordLabeler("edema effusion nodule")
 
@@ -124,7 +124,7 @@ def test_metric_reward_unscorable_is_none_counted_and_kept_out_of_means() -> Non
     completions = ["aaa", "too long", "a", []]
     references = ["a", "a", None, "a"]
     assert reward(completions, reference=references, log_metric=logged.__setitem__) == [-2.0, None, None, None]
-    assert logged == {"gap/half": 1.0, "gap/unscorable": 0.75}
+    assert logged == {"gap/half": 1.0, "gap/unscorable": 0.75, "gap/extracted": 0.0, "gap/empty": 0.0}
 
 
 def test_metric_reward_a_mean_over_no_rows_is_not_logged() -> None:
@@ -132,7 +132,7 @@ def test_metric_reward_a_mean_over_no_rows_is_not_logged() -> None:
     reward = MetricReward(LengthGap())
     logged: dict[str, float] = {}
     assert reward(["a"], reference=[None], log_metric=logged.__setitem__) == [None]
-    assert logged == {"gap/unscorable": 1.0}
+    assert logged == {"gap/unscorable": 1.0, "gap/extracted": 0.0, "gap/empty": 0.0}
 
 
 def test_metric_reward_a_bug_raises() -> None:
@@ -304,8 +304,7 @@ def test_async_metric_reward_both_log_the_same_names_whatever_fails(waits: bool,
             f"crimson/failed_{kind}"
             for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread", "budget")
         ),
-        "crimson/failed",
-        "crimson/unscorable",
+        *(f"crimson/{name}" for name in ("failed", "unscorable", "extracted", "empty")),
     }
     assert table.keys() == {f"crimson/{name}" for name in ("missed", "invented", "misdescribed", "failure")}
     assert all(len(texts) == 5 for texts in table.values())
@@ -317,7 +316,7 @@ def test_async_metric_reward_crimson_logs_the_few_numbers_that_a_user_reads(wait
     logged: dict[str, float] = {}
     call(make_reward("crimson", judge=judge(waits=waits, fail_on=DEADLINE)), log_metric=logged.__setitem__)
     main = ("credit", "reference_weight", "false_findings", "missing_findings", "attribute_errors")
-    assert logged.keys() == {f"crimson/{name}" for name in (*main, "failed", "unscorable")}
+    assert logged.keys() == {f"crimson/{name}" for name in (*main, "failed", "unscorable", "extracted", "empty")}
     assert logged["crimson/failed"] == 0.2
 
 

@@ -131,8 +131,9 @@ def test_composed_reward_each_part_is_called_once_and_logs_under_its_name():
     assert logged["composed/a"] == 0.0
     assert logged["composed/open_b"] == 0.5
     assert logged["composed/unscorable"] == pytest.approx(1 / 3)
-    assert logged["a/unscorable"] == pytest.approx(1 / 3)
-    assert {"b/seen", "c/unscorable", "composed/b", "composed/open_c"} <= logged.keys()
+    assert logged["composed/a/unscorable"] == pytest.approx(1 / 3)
+    assert {"composed/b/seen", "composed/c/unscorable", "composed/b", "composed/open_c"} <= logged.keys()
+    assert all(name.startswith("composed/") for name in logged)
     assert not any(math.isnan(value) for value in logged.values())
 
 
@@ -209,7 +210,9 @@ def test_composed_reward_fit_reaches_the_parts():
     ("parts", "message"),
     [
         ([], "needs at least one part"),
-        ([{"name": "crg"}, {"name": "crg"}], "two parts called 'crg'"),
+        ([{"name": "crg"}, {"name": "crg"}], "the parts of .* must differ in name, got 'crg' and 'crg'"),
+        ([{"name": "crg"}, {"name": "rouge", "as": "crg/tp"}], "got 'crg' and 'crg/tp'"),
+        ([{"name": "crg", "as": "unscorable"}], "must differ in name, got 'unscorable'"),
         ([{"name": "crg", "gate": {"on": "crg", "at_least": 0}}], "part 'crg': unknown gate on part 'crg'"),
         ([{"name": "crg"}, {"name": "rouge", "gate": {"on": "cgr", "at_least": 0}}], "did you mean 'crg'"),
         ([{"name": "crg", "gate": {"at": 0}}], "gate of part 'crg' takes on, at_least and optional otherwise"),

@@ -60,13 +60,13 @@ def test_pair_model_reward_of_weighted_sub_scores(make, name, batch, scores):
 def test_pair_model_reward_logs_its_sub_scores(make, name, batch, scores):
     logged, told = {}, {}
     make(log_explanations=True)(**batch, log_metric=logged.__setitem__, log_extra=told.__setitem__)
-    assert logged.keys() == {f"{name}/{part}" for part in (*scores.details, "unscorable")}
+    assert logged.keys() == {f"{name}/{part}" for part in (*scores.details, "unscorable", "extracted", "empty")}
     assert logged[f"{name}/false_finding"] == pytest.approx(scores.details["false_finding"][:-1].mean().item())
     assert logged[f"{name}/unscorable"] == pytest.approx(1 / 7)
     assert told == {f"{name}/{EXPLAINED[name]}": scores.explanations[EXPLAINED[name]]}
     nothing = {}
     assert make()(completions=["a", "b"], reference=[None, ""], log_metric=nothing.__setitem__) == [None, None]
-    assert nothing == {f"{name}/unscorable": 1}
+    assert nothing == {f"{name}/unscorable": 1, f"{name}/extracted": 0, f"{name}/empty": 0}
 
 
 def test_pair_model_reward_pickles_small_and_takes_its_settings_along(make, batch):

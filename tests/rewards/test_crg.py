@@ -93,6 +93,8 @@ def test_crg_reward_sub_scores_are_pooled_over_the_batch() -> None:
         "crg/recall": pytest.approx(1 / 2),
         "crg/prior": 0.25,
         "crg/unscorable": pytest.approx(1 / 3),
+        "crg/extracted": 0.0,
+        "crg/empty": 0.0,
     }
 
 
@@ -108,8 +110,9 @@ def test_crg_reward_sub_scores_are_pooled_over_the_batch() -> None:
 def test_crg_reward_all_that_is_defined_is_logged(pred: str, target: str | None, undefined: set[str]) -> None:
     logged: dict[str, float] = {}
     CRGReward(LABELER, prior=0.2)([pred], reference=[target], log_metric=logged.__setitem__)
-    names = {"tp", "fn", "fp", "predicted_positives", "precision", "recall", "prior", "unscorable"}
-    assert logged.keys() == {f"crg/{name}" for name in names - undefined}
+    names = {"tp", "fn", "fp", "predicted_positives", "precision", "recall", "prior"}
+    shares = {"unscorable", "extracted", "empty"}
+    assert logged.keys() == {f"crg/{name}" for name in (names | shares) - undefined}
     assert not any(map(math.isnan, logged.values()))
 
 

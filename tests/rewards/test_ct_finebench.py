@@ -128,8 +128,7 @@ def test_ct_finebench_reward_all_that_has_a_value_is_logged_with_log_details(mod
             f"ct_finebench/failed_{kind}"
             for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread", "budget")
         ),
-        "ct_finebench/failed",
-        "ct_finebench/unscorable",
+        *(f"ct_finebench/{name}" for name in ("failed", "unscorable", "extracted", "empty")),
     }
     assert (logged["ct_finebench/failed"] > 0) is bool(options)
     assert table.keys() == {

@@ -95,7 +95,8 @@ def test_reward_function_model_what_rewards_log_is_kept_for_the_trainer(tokenize
     model = make(tokenizer, unscorable=-1.0)
     model(**batch(tokenizer, ROWS[:2]))
     model(**batch(tokenizer, [(PROMPTS[2], "heart")]))
-    assert model.take_logged() == {"overlap/seen": pytest.approx(1.25), "overlap/unscorable": 0.5}
+    further = {"overlap/extracted": 0.0, "overlap/empty": 0.0}
+    assert model.take_logged() == {"overlap/seen": pytest.approx(1.25), "overlap/unscorable": 0.5, **further}
     assert model.take_logged() == {}
 
 

@@ -145,7 +145,7 @@ def test_shaping_rewards_a_completion_without_an_answer_is_unscorable():
     conversations = [[{"role": "user", "content": "x"}], [{"role": "assistant", "content": "a a"}]]
     reward = RepetitionPenalty(n_gram=1)
     assert reward(conversations, log_metric=logged.__setitem__) == [None, -0.5]
-    assert logged == {"repetition/unscorable": 0.5}
+    assert logged == {"repetition/unscorable": 0.5, "repetition/extracted": 0.0, "repetition/empty": 0.0}
     tokens = OverlongPenalty(max_length=1, unit="tokens")
     assert tokens(conversations, completion_ids=[[1, 2, 3], [4]]) == [None, 0.0]
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from rrg_rewards.integrations.common.scoring import TrainerReward
 from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings
-from rrg_rewards.rewards.base import Completion
+from rrg_rewards.rewards.base import check_names
+from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.rewards.compose import SHAPING_OPTIONS
 from rrg_rewards.rewards.registry import parse_reward
 
@@ -73,8 +74,7 @@ def make_batch_rewards(arguments: Mapping[str, Any] | None = None) -> dict[str, 
         if isinstance(settings.reward, list):
             _check_entry(entry)
         name = parse_reward(entry, settings.reference_column).logged_name
-        if name in rewards:
-            raise ValueError(f"two rewards are called {name!r}; give one of them another name (as)")
+        check_names([*rewards, name])
         rewards[name] = BatchReward(replace(settings, reward=entry))
     return rewards
 

@@ -15,7 +15,8 @@ from rrg_rewards.integrations.common.batching import BatchLimits, BatchQueue
 from rrg_rewards.integrations.common.columns import gather_columns, read_row
 from rrg_rewards.integrations.common.settings import Missing, TrainerSettings, read_settings, settings_key
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.rewards.base import Completion, completion_texts, is_asynchronous
+from rrg_rewards.rewards.base import is_asynchronous
+from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.rewards.compose import ComposedReward
 from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 
@@ -108,7 +109,7 @@ Sample = tuple[Completion, Mapping[str, Any]]
 class TrainerReward:
     """A reward as trainers call it that are not written for ``None`` and statistics.
 
-    It extracts reports from completions, reads the columns of rows, and never changes state that affects rewards.
+    It reads the columns of rows, and never changes state that affects rewards.
     Completions of concurrent single calls are scored in batches. All scoring is done in the background of the process,
     so that it blocks no event loop.
 
@@ -122,7 +123,6 @@ class TrainerReward:
     def __init__(self, settings: TrainerSettings) -> None:
         self.settings = settings
         self.reward = settings.make_reward()
-        self._extract = settings.extractor
         own = self.reward
         self.parts = [part.name for part in own.parts if part.weight] if isinstance(own, ComposedReward) else []
         if reserved := _OWN_KEYS.intersection(self.parts):
@@ -201,9 +201,7 @@ class TrainerReward:
 
     async def _score(self, samples: Sequence[Sample]) -> list[tuple[float | None, dict[str, float]]]:
         """Return reward and sub-scores of each sample."""
-        texts = completion_texts([completion for completion, _ in samples])
-        # A conversation without a reply has no reward.
-        completions: list[Completion] = [[] if text is None else self._extract(text) for text in texts]
+        completions = [completion for completion, _ in samples]
         rows = [row for _, row in samples]
         columns = gather_columns(rows, self.reward.columns)
         if all(_TOKENS in row for row in rows):

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import yaml
 
 from rrg_rewards.data.tables.table import Table
-from rrg_rewards.integrations.common.transcripts import ReportExtractor
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.fitting import fit_reward, reward_columns
 from rrg_rewards.rewards.registry import make_reward, name_and_options
@@ -37,8 +36,6 @@ class TrainerSettings(Settings):
         missing: Reward of unscorable completions for trainers that need a number for each completion: a number, or
             ``"mean"``: the mean reward of the other completions of the same row in the call, or if there are none, of
             all completions of the call, or if there are none, of all that the process has scored before.
-        think: See :class:`rrg_rewards.integrations.common.transcripts.ReportExtractor`.
-        tags: See ``ReportExtractor``.
         log_details: Pass all sub-scores to the trainer, not only the main ones.
         score_range: Two rewards that become 0 and 1 in the scores that OpenRLHF filters by. Default: the rewards.
         max_batch: Maximum number of completions that are scored together, if the trainer passes them one by one.
@@ -54,8 +51,6 @@ class TrainerSettings(Settings):
     reward: Any
     reference_column: str = "reference"
     missing: Missing | None = None
-    think: bool | Literal["opened"] = True
-    tags: Sequence[str] = ()
     log_details: bool = False
     score_range: Sequence[float] | None = None
     max_batch: int = setting(32, minimum=1)
@@ -69,12 +64,6 @@ class TrainerSettings(Settings):
             raise ValueError(f"missing must be a finite number or mean, got {self.missing!r}")
         if self.score_range is not None and not _are_bounds(self.score_range):
             raise ValueError(f"score_range must be two increasing numbers, got {self.score_range!r}")
-
-    @property
-    def extractor(self) -> ReportExtractor:
-        """Extracts the report from a completion."""
-        # A text is no list of names; the extractor refuses it.
-        return ReportExtractor(self.think, self.tags if isinstance(self.tags, str) else tuple(self.tags))
 
     def make_reward(self) -> Reward:
         """Make the reward.

@@ -10,7 +10,7 @@ from rrg_rewards.integrations.common.background import ExitError
 from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.transcripts import completion_after_prompt, first_exchange
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.rewards.base import Completion
+from rrg_rewards.rewards.completions import Completion
 
 
 class Sample(NamedTuple):
@@ -194,7 +194,7 @@ def _openrlhf_samples(body: Mapping[str, Any], options: ServerOptions) -> list[S
             completion = completion_after_prompt(query, prompt)
         except ValueError as error:
             raise RequestError(422, f"query[{row}]: {error}") from None
-        samples.append(Sample(options.extractor(completion), _label_columns(label, options, f"labels[{row}]")))
+        samples.append(Sample(completion, _label_columns(label, options, f"labels[{row}]")))
     return samples
 
 
@@ -216,7 +216,7 @@ def _slime_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Samp
             422,
             "the request lacks 'label', the reference or a JSON object of columns; null for a completion without one",
         )
-    return [Sample(options.extractor(response), _label_columns(body["label"], options, "label"))]
+    return [Sample(response, _label_columns(body["label"], options, "label"))]
 
 
 def _slime_reply(scored: Sequence[ScoredSample], options: ServerOptions) -> Any:
@@ -243,7 +243,7 @@ def _llama_factory_samples(body: Mapping[str, Any], options: ServerOptions) -> l
             raise RequestError(422, f"messages[{row}]: {error}") from None
         if prompt not in options.prompts:
             raise RequestError(422, f"the prompt of messages[{row}] is not in the table of `prompts`")
-        samples.append(Sample(options.extractor(completion), options.prompts[prompt]))
+        samples.append(Sample(completion, options.prompts[prompt]))
     return samples
 
 

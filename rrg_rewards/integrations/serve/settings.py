@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.integrations.common.batching import BatchLimits
-from rrg_rewards.integrations.common.transcripts import ReportExtractor, plain_question
+from rrg_rewards.integrations.common.transcripts import plain_question
 from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ class ServerOptions(Settings):
         reward: The reward. Nothing in it may be estimated while it is served.
         missing: Without it, the dialects that cannot carry null are refused.
         reference_column: Column of a label that is a plain text, and of the field ``reference`` of ``/rewards``.
-        extractor: Extracts the report from a completion, except in ``/rewards``, which scores completions as they are.
         score_range: For ``/get_reward``, two rewards that become 0 and 1 in ``scores``. Default: the rewards.
         prompts: For ``/v1``, the columns of the reward by prompt; ``None`` refuses this dialect.
         token: Token that requests must carry; ``None`` for no check.
@@ -49,7 +48,6 @@ class ServerOptions(Settings):
     _: KW_ONLY
     missing: float | None = setting(None, "reward of unscorable completions where null is impossible", metavar="X")
     reference_column: str = "reference"
-    extractor: ReportExtractor = field(default_factory=ReportExtractor)
     score_range: Sequence[float] | None = None
     prompts: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)

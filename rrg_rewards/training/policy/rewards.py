@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rrg_rewards.functional.advantages import MAX_REWARD
-from rrg_rewards.rewards.base import Reward
+from rrg_rewards.rewards.base import Reward, check_names
 from rrg_rewards.training.policy.generators import Batch, Completions, RepeatedRows
 from rrg_rewards.utilities.processes import run_coroutine
 
@@ -95,8 +95,7 @@ class RewardSet:
                     "rrg_rewards.rewards.MetricReward, or make one by make_reward"
                 )
         self.names = [str(getattr(function, "__name__", type(function).__name__)) for function in self.functions]
-        if twice := sorted({name for name in self.names if self.names.count(name) > 1}):
-            raise ValueError(f"rewards must differ in name, got {', '.join(twice)} twice; set name=")
+        check_names(self.names)
         self.weights = weights
         self.weights_at(0)
 

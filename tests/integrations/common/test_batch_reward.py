@@ -7,7 +7,7 @@ from rrg_rewards.integrations.unsloth import make_reward_funcs
 
 
 def test_make_batch_rewards_refuses_rewards_of_equal_names() -> None:
-    with pytest.raises(ValueError, match="two rewards are called 'rouge'"):
+    with pytest.raises(ValueError, match="must differ in name, got 'rouge'"):
         make_reward_funcs({"reward": ["rouge", "rouge"]})
 
 

@@ -1,10 +1,8 @@
 """Reports in decoded texts of several chat formats."""
 
-from typing import Any
-
 import pytest
 
-from rrg_rewards.integrations.common.transcripts import ReportExtractor, completion_after_prompt
+from rrg_rewards.integrations.common.transcripts import completion_after_prompt
 
 QWEN = "<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
 LLAMA = (
@@ -56,60 +54,3 @@ def test_completion_after_prompt_raises_if_it_finds_no_completion() -> None:
         completion_after_prompt("Something else.", "Report the CT.")
     with pytest.raises(ValueError, match="the completion was not found"):
         completion_after_prompt("Something else.", QWEN.format(question="Report."))
-
-
-@pytest.mark.parametrize(
-    ("text", "report"),
-    [
-        ("Cardiomegaly.", "Cardiomegaly."),
-        ("Cardiomegaly.<|im_end|>\n<|endoftext|><|endoftext|>", "Cardiomegaly."),
-        ("Cardiomegaly.</s><pad><pad>", "Cardiomegaly."),
-        ("<s> Cardiomegaly.<end_of_turn>", "Cardiomegaly."),
-        ("Edema?</think>Clear.<\uff5cend\u2581of\u2581sentence\uff5c><\uff5c\u2581pad\u2581\uff5c>", "Clear."),
-        ("Nodule <5 mm and >3 mm.", "Nodule <5 mm and >3 mm."),
-        ("<think>Edema?</think>\nCardiomegaly.", "Cardiomegaly."),
-        ("Edema?</think>Cardiomegaly.", "Cardiomegaly."),
-        ("<think>a</think>Edema.<think>b</think>Cardiomegaly.", "Cardiomegaly."),
-        ("<think>Edema? Cardiomegaly.", ""),
-        ("<think>a</think>Cardiomegaly.<think>more", "Cardiomegaly."),
-        ("", ""),
-        (
-            "<|channel|>analysis<|message|>Edema?<|end|><|start|>assistant<|channel|>final<|message|>Clear.<|return|>",
-            "Clear.",
-        ),
-        ("<|channel|>analysis<|message|>Edema? Cardiomegaly.", ""),
-    ],
-)
-def test_report_extractor_removes_special_tokens_and_reasoning(text: str, report: str) -> None:
-    assert ReportExtractor()(text) == report
-
-
-def test_report_extractor_removes_reasoning_that_the_prompt_opens() -> None:
-    extract = ReportExtractor(think="opened")
-    assert extract("Edema? No.") == ""
-    assert extract("Edema?</think>Clear.") == "Clear."
-
-
-def test_report_extractor_keeps_reasoning_if_asked() -> None:
-    assert ReportExtractor(think=False)("<think>a</think>b") == "<think>a</think>b"
-
-
-@pytest.mark.parametrize(
-    ("text", "report"),
-    [
-        ("<findings>Edema.</findings> x <impression>Heart failure.</impression>", "Edema.\nHeart failure."),
-        ("<impression>B.</impression><findings>A.</findings><findings>C.</findings>", "B.\nA.\nC."),
-        ("<Findings>Edema.\nNodule.", "Edema.\nNodule."),
-        ("<findings>Edema.<impression>Failure.", "Edema.\nFailure."),
-        ("Edema.", ""),
-        ("<think><findings>No.</findings></think><findings>Edema.</findings>", "Edema."),
-    ],
-)
-def test_report_extractor_reads_tags(text: str, report: str) -> None:
-    assert ReportExtractor(tags=("findings", "impression"))(text) == report
-
-
-@pytest.mark.parametrize("options", [{"think": "no"}, {"tags": "findings"}, {"tags": ["<findings>"]}, {"tags": [1]}])
-def test_report_extractor_refuses_wrong_settings(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"think|tags"):
-        ReportExtractor(**options)

@@ -1,0 +1,195 @@
+"""The report in what a policy wrote: texts of completions, and the forms in which a report is wrapped."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from rrg_rewards.utilities.settings import SettingError
+
+Completion = str | Sequence[Mapping[str, Any]]
+
+
+def completion_text(completion: Completion) -> str | None:
+    """Return the text of a plain or conversational completion.
+
+    Args:
+        completion: A text, or a list of messages ``{"role": ..., "content": ...}``. The content of a message is a text
+            or a list of parts ``{"type": "text", "text": ...}``; parts of other types and further keys, such as
+            ``reasoning_content``, are not read.
+
+    Returns:
+        The text, or the text of the last assistant message; ``None`` if there is no assistant message.
+
+    Raises:
+        TypeError: If the completion is neither a text nor a list of messages.
+
+    Example:
+        >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "No effusion."}]}])
+        'No effusion.'
+    """
+    if isinstance(completion, str):
+        return completion
+    if not isinstance(completion, Sequence) or not all(isinstance(message, Mapping) for message in completion):
+        raise TypeError(f"a completion must be a text or a list of messages, got {type(completion).__name__}")
+    messages = cast(Sequence[Mapping[str, Any]], completion)
+    replies = [message for message in messages if message.get("role") == "assistant"]
+    if not replies:
+        return None
+    content = replies[-1].get("content") or ""
+    if isinstance(content, str):
+        return content
+    parts = [part if isinstance(part, Mapping) else {} for part in content]
+    texts = [part.get("text") for part in parts if part.get("type") == "text"]
+    if not all(parts) or not all(isinstance(text, str) for text in texts):
+        # Types only, because the parts may contain report text.
+        kinds = ", ".join(type(part.get("text") if isinstance(part, Mapping) else part).__name__ for part in content)
+        raise TypeError(
+            "content of a message must be a text or a list of parts such as {'type': 'text', 'text': ...}, got "
+            f"{type(content).__name__} with {kinds}"
+        )
+    return "".join(map(str, texts))
+
+
+def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
+    """Return the texts of a batch of completions; see :func:`completion_text`.
+
+    Raises:
+        TypeError: If ``completions`` is one string, or an element is not a completion.
+
+    Example:
+        >>> completion_texts(["No effusion.", []])
+        ['No effusion.', None]
+    """
+    if isinstance(completions, str):
+        raise TypeError("completions must be a list of completions, got one string; pass [completion]")
+    return [completion_text(completion) for completion in completions]
+
+
+def as_completions(texts: Sequence[str | None]) -> list[Completion]:
+    """Return the texts of completions as completions, to hand them down; one without a reply is ``[]``.
+
+    Example:
+        >>> as_completions(completion_texts(["No effusion.", [{"role": "assistant", "content": "Edema."}], []]))
+        ['No effusion.', 'Edema.', []]
+    """
+    return [[] if text is None else text for text in texts]
+
+
+# Reasoning of DeepSeek, Qwen and others; Magistral; Kimi; MedGemma; OpenThinker; Command A; tutorials of Unsloth.
+_THOUGHT = r"think(?:ing)?|thoughts?|reason(?:ing)?|seed:think"
+_OPEN = re.compile(
+    rf"<(?:{_THOUGHT})>|\[THINK\]|\u25c1think\u25b7|<unused94>|<\|begin_of_thought\|>|<\|START_THINKING\|>|"
+    r"<start_working_out>",
+    re.I,
+)
+_CLOSE = re.compile(
+    rf"</(?:{_THOUGHT})>|\[/THINK\]|\u25c1/think\u25b7|<unused95>|<\|end_of_thought\|>|<\|END_THINKING\|>|"
+    r"<end_working_out>",
+    re.I,
+)
+# The Harmony format of gpt-oss, and what a tokenizer that skips special tokens leaves of it.
+_CHANNEL = "<|channel|>"
+_FINAL = re.compile(r".*<\|channel\|>final[^\n<]{0,40}<\|message\|>|\A(?:analysis|commentary).*assistantfinal", re.S)
+# DeepSeek's tokens have full-width bars and low blocks in place of spaces.
+SPECIAL_TOKENS = re.compile(
+    r"<\|[A-Za-z0-9_ ]{1,40}\|>|<\uff5c[A-Za-z0-9_\u2581 ]{1,40}\uff5c>|</?s>|"
+    r"<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>"
+)
+"""Special tokens of the common tokenizers in a decoded text."""
+
+_ANSWER = r"(?:final[_ ])?(?:answer|report)|solution|response|output"
+# What stands around a report. The first group is the report, in the last match.
+_FORMS = (
+    # In tags, of which the prompt may have opened the first.
+    re.compile(rf"(?:<(?:{_ANSWER})>|\A)((?:(?!</?(?:{_ANSWER})>).)*)</(?:{_ANSWER})>", re.I | re.S),
+    # In a code fence at the end, alone or after a line that ends with a colon.
+    re.compile(r"(?:\A|:[*_ \t]*\n)\s*```(?:[\w+-]*[ \t]*\n)?((?:(?!```).)*)```\s*\Z", re.S),
+    re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"),
+    re.compile(r"\A\s*\\text\{(.*)\}\s*\Z", re.S),
+    re.compile(r"\A.*\bfinal answer[*_]*[ \t]*(?::[*_]*|\n)(.*)\Z", re.I | re.S),
+)
+_MOST_FORMS = 8
+
+
+@dataclass(frozen=True)
+class ReportExtractor:
+    r"""Extracts the report from what a policy wrote.
+
+    With ``"auto"``, in this order:
+
+    1. Reasoning is removed: the report follows the last end of reasoning (``</think>`` and its kin, or the start of the
+       final message in the Harmony format). Reasoning that does not end is removed, too, so that a policy earns no
+       exemption by never ending it.
+    2. Text from the first special token on is dropped, such as ``<|im_end|>`` and padding. Special tokens at the start
+       are skipped.
+    3. The report is what stands in the last pair of tags such as ``<answer>...</answer>`` or ``<report>``, in a code
+       fence, in ``\boxed{}``, or after "Final answer:". These may be nested.
+
+    A text without any of these forms remains as it is, byte for byte.
+
+    Args:
+        report: ``"auto"``; ``"raw"``, which changes nothing; or a regular expression, in which ``.`` matches line
+            breaks, too: the report is the groups of its last match in the completion, joined by line breaks, up to the
+            first special token. Without a match, the report is empty.
+
+    Raises:
+        SettingError: If ``report`` is no regular expression with a group.
+
+    Example:
+        >>> extract = ReportExtractor()
+        >>> extract("<think>Large heart?</think><answer>Cardiomegaly.</answer><|im_end|>")
+        'Cardiomegaly.'
+        >>> extract("<think>Large heart?"), extract("Heart <5 cm. ")
+        ('', 'Heart <5 cm. ')
+        >>> ReportExtractor("<findings>(.*)</findings>.*<impression>(.*)</impression>")(
+        ...     "<findings>Edema.</findings><impression>Heart failure.</impression>")
+        'Edema.\nHeart failure.'
+    """
+
+    report: str = "auto"
+
+    def __post_init__(self) -> None:
+        try:
+            groups = 1 if self.report in ("auto", "raw") else re.compile(self.report).groups
+        except (TypeError, re.error) as error:
+            raise SettingError("report", f"must be auto, raw or a regular expression: {error}") from None
+        if not groups:
+            problem = "must be auto, raw or a regular expression whose groups are the report, such as '<a>(.*)</a>'"
+            raise SettingError("report", f"{problem}, got {self.report!r}")
+
+    def __call__(self, text: str) -> str:
+        """Return the report."""
+        if self.report == "raw":
+            return text
+        if self.report != "auto":
+            *_, groups = ((), *(match.groups() for match in re.finditer(self.report, text, re.S)))
+            return _until_end("\n".join(group for group in groups if group is not None)).strip()
+        report = _until_end(_without_reasoning(text))
+        for _ in range(_MOST_FORMS):
+            matches = (match for form in _FORMS for match in reversed([*form.finditer(report)]))
+            if (match := next(matches, None)) is None:
+                break
+            report = match[1]
+        return text if report == text else report.strip()
+
+    def reports(self, completions: Sequence[Completion]) -> list[str | None]:
+        """Return the reports of completions; ``None`` for a conversation without a reply."""
+        return [None if text is None else self(text) for text in completion_texts(completions)]
+
+
+def _without_reasoning(text: str) -> str:
+    if (final := _FINAL.match(text)) is not None or _CHANNEL in text:
+        text = "" if final is None else text[final.end() :]
+    rest = _CLOSE.split(text)[-1]
+    opened = _OPEN.search(rest)
+    return rest if opened is None else rest[: opened.start()]
+
+
+def _until_end(text: str) -> str:
+    start = 0
+    for match in SPECIAL_TOKENS.finditer(text):
+        if text[start : match.start()].strip():
+            return text[start : match.start()]
+        start = match.end()
+    return text[start:]
