@@ -2,12 +2,9 @@
 
 import inspect
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,8 +63,6 @@ class RewardCalls:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
         self._function = RewardFunction(reward)
         self._pool = pool
-        self._row_numbers: dict[int, int] = {}
-        self._text_workers: dict[str, int] = {}
         self.columns = columns
         self.budget = budget
         self.batch_size = batch_size
@@ -100,78 +95,18 @@ class RewardCalls:
         return torch.tensor(rewards, dtype=torch.float64)
 
     def _computed(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator[RewardedBatch]:
-        """Yield the rewards of each batch, in order."""
+        """Yield the rewards of each batch, in order. Workers share the rows of a reward that scores each by itself."""
 
-        def task(share: _Share) -> Batch:
-            columns = {name: [cells[rows[place]] for place in share.places] for name, cells in self.columns.items()}
-            return [completions[place] for place in share.places], columns
+        def task(part: slice) -> Batch:
+            columns = {name: [cells[row] for row in rows[part]] for name, cells in self.columns.items()}
+            return list(completions[part]), columns
 
-        tasks = ((share, task(share)) for share in self._shares(completions, rows))
-        called = calls(self._function, tasks, self._pool, attrgetter("worker"))
-        for _, shares in groupby(called, key=lambda one: one[0].batch):
-            rewards: dict[int, float] = {}
-            failure = ""
-            for share, result in shares:
-                values, own = result()
-                failure = failure or own
-                rewards.update(zip(share.places, values, strict=True))
-            yield [rewards[place] for place in sorted(rewards)], failure
-
-    def _shares(self, completions: Sequence[str], rows: Sequence[int]) -> Iterator["_Share"]:
-        """Yield the parts of each batch, so that few texts are read by several workers.
-
-        Completions with the same text are scored by one worker if there are as many of them as workers, and others by
-        the worker of their row, which has read its report before.
-        """
-        reward = self._function.reward
-        divides = isinstance(reward, Reward) and reward.has_independent_rows
-        workers = 1 if self._pool is None else self._pool.workers
-        counts = Counter(completions)
-        # A single text is divided by its rows.
-        by_text = divides and sum(count > 1 for count in counts.values()) >= workers
-        if by_text:
-            _share_out(counts, workers, self._text_workers)
-        for batch, part in enumerate(divided(len(rows), self.batch_size)):
-            places: dict[int, list[int]] = {}
-            for place in range(*part.indices(len(rows))):
-                text, number = completions[place], batch
-                if by_text and counts[text] > 1:
-                    number = self._text_workers[text]
-                elif divides:
-                    # A search begins with few rows, of which all workers get as many.
-                    number = self._row_numbers.setdefault(rows[place], len(self._row_numbers))
-                places.setdefault(number % workers, []).append(place)
-            for worker, own in places.items():
-                yield _Share(batch, worker, own)
-
-
-def _share_out(texts: Counter[str], workers: int, known: dict[str, int]) -> None:
-    """Add the worker of each text that occurs several times, so that all workers have about as many characters.
-
-    Args:
-        texts: How often each text occurs.
-        workers: Number of workers.
-        known: The workers of earlier texts, which keep them.
-
-    Example:
-        >>> known = {"Cyst.": 1}
-        >>> _share_out(Counter({"Mass.": 2, "Mass. Nodule.": 2, "Cyst.": 2, "Clear.": 1}), 2, known)
-        >>> known
-        {'Cyst.': 1, 'Mass. Nodule.': 0, 'Mass.': 1}
-    """
-    sizes = {text: len(text) * count for text, count in texts.items() if count > 1}
-    loads = [0] * workers
-    for text in sorted(sizes, key=lambda text: (text not in known, -sizes[text])):
-        worker = known.setdefault(text, loads.index(min(loads)))
-        loads[worker] += sizes[text]
-
-
-class _Share(NamedTuple):
-    """Completions of a batch that a worker gets in one call."""
-
-    batch: int
-    worker: int
-    places: Sequence[int]
+        size, reward = self.batch_size, self._function.reward
+        if self._pool is not None and isinstance(reward, Reward) and reward.has_independent_rows:
+            # Completions with the same text follow each other, so that few texts are read by several workers.
+            size = min(size, max(1, math.ceil(len(rows) / self._pool.workers)))
+        tasks = ((part, task(part)) for part in divided(len(rows), size))
+        yield from (result() for _, result in calls(self._function, tasks, self._pool))
 
 
 @dataclass(frozen=True)
