@@ -10,7 +10,6 @@ from rrg_rewards.analysis.agreement_tables import TableAgreement as TableAgreeme
 from rrg_rewards.analysis.agreement_tables import agreement_of_table as agreement_of_table
 from rrg_rewards.analysis.answers import AnswerRun as AnswerRun
 from rrg_rewards.analysis.answers import Estimate as Estimate
-from rrg_rewards.analysis.answers import stop_at_interrupt as stop_at_interrupt
 from rrg_rewards.analysis.candidates import CandidateTable as CandidateTable
 from rrg_rewards.analysis.candidates import add_candidates as add_candidates
 from rrg_rewards.analysis.comparison import GroupComparison as GroupComparison

@@ -3,13 +3,9 @@
 A run can be interrupted at any time. Each accepted answer is in the file already, and the next run requests the others.
 """
 
-import os
-import signal
-import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,7 +16,7 @@ from typing_extensions import Self
 from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_judge
 from rrg_rewards.data.tables.appending import AppendedLines, read_whole_lines
 from rrg_rewards.data.tables.table import Table, TableError
-from rrg_rewards.judges.base import STOPPED, Item, Judge, JudgeFailure, JudgeTask, Message, Result
+from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, Message, Result
 from rrg_rewards.judges.server.usage import estimated_tokens, judge_usage, money, token_cost
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.run_log import Progress, RunLog
@@ -158,8 +154,6 @@ class AnswerRun(ABC, Generic[Item, Result]):
         """Failed items, by kind of failure."""
         self.reasons: dict[str, str] = {}
         """Reason of the first failure of each kind."""
-        self.not_asked = 0
-        """Number of items that were not requested because the judge was stopped."""
         self._content: tuple[HeldAnswers, list[Item]] | None = None
 
     @property
@@ -189,9 +183,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of a command: 130 if the judge was stopped, 1 if all requests failed, otherwise 0."""
-        if self.judge is not None and self.judge.is_stopped:
-            return 130
+        """Exit code of a command: 1 if all requests failed, otherwise 0."""
         return 0 if self.written or not self.missing else 1
 
     @abstractmethod
@@ -257,8 +249,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
     def request(self, log: RunLog | None = None) -> None:
         """Request the missing answers.
 
-        A ``KeyboardInterrupt`` cancels the running calls; the accepted answers are in the file. See
-        :func:`stop_at_interrupt` for a run that finishes them.
+        A ``KeyboardInterrupt`` cancels the running calls; the accepted answers are in the file.
 
         Args:
             log: Receives notes, warnings and progress.
@@ -314,13 +305,8 @@ class AnswerRun(ABC, Generic[Item, Result]):
         size = _BATCH if judge.is_immediate else max(1, len(items))
         for start in range(0, len(items), size):
             batch = items[start : start + size]
-            results: list[Result | JudgeFailure] = [STOPPED] * len(batch)
-            if not judge.is_stopped:
-                results = keeper.ask(judge, batch)
-            for item, result in zip(batch, results, strict=True):
-                if result == STOPPED:
-                    self.not_asked += 1
-                elif isinstance(result, JudgeFailure):
+            for item, result in zip(batch, keeper.ask(judge, batch), strict=True):
+                if isinstance(result, JudgeFailure):
                     self.failures[result.kind] += 1
                     self.reasons.setdefault(result.kind, result.reason)
                 else:
@@ -334,12 +320,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
 
     def _outcome(self) -> dict[str, Any]:
         """Return what :meth:`to_dict` of every run contains."""
-        return {
-            "failures": dict(self.failures),
-            "reasons": self.reasons,
-            "not_asked": self.not_asked,
-            "usage": self.usage,
-        }
+        return {"failures": dict(self.failures), "reasons": self.reasons, "usage": self.usage}
 
     def log_outcome(self, log: RunLog) -> None:
         """Note the usage of the judge and the number of missing answers, and warn of the failures."""
@@ -347,7 +328,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
             log.note(str(usage))
         for kind, count in self.failures.items():
             log.warn(f"{count} failed with {kind}; the first: {self.reasons[kind]}")
-        if unanswered := self.failures.total() + self.not_asked:
+        if unanswered := self.failures.total():
             log.note(f"{unanswered} {self.noun} are missing; repeat the command to request them")
 
 
@@ -439,39 +420,6 @@ def _note_destination(judge: Judge, content: str, log: RunLog) -> None:
     address = getattr(judge, "address", None)
     if address is not None and not address.is_loopback:
         log.note(f"{content} are sent to {address.host}, as allow_remote permits")
-
-
-@contextmanager
-def stop_at_interrupt(judge: Judge | None, log: RunLog, program: str) -> Iterator[None]:
-    """Let the first Ctrl-C stop a judge after its running calls; let the second end the process immediately.
-
-    Without this block, as in a notebook, an interrupt raises ``KeyboardInterrupt``. Other threads than the main one
-    cannot handle signals, and ignore the block.
-
-    Args:
-        judge: The judge, which cannot be started again.
-        log: Receives a note.
-        program: Name of the program, for the message of its end.
-    """
-    if judge is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(*_: Any) -> None:
-        # An exception could be caught by the interrupted code. All accepted answers are in the file.
-        os.write(2, f"\n{program}: interrupted\n".encode())
-        os._exit(130)
-
-    def stop(*_: Any) -> None:
-        signal.signal(signal.SIGINT, end)
-        judge.stop()
-        log.note("stopping after the running calls; Ctrl-C again stops immediately")
-
-    before: Any = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def evaluate_in_batches(

@@ -53,7 +53,6 @@ class AnswerCommand(InputTable, Outputs):
 
     def run(
         self,
-        program: str,
         judge: "Judge | None",
         make_run: "Callable[[Table], AnswerRun[Any, Any]]",
         terminal: Terminal,
@@ -64,15 +63,12 @@ class AnswerCommand(InputTable, Outputs):
         """Request the answers that the output lacks, or show what they would cost, and return the exit code.
 
         Args:
-            program: Name of the command, for the message of its end.
             judge: The judge; ``None`` for a dry run without one.
             make_run: Function that makes the run of the input table.
             terminal: Receives results, notes and warnings.
             grid: Function that makes a table of the results.
             summary: Function that makes the summary. Default: the counts of the run.
         """
-        from rrg_rewards.analysis.answers import stop_at_interrupt
-
         self.check()
         run = make_run(self.read(terminal))
         if judge is None or self.dry_run:
@@ -84,8 +80,7 @@ class AnswerCommand(InputTable, Outputs):
             terminal.show(*(line for line in lines if line), stderr=self.json == "-")
             terminal.note("nothing was sent")
             return 0
-        with stop_at_interrupt(judge, terminal, program):
-            run.request(terminal)
+        run.request(terminal)
         self.write_summary(run.to_dict() if summary is None else summary(run))
         if grid is not None:
             terminal.show(grid(run), stderr=self.json == "-")

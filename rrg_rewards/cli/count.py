@@ -8,8 +8,8 @@ error has quotes, which must be in the reports. `train crepe` learns from these 
 
 Each answer is checked and appended to --output as one JSON line: reference, candidate, counts (six numbers: false
 findings, omitted findings, wrong locations, wrong severities, false comparisons, omitted comparisons), significant (the
-significant ones), errors with their quotes, matched findings, and the judge. Ctrl-C stops after the running calls; a
-second Ctrl-C stops immediately. Repeat the same command to request the pairs that --output does not contain yet.
+significant ones), errors with their quotes, matched findings, and the judge. Repeat a command that
+was interrupted to request the pairs that --output does not contain yet.
 
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     def make_run(table: "Table") -> "CountingRun":
         return CountingRun(read_pairs(table, settings, terminal), args.output, judge, settings)
 
-    return command.run("rrg-rewards count", judge, make_run, terminal, grid=_grid)
+    return command.run(judge, make_run, terminal, grid=_grid)
 
 
 def _grid(run: "CountingRun") -> "Grid":

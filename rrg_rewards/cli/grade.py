@@ -7,8 +7,8 @@ from these reports.
 --dry-run sends nothing: it counts the reports to request, estimates tokens, cost and time, and shows one prompt.
 
 Each answer is checked and appended to --output as one JSON line: reference, candidate, scores by criterion, total, the
-requested tier, whether the total is in the tier (in_tier), and the judge. Ctrl-C stops after the running calls; a
-second Ctrl-C stops immediately. Repeat the same command to request the reports that --output does not contain yet.
+requested tier, whether the total is in the tier (in_tier), and the judge. Repeat a command that
+was interrupted to request the reports that --output does not contain yet.
 
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
@@ -59,7 +59,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     def make_run(table: "Table") -> "GradingRun":
         return GradingRun(read_references(table, settings, terminal), args.output, judge, settings)
 
-    return command.run("rrg-rewards grade", judge, make_run, terminal, grid=_grid)
+    return command.run(judge, make_run, terminal, grid=_grid)
 
 
 def _grid(run: "GradingRun") -> "Grid":

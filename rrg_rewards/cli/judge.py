@@ -107,8 +107,8 @@ def run_label(args: argparse.Namespace, terminal: Terminal) -> int:
     A line has reference, candidate, context, source, CRIMSON score, evaluation, judge and prompt.
     `python -m rrg_rewards.recipes.crimson.distill` trains a local judge on them.
 
-    Pairs on which the judge fails are counted by kind and not written. Ctrl-C stops after the running calls; a second
-    Ctrl-C stops immediately. Repeat the same command to request the evaluations that --output does not contain yet.
+    Pairs on which the judge fails are counted by kind and not written. Repeat a command that was
+    interrupted to request the evaluations that --output does not contain yet.
 
     Reports are sent to this machine only unless the judge has allow_remote: true.
 
@@ -135,7 +135,7 @@ def run_label(args: argparse.Namespace, terminal: Terminal) -> int:
         return {"version": __version__, "table": args.table, **asked, **read, **run.to_dict()}
 
     command = settings_from(args, AnswerCommand)
-    return command.run("rrg-rewards judge", judge, make_run, terminal, summary=summary)
+    return command.run(judge, make_run, terminal, summary=summary)
 
 
 def run_compare(args: argparse.Namespace, terminal: Terminal) -> int:

@@ -64,10 +64,6 @@ class JudgeWarning(UserWarning):
     """A judge failed on some items, which have no result."""
 
 
-STOPPED = JudgeFailure("deadline", "the judge was stopped before the request")
-"""Failure of items that were not sent before :meth:`Judge.stop`."""
-
-
 def remember_results(known: dict[Item, Any], results: Mapping[Item, Any], most: int) -> None:
     """Add results that are no failures to those that are known, and remove the least recently used ones.
 
@@ -183,9 +179,6 @@ class Judge(Backend, ABC):
     judge_names: Mapping[Route, str] = {}
     """Names of the judges of a cascade by route; empty for other judges."""
 
-    is_stopped = False
-    """Whether :meth:`stop` was called."""
-
     @property
     def short_name(self) -> str:
         """First word of the signature, with the model if it follows.
@@ -243,8 +236,6 @@ class Judge(Backend, ABC):
             return self
         if run not in self._reruns:
             self._reruns[run] = self._make_rerun(run)
-        if self.is_stopped:
-            self._reruns[run].stop()
         return self._reruns[run]
 
     @cached_property
@@ -254,9 +245,3 @@ class Judge(Backend, ABC):
     def _make_rerun(self, run: int) -> "Judge":  # noqa: ARG002 (for subclasses)
         """Return a new judge for :meth:`rerun`."""
         raise ValueError(f"{type(self).__name__} returns the same result in each run; set runs to 1")
-
-    def stop(self) -> None:
-        """Send no further items, nor in the other runs; they fail with ``STOPPED``. May be called from any thread."""
-        self.is_stopped = True
-        for judge in self._reruns.values():
-            judge.stop()

@@ -9,7 +9,6 @@ from typing import Any, Literal, cast, get_args
 
 from rrg_rewards.functional.crimson import CrimsonEvaluation, Route, crimson_score
 from rrg_rewards.judges.base import (
-    STOPPED,
     Item,
     Judge,
     JudgeFailure,
@@ -191,11 +190,6 @@ class CascadeJudge(Judge):
         judge._budget = self._budget
         return judge
 
-    def stop(self) -> None:
-        """Send no further items to the second judge; see :meth:`rrg_rewards.judges.Judge.stop`."""
-        super().stop()
-        self.second.stop()
-
     def _kept(self, results: Sequence[_Outcome]) -> list[bool]:
         """Return which results of the rules are those of the cascade."""
         kept = [self._is_read(result) for result in results]
@@ -283,11 +277,8 @@ def _finding_f1(evaluation: CrimsonEvaluation) -> float:
 
 
 def _routed(result: _Outcome, route: Route, read: _Outcome | None = None) -> _Outcome:
-    """Return a result with its route, and with the coverage that the rules' result ``read`` has.
-
-    Failures of items that were not sent are returned unchanged, because callers compare them with ``STOPPED``.
-    """
-    return result if result == STOPPED else replace(result, coverage=(read or result).coverage, route=route)
+    """Return a result with its route, and with the coverage that the rules' result ``read`` has."""
+    return replace(result, coverage=(read or result).coverage, route=route)
 
 
 def _first(setting: str | Mapping[str, Any] | Judge) -> RuleJudge:

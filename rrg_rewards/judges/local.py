@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rrg_rewards.judges.base import STOPPED, AnswerError, Item, Judge, JudgeFailure, JudgeTask, Message, Result
+from rrg_rewards.judges.base import AnswerError, Item, Judge, JudgeFailure, JudgeTask, Message, Result
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
@@ -140,9 +140,6 @@ class LocalJudge(Judge):
             fitting = sorted((item for item in prompts if item not in outcomes), key=lambda item: len(prompts[item]))
             for start in range(0, len(fitting), self.batch_size):
                 batch = fitting[start : start + self.batch_size]
-                if self.is_stopped:
-                    outcomes.update(dict.fromkeys(batch, STOPPED))
-                    continue
                 answers = self._generate([prompts[item] for item in batch], task)
                 for item, answer in zip(batch, answers, strict=True):
                     try:

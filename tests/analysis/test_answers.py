@@ -14,14 +14,14 @@ from counting_answers import counts_of
 from run_notes import RunNotes
 from scripted_judge import ScriptedJudge
 
-from rrg_rewards.analysis import CountingRun, CountingSettings, Estimate, count_errors, stop_at_interrupt
+from rrg_rewards.analysis import CountingRun, CountingSettings, Estimate, count_errors
 from rrg_rewards.analysis.answers import choose_model, estimate_requests, evaluate_in_batches
 from rrg_rewards.data.tables.appending import AppendedLines
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.judges import ReportPair
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.judges.tasks.counting import CountingTask
-from rrg_rewards.utilities.run_log import RunLog, RunWarning
+from rrg_rewards.utilities.run_log import RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
 PAIRS = [
@@ -175,7 +175,6 @@ def test_an_interrupt_keeps_the_answers_and_the_same_call_resumes(output):
     kept = held(output)
     assert kept == PAIRS[: len(kept)]
     assert 1 <= len(kept) < 4
-    assert not judge.is_stopped
     assert count_errors(PAIRS, judge, output).written == 4 - len(kept)
     assert held(output) == PAIRS
 
@@ -218,42 +217,6 @@ def test_an_interrupt_ends_a_judge_that_answers_in_a_thread(output):
     assert judge.asked == PAIRS[:2]
     count_errors(PAIRS, judge, output)
     assert held(output) == PAIRS
-
-
-@needs_signals
-def test_stop_at_interrupt_finishes_the_running_answer(output):
-    judge, log = AnsweringJudge(interrupt_at(PAIRS[1])), RunNotes()
-    before = signal.getsignal(signal.SIGINT)
-    run = CountingRun(PAIRS, output, judge)
-    with stop_at_interrupt(judge, log, "program"):
-        run.request(log)
-    assert signal.getsignal(signal.SIGINT) is before
-    assert held(output) == PAIRS[:2]
-    assert (run.written, run.not_asked, run.exit_code) == (2, 2, 130)
-    assert log.notes == ["stopping after the running calls; Ctrl-C again stops immediately"]
-    run.log_outcome(log)
-    assert log.notes[-1] == "2 pairs are missing; repeat the command to request them"
-
-
-def test_stop_at_interrupt_handles_no_signal_in_another_thread():
-    before, seen = signal.getsignal(signal.SIGINT), []
-
-    def work():
-        with stop_at_interrupt(AnsweringJudge(well), RunLog(), "program"):
-            seen.append(signal.getsignal(signal.SIGINT))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [before]
-
-
-def test_a_stopped_judge_is_not_asked(output):
-    judge = AnsweringJudge(well)
-    judge.stop()
-    run = CountingRun(PAIRS, output, judge)
-    run.request()
-    assert (judge.asked, run.not_asked, run.exit_code) == ([], 4, 130)
 
 
 def test_failures_are_counted_with_a_reason_and_asked_again(output):

@@ -43,7 +43,6 @@ def test_a_counting_run_as_plain_data(tmp_path):
         "categories": run.categories,
         "failures": {},
         "reasons": {},
-        "not_asked": 0,
         "usage": None,
     }
     again = CountingRun(PAIRS, tmp_path / "counts.jsonl")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rrg_rewards.judges.base import STOPPED, AnswerError, Judge, JudgeFailure, JudgeTask
+from rrg_rewards.judges.base import AnswerError, Judge, JudgeFailure, JudgeTask
 
 
 class AnsweringJudge(Judge):
@@ -59,8 +59,6 @@ class AnsweringJudge(Judge):
         return results
 
     def _result(self, task: JudgeTask[Any, Any], item: Any) -> Any:
-        if self.is_stopped:
-            return STOPPED
         self.asked.append(item)
         try:
             return task.parse(item, self.answer(item))

@@ -13,7 +13,6 @@ from scripted_judge import ScriptedJudge
 
 from rrg_rewards.functional import CrimsonEvaluation, CrimsonFinding, crimson_score
 from rrg_rewards.judges import CascadeJudge, JudgeFailure, ReportPair, RuleJudge, get_judge
-from rrg_rewards.judges.base import STOPPED
 from rrg_rewards.judges.cascade import disagreements
 from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
@@ -168,21 +167,8 @@ def test_cascade_runs_repeat_the_second_judge_only():
     assert (Random.runs, judge.rerun(0), judge.rerun(3)) == ([3], judge, again)
     assert routes(judge)[-1] == routes(again)[-1] == "over_budget"
     assert routes(again)[:3] == ["rules", "second", "second"]
-    judge.stop()
-    assert again.is_stopped
-    assert again.second.is_stopped
     with pytest.raises(ValueError, match="ScriptedJudge"):
         CascadeJudge(ScriptedJudge()).rerun(1)
-
-
-def test_cascade_stops_the_second_judge():
-    judge = CascadeJudge(SERVER)
-    judge.stop()
-    assert judge.is_stopped
-    assert judge.second.is_stopped
-    results = judge.evaluate_now(TASK, PAIRS)
-    assert results[0].route == "rules"
-    assert results[1:] == [STOPPED] * 3
 
 
 def test_cascade_signature_pickle_and_copies():

@@ -16,7 +16,7 @@ from judge_answers import PAIRS, SeenTask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from rrg_rewards.judges.base import STOPPED, JudgeFailure, JudgeTask, Message, ReportPair
+from rrg_rewards.judges.base import JudgeFailure, JudgeTask, Message, ReportPair
 from rrg_rewards.judges.local import LocalJudge, _Sampling
 from rrg_rewards.judges.tasks.base import read_answer
 from rrg_rewards.judges.tasks.crimson import CrimsonAnswer
@@ -140,19 +140,6 @@ def test_local_judge_does_not_read_a_refused_item(folder: Path) -> None:
     first, refused, last = judge(folder).evaluate_now(Choosy(), ["a", "b", "c"])
     assert isinstance(refused, JudgeFailure)
     assert [first, last] == judge(folder).evaluate_now(EchoTask(), ["a", "c"])
-
-
-def test_a_stopped_local_judge_ends_its_batch(folder: Path) -> None:
-    stopped = judge(folder, batch_size=2)
-
-    class StopAtOnce(EchoTask):
-        def parse(self, item: str, answer: str) -> str:
-            stopped.stop()
-            return super().parse(item, answer)
-
-    answers = stopped.evaluate_now(StopAtOnce(), ["a", "bb", "ccc", "dddd"])
-    assert answers[:2] == judge(folder).evaluate_now(EchoTask(), ["a", "bb"])
-    assert answers[2:] == [STOPPED, STOPPED]
 
 
 def test_local_judge_fails_prompts_beyond_the_context(tmp_path: Path) -> None:
@@ -329,9 +316,6 @@ def test_rerun_of_local_judge_draws_other_answers(folder: Path) -> None:
     assert again._model is first._model
     assert "temperature:1.0|seed:0|run:1|" in again.signature
     assert "temperature" not in judge(folder).signature
-    first.stop()
-    assert again.is_stopped
-    assert first.rerun(2).is_stopped
     with pytest.raises(ValueError, match="set temperature"):
         judge(folder).rerun(1)
 

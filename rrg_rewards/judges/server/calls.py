@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from rrg_rewards.judges.base import STOPPED, FailureKind
+from rrg_rewards.judges.base import FailureKind
 
 T = TypeVar("T")
 
@@ -353,7 +353,6 @@ class RateLimiter:
         self._clock = clock
         self._next_request = -math.inf
         self._counted: deque[Admission] = deque()
-        self._is_stopped = False
         self._lock = Lock()
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
@@ -362,9 +361,6 @@ class RateLimiter:
 
         Args:
             tokens: Expected tokens of the call.
-
-        Raises:
-            CallError: If the limiter was stopped, or is stopped while the call waits.
         """
         async with self._turn():
             while True:
@@ -373,15 +369,6 @@ class RateLimiter:
                     return admission
                 await asyncio.sleep(min(wait, _LONGEST_NAP))
 
-    def stop(self) -> None:
-        """Admit no further call; waiting calls raise within a second."""
-        self._is_stopped = True
-
-    def check(self) -> None:
-        """Raise :class:`CallError` if the limiter was stopped."""
-        if self._is_stopped:
-            raise CallError(STOPPED.kind, STOPPED.reason, passing=False)
-
     def _turn(self) -> asyncio.Lock:
         with self._lock:
             return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
@@ -389,7 +376,6 @@ class RateLimiter:
     def _try(self, tokens: int) -> tuple[Admission | None, float]:
         """Admit a call, or return the minimum number of seconds to wait."""
         with self._lock:
-            self.check()
             now = self._clock()
             wait = max(self._next_request - now, self._wait_for_tokens(tokens, now))
             if wait > 0:

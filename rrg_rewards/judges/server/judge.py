@@ -165,11 +165,6 @@ class OpenAIJudge(Judge):
         judge._set(client)
         return judge
 
-    def stop(self) -> None:
-        """See :meth:`rrg_rewards.judges.Judge.stop`."""
-        super().stop()
-        self._client.rate.stop()
-
     @cached_property
     def _cache(self) -> AnswerCache | None:
         settings = self.settings
@@ -308,7 +303,6 @@ class _Client:
             CallError: If there is no reply.
         """
         openai = require("openai", extra="judge")
-        self.rate.check()
         async with session.slot():
             admission = await self.rate.admit(expected_tokens(body))
             self.usage.add(calls=1)

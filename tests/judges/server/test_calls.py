@@ -359,23 +359,6 @@ def test_rate_limiter_does_not_count_a_cancelled_call():
     assert run_virtually(main) == (60.0, [True, True])
 
 
-def test_a_stopped_rate_limiter_admits_no_call():
-    async def main(loop):
-        limiter = RateLimiter(requests_per_minute=1, clock=loop.time)
-        await limiter.admit(1)
-        waiting = [asyncio.create_task(limiter.admit(1)) for _ in range(5)]
-        await asyncio.sleep(5)
-        limiter.stop()
-        ends = await asyncio.gather(*waiting, return_exceptions=True)
-        with pytest.raises(CallError):
-            await limiter.admit(1)
-        return [type(end) for end in ends], loop.time()
-
-    kinds, time = run_virtually(main)
-    assert kinds == [CallError] * 5
-    assert time <= 6.5
-
-
 def test_rate_limiter_is_shared_by_threads_and_loops():
     limiter = RateLimiter(requests_per_minute=6000)
     begun = []

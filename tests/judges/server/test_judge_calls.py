@@ -1,7 +1,6 @@
 """Calls of OpenAIJudge: their counts, rates and end."""
 
 import asyncio
-import threading
 import time
 
 from fault_server import (
@@ -15,7 +14,6 @@ from fault_server import (
     status,
 )
 
-from rrg_rewards.judges.base import STOPPED
 from rrg_rewards.judges.server.calls import RateLimiter
 from rrg_rewards.judges.server.judge import Session
 
@@ -84,51 +82,3 @@ def test_chat_client_keeps_the_rate_over_evaluations():
         # Three pauses of 50 ms, of which no other time is asserted than that they were made.
         assert time.monotonic() - begun > 0.15
         assert judge.arguments()["requests_per_minute"] == 1200
-
-
-def test_a_stopped_chat_client_finishes_running_calls():
-    stop = threading.Event()
-
-    async def late(request, writer):
-        while not stop.is_set():
-            await asyncio.sleep(0.01)
-        await says(delay=0.1)(request, writer)
-
-    with FaultServer({"a": [late], "bb": [late]}) as server:
-        judge = make_judge(server, concurrency=2)
-
-        def stopping():
-            while server.in_flight < 2:
-                threading.Event().wait(0.01)
-            judge.stop()
-            stop.set()
-
-        thread = threading.Thread(target=stopping)
-        thread.start()
-        assert evaluate(judge, ITEMS) == [1, 2, STOPPED, STOPPED]
-        thread.join()
-        assert evaluate(judge, ["a"]) == [STOPPED]
-        assert server.asked == {"a": 1, "bb": 1}
-
-
-def test_a_stopped_chat_client_neither_reasks_nor_retries():
-    judges = []
-
-    async def stop_and(request, writer, behave):
-        judges[0].stop()
-        await behave(request, writer)
-
-    for behave in (says("nonsense"), status(500), reset()):
-        with FaultServer(otherwise=lambda request, writer, behave=behave: stop_and(request, writer, behave)) as server:
-            judges[:] = [make_judge(server)]
-            assert evaluate(judges[0], ["a"]) == [STOPPED]
-            assert len(server.requests) == 1
-
-
-def test_a_stopped_chat_client_ends_calls_that_wait_for_the_rate():
-    with FaultServer() as server:
-        judge = make_judge(server, requests_per_minute=0.1)
-        assert evaluate(judge, ["a"]) == [1]
-        threading.Timer(0.1, judge.stop).start()
-        assert evaluate(judge, ["bb", "ccc"]) == [STOPPED, STOPPED]
-        assert len(server.requests) == 1
