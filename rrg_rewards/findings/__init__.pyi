@@ -4,7 +4,6 @@ from rrg_rewards.findings.comparing.matching import compare_findings as compare_
 from rrg_rewards.findings.editing.inject_errors import inject_errors as inject_errors
 from rrg_rewards.findings.editing.injected_report import ErrorEdit as ErrorEdit
 from rrg_rewards.findings.editing.injected_report import InjectedReport as InjectedReport
-from rrg_rewards.findings.editing.injected_report import error_counts as error_counts
 from rrg_rewards.findings.editing.paraphrase import paraphrase_report as paraphrase_report
 from rrg_rewards.findings.editing.rewrite_rules import Rewording as Rewording
 from rrg_rewards.findings.editing.rewrite_rules import RewrittenReport as RewrittenReport

@@ -96,8 +96,8 @@ def inject_errors(
 
     Args:
         report: Report of a chest X-ray or chest CT. Markup and other ways to write plain text are taken out first.
-        counts: Numbers of errors by letter or name, or a sequence of all six. If None,
-            :func:`rrg_rewards.findings.error_counts` draws them.
+        counts: Numbers of errors by letter or name, or a sequence of all six. If None, they are drawn: zero to six
+            errors, two thirds of which are false or missing findings.
         seed: Non-negative seed. The same report, counts and seed give the same candidate.
         harmless: Number of harmless edits to try. If None, it is drawn, up to three.
         modality: Modality of invented findings, ``ct`` or ``xray``. If None, it is derived from the report's words.

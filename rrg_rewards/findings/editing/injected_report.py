@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
-
 from rrg_rewards.schemas import ERROR_CATEGORIES, REXVAL_ERRORS
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws
@@ -34,7 +32,7 @@ class ErrorEdit:
     Args:
         category: Letter of ``rrg_rewards.schemas.REXVAL_ERRORS``; ``None`` for a harmless edit.
         action: Kind of edit: ``invented``, ``dropped``, ``moved``, ``severity``, ``size``, ``comparison added``,
-            ``comparison dropped``; for harmless edits ``synonym``, ``reordered``, ``normal statement``, ``rewritten``.
+            ``comparison dropped``; for harmless edits ``synonym``, ``reordered``, ``normal statement``.
         detail: Concept of the finding and the change, such as ``pleural_effusion: left for right``; or
             :data:`WHOLE_EXAMINATION`.
         reference: Start and end in the reference; ``None`` if the edit has no position there.
@@ -103,29 +101,13 @@ def _drawn(shares: Sequence[float], draws: Draws) -> int:
 
 
 def draw_counts(draws: Draws) -> tuple[int, ...]:
-    """Draw numbers of errors; see :func:`error_counts`."""
-    counts = Counter(_drawn(_SHARES, draws) for _ in range(_drawn(_TOTALS, draws)))
-    return tuple(counts[category] for category in range(len(LETTERS)))
-
-
-def error_counts(rng: np.random.Generator) -> tuple[int, ...]:
-    """Draw the number of errors of each category for one candidate.
+    """Draw the number of errors of each category for one candidate, in the order of the categories.
 
     The total is 0 to 6, on average 2.4. Two thirds of the errors are false or missing findings, as in reports that
     models generate.
-
-    Args:
-        rng: Random number generator.
-
-    Returns:
-        Six counts in the order of ``rrg_rewards.schemas.ERROR_CATEGORIES``.
-
-    Example:
-        >>> import numpy as np
-        >>> len(error_counts(np.random.default_rng(0)))
-        6
     """
-    return draw_counts(Draws(rng))
+    counts = Counter(_drawn(_SHARES, draws) for _ in range(_drawn(_TOTALS, draws)))
+    return tuple(counts[category] for category in range(len(LETTERS)))
 
 
 def requested_counts(counts: Mapping[str, int] | Sequence[int]) -> tuple[int, ...]:

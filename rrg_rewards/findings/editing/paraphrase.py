@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import cache, partial
 from typing import NamedTuple
 
-from rrg_rewards.findings.editing.report_view import AN, Replacement, apply
+from rrg_rewards.findings.editing.report_view import AN, Replacement, apply, read_sentences
 from rrg_rewards.findings.editing.rewrite_rules import (
     MEASURED_NUMBERS,
     Rewording,
@@ -15,7 +15,6 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     TextRewriter,
     change_numbers,
     read_rules,
-    spans,
 )
 from rrg_rewards.findings.knowledge.load import expand, load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
@@ -88,9 +87,9 @@ def paraphrase_report(report: str, *, seed: int) -> RewrittenReport:
 
 
 def _sentence_spans(report: str) -> list[tuple[int, int]]:
-    """Return the spans of sentences, without labels such as ``Findings:``."""
+    """Return the spans of sentences, without numbers of items and labels such as ``Findings:``."""
     found = []
-    for start, end in spans(report):
+    for start, end in (sentence.span for sentence in read_sentences(report) if sentence.marker is None):
         while (label := _LABEL.match(report, start, end)) is not None:
             start = label.end()
         found.append((start, end))

@@ -90,7 +90,7 @@ class Sentence:
         return word_pattern("errors", "goes_on").match(self.text) is not None
 
 
-def read_sentences(report: str, mentions: Iterable[Finding]) -> list[Sentence]:
+def read_sentences(report: str, mentions: Iterable[Finding] = ()) -> list[Sentence]:
     """Split a report into the finding engine's sentences, with the findings that they mention.
 
     Args:
@@ -98,7 +98,7 @@ def read_sentences(report: str, mentions: Iterable[Finding]) -> list[Sentence]:
         mentions: Findings of the report, from :func:`rrg_rewards.findings.extract_findings`.
 
     Example:
-        >>> [sentence.text for sentence in read_sentences("1. Small effusion. 2. Scoliosis.", [])]
+        >>> [sentence.text for sentence in read_sentences("1. Small effusion. 2. Scoliosis.")]
         ['1', 'Small effusion', '2', 'Scoliosis']
     """
     by_sentence = defaultdict(list)

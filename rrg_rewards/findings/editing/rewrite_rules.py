@@ -2,20 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import localcontext
 from typing import Any, NamedTuple
 
-from rrg_rewards.findings.editing.report_view import Replacement, apply, matching_case, trimmed
+from rrg_rewards.findings.editing.report_view import Replacement, apply, matching_case
 from rrg_rewards.findings.knowledge.load import joined
-
-# A sentence ends at a full stop before a space, at a line end, and at quotes and bullets, which separate lines of an
-# impression. A full stop without a space after it is usually a decimal point or part of an abbreviation.
-_MOST_CHARACTERS = 2_000
-# The end of a word, but not between a number and its unit.
-_WORD_END = re.compile(r"[^\w\s]|\s(?!\s{0,3}[cm]m\b)|$")
-_BOUNDARY = re.compile(r'[.!;]+(?=[\s"“”•]|$)|[\n\r"“”•]+|(?<=[a-z)])\.(?=[A-Z])')
 
 # Digits that an exact result may have beyond those of the number.
 _MORE_DIGITS = 8
@@ -99,37 +92,6 @@ def read_rules(entries: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
         for entry in entries
         for pattern, options in entry["words"].items()
     )
-
-
-def spans(report: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each sentence, without its full stop and surrounding spaces.
-
-    A sentence of more than 2,000 characters is divided between words, so that the work on a text grows linearly with
-    its length.
-
-    Example:
-        >>> text = 'Nodule of 2.5 mm. " Effusion'
-        >>> [text[start:end] for start, end in spans(text)]
-        ['Nodule of 2.5 mm', 'Effusion']
-    """
-    start = 0
-    for end, after in [*((found.start(), found.end()) for found in _BOUNDARY.finditer(report)), (len(report),) * 2]:
-        for first, last in _parts(report, start, end):
-            if report[first:last].strip():
-                yield trimmed(report, first, last)
-        start = after
-
-
-def _parts(report: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the parts of a sentence: at most 2,000 characters, or a longer word."""
-    while end - start > _MOST_CHARACTERS:
-        cut = report.rfind(" ", start + 1, start + _MOST_CHARACTERS)
-        if cut < 0:
-            # Always found, because it matches the end of the sentence, too.
-            cut = next(_WORD_END.finditer(report, start + _MOST_CHARACTERS, end)).start()
-        yield start, cut
-        start = cut
-    yield start, end
 
 
 class TextRewriter:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from functools import cache, partial
 from itertools import pairwise
 
+from rrg_rewards.findings.editing.report_view import read_sentences
 from rrg_rewards.findings.editing.rewrite_rules import (
     MEASURED_NUMBERS,
     NUMBER,
@@ -14,7 +15,6 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     TextRewriter,
     change_numbers,
     read_rules,
-    spans,
 )
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
@@ -70,7 +70,7 @@ def corrupt_report(report: str, *, seed: int) -> RewrittenReport:
             chosen[key] = found.expand(draws.pick(rule.options)).replace("  ", " ")
         return chosen[key]
 
-    for start, end in spans(report):
+    for start, end in (sentence.span for sentence in read_sentences(report)):
         _keep_denials(rewriter, start, end)
         rewriter.keep_matches(_words("kept"), start, end)
         for measure in _measure().finditer(report, start, end):

@@ -209,9 +209,9 @@ class _ReportsFile(RecordSource):
 class ReportErrors(_ReportsFile):
     """Real reports with injected errors of which the finding engine is certain.
 
-    Errors are drawn by :func:`rrg_rewards.findings.error_counts`. Reports that the engine cannot read reliably are
-    excluded. An error is clinically significant (``ErrorRecord.significant``) if its finding is urgent or actionable by
-    the profile ``published``, without regard to the finding's attributes.
+    The numbers of errors are drawn as by :func:`rrg_rewards.findings.inject_errors`. Reports that the engine cannot
+    read reliably are excluded. An error is clinically significant (``ErrorRecord.significant``) if its finding is
+    urgent or actionable by the profile ``published``, without regard to the finding's attributes.
 
     Args:
         path: CSV, JSON lines or Parquet file of reports.

@@ -57,7 +57,7 @@ def test_corrupt_report_sizes_are_off_by_half_at_least(first, second, unit, seed
         assert max(ratio, 1 / ratio) >= Fraction(3, 2)
 
 
-@pytest.mark.parametrize("size", ["9" * 29, "12." + "3" * 30, "0." + "0" * 40 + "1", "9" * 5000])
+@pytest.mark.parametrize("size", ["9" * 29, "12." + "3" * 30, "0." + "0" * 40 + "1", "9" * 1900])
 def test_corrupt_report_size_of_many_digits_is_changed_exactly(size):
     made = corrupted(f"Nodule of {size} mm.")
     ratio = Decimal(re.fullmatch(r"Nodule of ([\d.]+) mm\.", made)[1]) / Decimal(size)
