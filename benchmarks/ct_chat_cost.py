@@ -4,9 +4,8 @@ Parameters and the activations that autograd stores are counted on the real mode
 device. Memory and time are estimates. Every assumption is a constant below, with its source.
 """
 
-import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -252,8 +251,8 @@ def seconds(run: Run, c: SimpleNamespace, host: float, rewards: dict[str, float]
     mean_cache = run.at_once * (run.prompt + run.completion / 2) * kv_bytes()
     tokens, weights = rounds * run.completion, BF16 * (trained(run, c)[0] - c.projector)
     slow, fast = (HBM_RATE * use for use in DECODE_USE)
-    # Slow: the cache grows by concatenation and is copied, and the GPU waits for the host at each token.
-    decoding = [tokens * (weights + mean_cache) / fast, tokens * ((weights + 3 * mean_cache) / slow + host)]
+    # Slow: the cache grows by concatenation and is copied, or the GPU waits for the host, which launches each kernel.
+    decoding = [tokens * (weights + mean_cache) / fast, tokens * max((weights + 3 * mean_cache) / slow, host)]
     phases = {
         "decoding": decoding,
         **{name: [work / (PEAK_FLOPS * use) for use in COMPUTE_USE[::-1]] for name, work in flops(run, c).items()},
@@ -262,21 +261,6 @@ def seconds(run: Run, c: SimpleNamespace, host: float, rewards: dict[str, float]
     reward = run.batch * run.accumulation / rewards["rules_per_second"]
     step = [sum(phase[end] for phase in phases.values()) + reward for end in (0, 1)]
     return {**phases, "step": step, "reward": reward, "reward_share": [reward / step[1], reward / step[0]]}
-
-
-def host_seconds(peft_config: Any, tokens: int = 48) -> float:
-    """Measure the host's seconds per decoded token on a narrow model with as many layers and adapters."""
-    narrow = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
-    model = build(LLAMA["num_hidden_layers"], replace(peft_config, r=4), "cpu", **narrow, vocab_size=64).float().eval()
-    inputs = {"input_ids": torch.ones(2, 8, dtype=torch.long), "attention_mask": torch.ones(2, 8, dtype=torch.long)}
-    lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens, "pad_token_id": 0, "eos_token_id": None}
-    taken = []
-    for _ in range(3):
-        # Processor time, because other programs may be running.
-        start = time.process_time()
-        model.generate(**inputs, **lengths, do_sample=True)
-        taken.append((time.process_time() - start) / tokens)
-    return min(taken)
 
 
 def radbert(completions: int, rates: dict[str, float]) -> dict[str, Any]:

@@ -5,8 +5,8 @@
 
 Every figure is an estimate unless it is marked as measured; nothing was run on a GPU. ct_chat_cost.py counts parameters
 and activations, and contains all assumptions. Settings come from the recipes, and defaults from the installed DeepSpeed
-and TRL. The script measures the host's time per decoded token on a narrow model with as many layers. The time of
-rewards was measured by rule_labeler.py. GB are 10^9 bytes.
+and TRL. The time that a GPU waits for its host at each decoded token was measured by gpu.py, and the time of rewards by
+rule_labeler.py. GB are 10^9 bytes.
 """
 
 import argparse
@@ -47,7 +47,6 @@ from ct_chat_cost import (
     Run,
     count,
     estimated_states,
-    host_seconds,
     memory,
     model_states,
     radbert,
@@ -113,6 +112,12 @@ def reward_rates() -> dict[str, float]:
     return {"rules_per_second": figures["rules_cold_reports_per_second"], "radbert_per_second": encoder}
 
 
+def host_seconds(run: Run) -> float:
+    """Return the seconds per decoded token of transformers' `generate` on one H100, which waited for its host."""
+    generation = json.loads((RESULTS / "gpu.json").read_text(encoding="utf-8"))["phases"]["generation"]
+    return float(generation["seconds"]) / run.completion
+
+
 def levers(run: Run) -> dict[str, Run]:
     """Return runs that differ from the recipe in one change each."""
     twice = 2 * run.accumulation
@@ -153,7 +158,7 @@ def rounded(value: Any) -> Any:
 def plan() -> dict[str, Any]:
     """Return everything that is printed and written."""
     recipe, adapter = settings("ZeRO-2", 8, 1, full=False)
-    c, host, rates = count(adapter), host_seconds(adapter), reward_rates()
+    c, host, rates = count(adapter), host_seconds(recipe), reward_rates()
 
     def row(name: dict[str, Any], run: Run) -> dict[str, Any]:
         parts = memory(run, c)
@@ -172,8 +177,7 @@ def plan() -> dict[str, Any]:
     same = [same_step(recipe, *hardware) for hardware in HARDWARE]
     result = {
         "versions": versions() | {"deepspeed": deepspeed.__version__, "peft": peft.__version__},
-        "measured_here": {"host_seconds_per_token": host},
-        "measured_before": rates,
+        "measured_before": {"decoding_seconds_per_token": host, **rates},
         "assumptions": {"margin": MARGIN, "compute_use": COMPUTE_USE, "decode_use": DECODE_USE},
         "recipe": asdict(recipe),
         "counts": vars(c),

@@ -67,8 +67,8 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 def measure(device: torch.device, layers: int) -> dict[str, Any]:
     """Return rates, attention kernels, and the phases of a step beside their estimates."""
-    from ct_chat_cost import count, host_seconds
-    from ct_chat_plan import reward_rates, settings
+    from ct_chat_cost import count
+    from ct_chat_plan import host_seconds, reward_rates, settings
     from gpu_measures import Size, attention, phases, rates
 
     run, adapter = settings("DDP", 1, 1, full=False)
@@ -84,7 +84,7 @@ def measure(device: torch.device, layers: int) -> dict[str, Any]:
         "completions": measured_run.batch * measured_run.accumulation,
         "rates": of_device,
         "attention": of_attention,
-        "phases": compare(found, estimate(run, counts, host_seconds(adapter), reward_rates(), size.layers)),
+        "phases": compare(found, estimate(run, counts, host_seconds(run), reward_rates(), size.layers)),
     }
 
 
