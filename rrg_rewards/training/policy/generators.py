@@ -1,15 +1,19 @@
 """Interface of report generators for reinforcement learning."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.utils.checkpoint import checkpoint
 
 from rrg_rewards.functional import token_entropies, token_log_probs
+
+# Greatest number of logits that are computed at once: 128 MiB in float32.
+_TILE = 2**25
 
 Batch = Mapping[str, Any]
 """Columns of ``N`` rows by name: tensors ``(N, ...)`` and lists of ``N`` values."""
@@ -127,6 +131,37 @@ class TokenScores:
             with torch.no_grad():
                 entropies = token_entropies(logits.detach(), temperature)
         return cls(token_log_probs(logits, completions.tokens, temperature), entropies, hidden)
+
+    @classmethod
+    def from_states(
+        cls, states: Tensor, head: Callable[[Tensor], Tensor], completions: Completions, temperature: float = 1.0
+    ) -> "TokenScores":
+        """Compute scores from the inputs of a language model head, such that few logits exist at any time.
+
+        Logits are computed in tiles, and again in the backward pass, unless one tile has all.
+
+        Args:
+            states: Hidden states ``(N, T, H)`` from which the tokens are predicted.
+            head: Function from states ``(n, H)`` to logits ``(n, V)``.
+            completions: ``N`` completions of ``T`` tokens.
+            temperature: Sampling temperature.
+        """
+
+        def score(states: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+            own = Completions(tokens.unsqueeze(0), torch.ones_like(tokens).unsqueeze(0))
+            scores = cls.from_logits(head(states).unsqueeze(0), own, temperature)
+            return scores.log_probs[0], None if scores.entropies is None else scores.entropies[0]
+
+        flat, tokens = states.flatten(0, 1), completions.tokens.flatten()
+        with torch.no_grad():
+            vocabulary = head(flat[:1]).shape[-1]
+        tiles = list(zip(*(values.split(max(1, _TILE // vocabulary)) for values in (flat, tokens)), strict=True))
+        run = partial(checkpoint, score, use_reentrant=False) if len(tiles) > 1 else score
+        log_probs, entropies = zip(*(run(*tile) for tile in tiles), strict=True)
+        shape = completions.tokens.shape
+        return cls(
+            torch.cat(log_probs).view(shape), None if entropies[0] is None else torch.cat(entropies).view(shape), states
+        )
 
     @classmethod
     def joined(cls, parts: Sequence["TokenScores"], rows: Tensor, width: int) -> "TokenScores":

@@ -1,6 +1,6 @@
 """Hugging Face models as report generators for reinforcement learning."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -132,6 +132,7 @@ class CausalLMGenerator(_Generator):
         self.processor = processor
         self.merge_adapters = merge_adapters
         self._takes = accepted_arguments(model)
+        self._ends_with_head: bool | None = None
 
     @property
     def hidden_size(self) -> int:
@@ -192,17 +193,57 @@ class CausalLMGenerator(_Generator):
             options["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
         rows = {**inputs, "input_ids": torch.cat([inputs["input_ids"], tokens], dim=1), "attention_mask": mask}
         states: list[Tensor] = []
-        with _recording_states(self.model, states):
+        with self._without_head(inputs) as head, _recording_states(self.model, states):
             logits = self.model(**rows, use_cache=False, **options).logits[:, -count - 1 : -1]
-        hidden = states[-1][:, -count - 1 : -1] if states else None
-        return TokenScores.from_logits(logits, completions, self.temperature, hidden)
+        return self._token_scores(head, logits, completions, states[-1][:, -count - 1 : -1] if states else None)
+
+    def _token_scores(
+        self, head: Callable[[Tensor], Tensor] | None, logits: Tensor, completions: Completions, hidden: Tensor | None
+    ) -> TokenScores:
+        """Return scores from logits, or from the states that a model without its head returns instead."""
+        if head is None:
+            return TokenScores.from_logits(logits, completions, self.temperature, hidden)
+        return TokenScores.from_states(logits, head, completions, self.temperature)
+
+    @contextmanager
+    def _without_head(self, inputs: Mapping[str, Tensor]) -> Iterator[Callable[[Tensor], Tensor] | None]:
+        """Let the model return the inputs of its head instead of logits, and yield the head; ``None`` if it cannot."""
+        head = self.model.get_output_embeddings()
+        if self._ends_with_head is None:
+            self._ends_with_head = head is not None and not is_sharded(self.model) and self._is_last(head, inputs)
+        if not self._ends_with_head:
+            yield None
+            return
+        forward, own = head.forward, head.__dict__.get("forward")
+        head.forward = lambda states: states
+        try:
+            yield forward
+        finally:
+            del head.forward
+            if own is not None:
+                head.forward = own
+
+    def _is_last(self, head: nn.Module, inputs: Mapping[str, Tensor]) -> bool:
+        """Whether logits are the outputs of the head, which some models scale or bound, as those of a prompt show."""
+        outputs: list[Tensor] = []
+        handle = head.register_forward_hook(lambda _, __, output: outputs.append(output))
+        devices = [self.model.device] if self.model.device.type == "cuda" else []
+        keep = {"logits_to_keep": 1} if "logits_to_keep" in self._takes else {}
+        try:
+            # Dropout must not change the random numbers of the step.
+            with torch.no_grad(), torch.random.fork_rng(devices):
+                first = {name: column[:1] for name, column in inputs.items()}
+                logits = self.model(**first, use_cache=False, **keep).logits
+        finally:
+            handle.remove()
+        return len(outputs) == 1 and logits.dtype == outputs[0].dtype and torch.equal(logits, outputs[0])
 
     def _shared_scores(
         self, prompts: Prompts, cache: DynamicCache, tokens: Tensor, completions: Completions
     ) -> TokenScores:
         """Score rows whose prompts are computed once, in parts of rows of similar length."""
         states: list[Tensor] = []
-        with _recording_states(self.model, states):
+        with self._without_head(prompts.inputs) as head, _recording_states(self.model, states):
             first = prompts.read(self.model, cache).unsqueeze(1)
             cached = [state[:, -1:] for state in states]
             parts = parts_of_similar_length(torch.tensor(completions.length_list), tokens.device.type == "cpu")
@@ -217,11 +258,8 @@ class CausalLMGenerator(_Generator):
                         prompts.continue_with(self.model, cache, rows, tokens[rows, :width], part.mask[:, :width])
                     )
                     hidden += states
-                scores.append(
-                    TokenScores.from_logits(
-                        torch.cat(logits, dim=1), part, self.temperature, torch.cat(hidden, dim=1) if hidden else None
-                    )
-                )
+                joined = torch.cat(hidden, dim=1) if hidden else None
+                scores.append(self._token_scores(head, torch.cat(logits, dim=1), part, joined))
         return TokenScores.joined(scores, torch.cat(parts), tokens.shape[1])
 
     def _inputs(self, prompts: Sequence[Any], images: Sequence[Any] | None) -> dict[str, Tensor]:

@@ -8,10 +8,11 @@ from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from tiny_ct_chat import save_volumes, tiny_ct_chat, tiny_processor
 from tiny_generator import tiny_generator, tiny_rows
 from tiny_policy import tiny_model, tiny_tokenizer
-from transformers import MistralConfig, MistralForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM, MistralConfig, MistralForCausalLM
 
+from rrg_rewards.functional import token_log_probs
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
-from rrg_rewards.training.policy import hf_generators, shared_prompts
+from rrg_rewards.training.policy import generators, hf_generators, shared_prompts
 from rrg_rewards.training.policy.adapters import adapters_merged
 from rrg_rewards.training.policy.generators import RepeatedRows, repeat_rows
 from rrg_rewards.training.policy.shared_prompts import (
@@ -61,16 +62,41 @@ def test_causal_lm_generator_scores_and_gradients_are_those_of_whole_rows(made, 
     rows = repeat_rows(batch, 3).take(torch.tensor([4, 0, 9, 3, 5, 1, 8, 10]))
     torch.manual_seed(1)
     completions = generator.sample(rows)
-    read = []
+    read, predicted = [], []
     monkeypatch.setattr(Prompts, "read", lambda self, *args, of=Prompts.read: read.append(len(self)) or of(self, *args))
-    shared, gradient = _scores(generator, rows, completions)
+    head = generator.model.get_output_embeddings()
+    head.forward = lambda states, of=head.forward: predicted.append(states[..., 0].numel()) or of(states)
+    monkeypatch.setattr(generators, "_TILE", 3 * len(head.weight))
+    tiles = [_scores(generator, rows, completions)]
+    assert generator._ends_with_head
+    assert max(predicted) == 3
     monkeypatch.setattr(hf_generators, "new_cache", lambda model: None)
+    tiles.append(_scores(generator, rows, completions))
+    # Of whole rows, without tiles.
+    generator._ends_with_head = False
     whole, expected = _scores(generator, rows, completions)
+    assert max(predicted) == completions.tokens.numel() + len(completions)
     assert read == [4]
     inside = completions.mask.bool()
-    for name in ("log_probs", "entropies", "hidden"):
-        torch.testing.assert_close(getattr(shared, name)[inside], getattr(whole, name)[inside], atol=1e-5, rtol=1e-5)
-    assert (gradient - expected).norm() < 1e-5 * expected.norm()
+    for found, gradient in tiles:
+        for name in ("log_probs", "entropies", "hidden"):
+            torch.testing.assert_close(getattr(found, name)[inside], getattr(whole, name)[inside], atol=1e-5, rtol=1e-5)
+        assert (gradient - expected).norm() < 1e-5 * expected.norm()
+
+
+def test_causal_lm_generator_logits_that_the_model_scales_after_its_head():
+    sizes = {"vocab_size": 14, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    model = GraniteForCausalLM(GraniteConfig(**sizes, num_attention_heads=2, logits_scaling=0.01, pad_token_id=0))
+    generator = CausalLMGenerator(model.eval(), tiny_tokenizer(), max_new_tokens=4)
+    rows = repeat_rows(generator.collate(tiny_rows(2)), 2)
+    completions = generator.sample(rows)
+    found = generator.log_probs(rows, completions).log_probs
+    ids = torch.cat([rows["input_ids"], completions.tokens], dim=1)
+    mask = torch.cat([rows["attention_mask"], completions.mask], dim=1)
+    logits = model(input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0)).logits
+    expected = token_log_probs(logits[:, -completions.tokens.shape[1] - 1 : -1], completions.tokens)
+    inside = completions.mask.bool()
+    torch.testing.assert_close(found[inside], expected[inside], atol=1e-5, rtol=1e-5)
 
 
 def test_causal_lm_generator_completions_of_one_token(made):
