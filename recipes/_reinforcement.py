@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rrg_rewards.callbacks.trainers import TrainerRewardWatchCallback
 from rrg_rewards.recipes._arguments import RewardArguments, WatchArguments
 from rrg_rewards.recipes._data import RecipeData, load_recipe_data
@@ -15,6 +13,7 @@ from rrg_rewards.recipes._evaluate import Evaluation, change, evaluate_reports, 
 from rrg_rewards.recipes._outputs import describe, write_card_and_page, write_rows, write_run_file
 from rrg_rewards.rewards import Reward
 from rrg_rewards.utilities.processes import process_index
+from rrg_rewards.utilities.yaml_files import parse_yaml
 from rrg_rewards.watch import RewardWatch
 
 logger = logging.getLogger(__name__)
@@ -36,7 +35,7 @@ def parse_limits(settings: Sequence[str]) -> dict[str, Mapping[str, Any] | bool]
         check, _, option = key.partition(".")
         if not equals or not check:
             raise ValueError(f"watch_limits: must be CHECK.OPTION=VALUE or CHECK=false, got {setting!r}")
-        parsed = yaml.safe_load(value)
+        parsed = parse_yaml(value)
         if not option:
             limits[check] = parsed
         elif isinstance(limits.setdefault(check, {}), dict):

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from rrg_rewards.analysis.answers import AnswerRun, choose_model, distinct_items
 from rrg_rewards.analysis.judge_choice import JudgeSetting
 from rrg_rewards.analysis.settings import GradingSettings
@@ -18,6 +16,7 @@ from rrg_rewards.judges.tasks.grading import GradingItem, GradingTask, WrittenRe
 from rrg_rewards.schemas.scoring import ScoringSystem, get_scoring_system
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.yaml_files import parse_yaml
 
 
 class GradingRun(AnswerRun[GradingItem, WrittenReport]):
@@ -154,11 +153,11 @@ def choose_system(settings: GradingSettings) -> ScoringSystem:
     except ValueError as error:
         raise SettingError("system", str(error)) from error
     try:
-        tiers = yaml.safe_load(settings.tiers) if isinstance(settings.tiers, str) else settings.tiers
+        tiers = parse_yaml(settings.tiers) if isinstance(settings.tiers, str) else settings.tiers
         if settings.tiers is not None:
             system = replace(system, tiers=tiers)
         quality_tiers(system)
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise SettingError("tiers", str(error)) from error
     return system
 

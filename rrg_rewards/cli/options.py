@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from rrg_rewards.analysis.settings import Batches, RewardChoice, Seed
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.files import is_same_file
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import (
     SettingError,
@@ -65,19 +66,19 @@ class _Assign(argparse.Action):
     ) -> None:
         key, equals, text = values.partition("=")
         if not equals or ("." in str(self.metavar) and "." not in key):
-            raise argparse.ArgumentError(None, f"argument {option_string}: must be {self.metavar}, got {values!r}")
+            raise argparse.ArgumentError(None, f"argument {option_string}: must be {self.metavar}, got {shown(values)}")
         # The name of a column is a text; other values are YAML.
         value = text if self.metavar == "NAME=COLUMN" else _parse_yaml(text, f"argument {option_string}", values)
         setattr(namespace, self.dest, {**getattr(namespace, self.dest), key: value})
 
 
 def _parse_yaml(text: str, where: str, given: str) -> Any:
-    import yaml
+    from rrg_rewards.utilities.yaml_files import parse_yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise argparse.ArgumentError(None, f"{where}: cannot read the value of {given!r}") from error
+        return parse_yaml(text)
+    except ValueError as error:
+        raise argparse.ArgumentError(None, f"{where}: cannot read the value of {shown(given)}: {error}") from error
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -98,12 +98,11 @@ def _reward(choice: RewardFile) -> tuple["Reward", dict[str, Any]]:
     """Return the reward, and the settings of the server of ``--config`` or of the options."""
     if choice.config is not None:
         return _configured(choice.config)
-    import yaml
-
     from rrg_rewards.analysis.metric_choice import choose_reward
+    from rrg_rewards.utilities.yaml_files import parse_yaml
 
     # As in --set, a number is the index of a GPU.
-    device = {} if choice.device is None else {"device": yaml.safe_load(choice.device)}
+    device = {} if choice.device is None else {"device": parse_yaml(choice.device)}
     column = choice.reference_column or "reference"
     return choose_reward(replace(choice, set={**choice.set, **device}, reference_column=column)), {
         "reference_column": column

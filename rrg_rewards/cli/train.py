@@ -31,6 +31,7 @@ from rrg_rewards.cli.options import UsageError, add_command_parser, add_settings
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.settings import Settings, setting
+from rrg_rewards.utilities.yaml_files import read_user_yaml
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -85,7 +86,8 @@ def _train(training: Any, task: str, argv: Sequence[str], terminal: Terminal) ->
 
 
 def _config_file(name: str) -> Path:
-    if Path(name).is_file():
+    if Path(name).is_file() or Path(name).is_dir():
+        read_user_yaml(name)  # jsonargparse has no limits.
         return Path(name)
     try:
         return Path(import_module("rrg_rewards.recipes").recipe_path(name))

@@ -6,6 +6,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from rrg_rewards.utilities.names import shown
+
 RewardScale = Literal["group", "batch", "none"]
 """Divisor of the rewards: the standard deviation of their group, of the batch, or none."""
 
@@ -50,7 +52,7 @@ def group_advantages(rewards: Tensor, group_size: int, *, scale: RewardScale = "
         tensor([-2.,  0.,  2.,  0., -1.,  1.])
     """
     if scale not in get_args(RewardScale):
-        raise ValueError(f"scale must be 'group', 'batch' or 'none', got {scale!r}")
+        raise ValueError(f"scale must be 'group', 'batch' or 'none', got {shown(scale)}")
     groups = _groups(rewards, group_size)
     advantages = _centred(groups)
     if scale != "none":

@@ -14,6 +14,7 @@ from torch import Tensor
 from rrg_rewards.functional.bootstrap import bootstrap_draws, draw_counts, percentile_interval
 from rrg_rewards.functional.correlation import PairCounter, permuted_pair_counts, weighted_pearson, weighted_ranks
 from rrg_rewards.functional.significance_tests import PermutationTest, permutation_p_value
+from rrg_rewards.utilities.names import shown
 
 AgreementStatistic = Literal["kendall", "spearman", "pearson", "accuracy", "preference", "binary"]
 
@@ -300,7 +301,7 @@ def _permuted_agreement(
 
 def _check_agreement(scores: Tensor, target: Tensor, statistic: str, units: Tensor | None = None) -> None:
     if statistic not in get_args(AgreementStatistic):
-        raise ValueError(f"statistic must be one of {', '.join(get_args(AgreementStatistic))}, got {statistic!r}")
+        raise ValueError(f"statistic must be one of {', '.join(get_args(AgreementStatistic))}, got {shown(statistic)}")
     if scores.ndim != 1 or scores.shape != target.shape:
         raise ValueError(f"scores and target must both be (N,), got {tuple(scores.shape)} and {tuple(target.shape)}")
     if units is not None and units.shape != scores.shape:

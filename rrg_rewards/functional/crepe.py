@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (the usual name)
 from torch import Tensor
 
+from rrg_rewards.utilities.names import shown
+
 
 class CrepeLoss(NamedTuple):
     """The loss and its terms, for logging.
@@ -73,7 +75,7 @@ def crepe_loss(
     if not 0 <= presence_weight <= 1:
         raise ValueError(f"presence_weight must lie in [0, 1], got {presence_weight}")
     if reduction not in ("mean", "none"):
-        raise ValueError(f"reduction must be 'mean' or 'none', got {reduction!r}")
+        raise ValueError(f"reduction must be 'mean' or 'none', got {shown(reduction)}")
     annotated = _annotated(predicted_counts, presence_logits, target_counts)
     # Fill NaN: its gradient would be NaN even for a masked term.
     target = target_counts.to(predicted_counts.dtype).masked_fill(~annotated, 0.0)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.label_counts import LabelCounts, check_label_pair, label_counts, label_statistics
+from rrg_rewards.utilities.names import shown
 
 CRGAverage = Literal["micro", "macro"]
 """How CRG averages over labels: over all label decisions (``"micro"``, as published), or label by label."""
@@ -334,7 +335,7 @@ def contributions_of_counts(counts: LabelCounts, positives: Tensor, negatives: T
 def check_average(average: str, min_prevalence: float) -> None:
     """Raise a ValueError for an unknown average, or for a ``min_prevalence`` that does not apply to it."""
     if average not in ("micro", "macro"):
-        raise ValueError(f"average must be 'micro' or 'macro', got {average!r}")
+        raise ValueError(f"average must be 'micro' or 'macro', got {shown(average)}")
     if not 0 <= min_prevalence <= 0.5:
         raise ValueError(f"min_prevalence must lie in [0, 0.5], got {min_prevalence}")
     if average == "micro" and min_prevalence:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.schemas.errors import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, UNKNOWN_WEIGHT
+from rrg_rewards.utilities.names import shown
 
 if TYPE_CHECKING:
     from rrg_rewards.findings.reading.coverage import PairCoverage
@@ -175,7 +176,7 @@ def _finding_record(finding: CrimsonFinding) -> dict[str, str]:
 
 def _is_published(checks: str) -> bool:
     if checks not in get_args(CrimsonChecks):
-        raise ValueError(f"checks must be one of {', '.join(get_args(CrimsonChecks))}; got {checks!r}")
+        raise ValueError(f"checks must be one of {', '.join(get_args(CrimsonChecks))}; got {shown(checks)}")
     return checks == "published"
 
 

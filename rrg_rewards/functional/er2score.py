@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
+from rrg_rewards.utilities.names import shown
+
 Reduction = Literal["sum", "mean", "none"]
 
 
@@ -150,7 +152,7 @@ def _check_settings(lam: float, c: float, individual: bool, total: bool, reducti
     if not individual and not total:
         raise ValueError("individual and total are both off: there is nothing to minimise")
     if reduction not in get_args(Reduction):
-        raise ValueError(f"reduction must be 'sum', 'mean' or 'none', got {reduction!r}")
+        raise ValueError(f"reduction must be 'sum', 'mean' or 'none', got {shown(reduction)}")
 
 
 def _check_shapes(accepted_rewards: Tensor, *others: Tensor) -> None:

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rrg_rewards.utilities.names import shown
+
 
 class LabelCounts(NamedTuple):
     """Confusion counts of binary labels; int64 tensors of the same shape."""
@@ -183,7 +185,7 @@ def label_averages(counts: LabelCounts, average: str = "macro") -> dict[str, Ten
         pooled = label_statistics(LabelCounts(*(count.sum(-1) for count in counts)))
         return {name: pooled[name] for name in names}
     if average != "macro":
-        raise ValueError(f"average must be 'micro' or 'macro', got {average!r}")
+        raise ValueError(f"average must be 'micro' or 'macro', got {shown(average)}")
     by_label = label_statistics(counts)
     # The accuracy is NaN exactly for a label without reports.
     empty = by_label["accuracy"].isnan()

@@ -6,6 +6,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from rrg_rewards.utilities.names import shown
+
 KLEstimator = Literal["k1", "k2", "k3"]
 
 # Number of logits that are converted to float32 at once: 16 MiB.
@@ -142,7 +144,7 @@ def kl_estimate(
             f"reference_log_probs must have shape {tuple(log_probs.shape)}, got {tuple(reference_log_probs.shape)}"
         )
     if estimator not in get_args(KLEstimator):
-        raise ValueError(f"estimator must be 'k1', 'k2' or 'k3', got {estimator!r}")
+        raise ValueError(f"estimator must be 'k1', 'k2' or 'k3', got {shown(estimator)}")
     if mask is not None:
         # Before the difference: an infinity in padding has no gradient.
         log_probs, reference_log_probs = (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.functional.log_probs import bounded_exp
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 
 Objective = Literal["clipped", "cispo", "sapo", "vespo"]
 """The loss of a token; see :class:`TokenLoss`."""
@@ -154,7 +154,7 @@ def _inside(values: Tensor, mask: Tensor) -> Tensor:
 def _check_choice(name: str, value: str, kind: Any) -> None:
     """Raise unless ``value`` is one of the literals of ``kind``."""
     if value not in get_args(kind):
-        raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {shown(value)}")
 
 
 Aggregation = Literal["sequence_mean", "token_mean", "constant", "sequence_sum"]

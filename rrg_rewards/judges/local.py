@@ -18,6 +18,7 @@ from rrg_rewards.judges.base import AnswerError, Item, Judge, JudgeFailure, Judg
 from rrg_rewards.models.loading import load_frozen
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 from rrg_rewards.utilities.signature import format_signature
@@ -89,9 +90,9 @@ class LocalJudge(Judge):
     def __post_init__(self) -> None:
         check_settings(self)
         if self.dtype not in _DTYPES:
-            raise SettingError("dtype", f"must be one of {', '.join(_DTYPES)}; got {self.dtype!r}")
+            raise SettingError("dtype", f"must be one of {', '.join(_DTYPES)}; got {shown(self.dtype)}")
         if self.constrained not in (True, False, "auto"):
-            raise SettingError("constrained", f"must be True, False or 'auto', got {self.constrained!r}")
+            raise SettingError("constrained", f"must be True, False or 'auto', got {shown(self.constrained)}")
         check_model_source(self.model)
         self.model = str(self.model)
         self._arguments = {argument.name: getattr(self, argument.name) for argument in fields(self)}

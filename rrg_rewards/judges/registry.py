@@ -4,12 +4,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
 from rrg_rewards.judges.base import Judge
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry
-from rrg_rewards.utilities.yaml_files import is_yaml_path, read_user_yaml
+from rrg_rewards.utilities.yaml_files import is_yaml_path, parse_yaml, read_user_yaml
 
 _JUDGES = {
     "rules": "rrg_rewards.judges.rules:RuleJudge",
@@ -72,8 +70,8 @@ def _settings(judge: str | Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
     """Return the name and the named arguments of a judge, and the text after its name, if there is one."""
     if isinstance(judge, str) and judge.lstrip().startswith("{"):
         try:
-            judge = yaml.safe_load(judge)
-        except yaml.YAMLError:
+            judge = parse_yaml(judge)
+        except ValueError:
             # Neither the settings nor YAML's message, which may contain the key of a server.
             raise ValueError("cannot read a judge's settings as a mapping: the text in braces is not YAML") from None
     if isinstance(judge, str):
@@ -100,6 +98,6 @@ def _read_file(path: str) -> dict[str, Any]:
 def _with_name(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     if "name" not in settings:
         # Only the keys, because the settings may contain the key of a server.
-        keys = ", ".join(map(str, settings)) or "nothing"
+        keys = shown(", ".join(map(str, settings)))
         raise ValueError(f"{where}a judge's settings must have a name, one of {', '.join(JUDGES.names())}; got {keys}")
     return dict(settings)

@@ -19,6 +19,7 @@ from rrg_rewards.schemas import get_label_schema
 from rrg_rewards.utilities.backend import MODEL_REFUSAL, Backend
 from rrg_rewards.utilities.checks import check_model_source, check_reports
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.precision import own_precision
 from rrg_rewards.utilities.signature import format_signature
 
@@ -89,9 +90,9 @@ class RadBertLabeler(Backend):
         revision: str | None = None,
     ) -> None:
         if long_reports not in ("truncate", "windows"):
-            raise ValueError(f"long_reports must be 'truncate' or 'windows', got {long_reports!r}")
+            raise ValueError(f"long_reports must be 'truncate' or 'windows', got {shown(long_reports)}")
         if dtype not in ("float32", "bfloat16"):
-            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {shown(dtype)}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
         self.checkpoint = str(checkpoint)

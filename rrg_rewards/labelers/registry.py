@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rrg_rewards.labelers.base import Labeler
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.plugins import Registry
 from rrg_rewards.utilities.yaml_files import is_yaml_path
 
@@ -90,6 +91,6 @@ def _from_mapping(settings: Mapping[str, Any]) -> Labeler:
     name = arguments.pop("name", None)
     if not isinstance(name, str):
         # Only the keys, because the settings of a judge may contain a key of a server.
-        keys = ", ".join(map(str, settings)) or "nothing"
+        keys = shown(", ".join(map(str, settings)))
         raise ValueError(f"a labeler's settings must have a name, one of {', '.join(_LABELERS)}; got {keys}")
     return get_labeler(LABELERS.load(name)(**arguments))

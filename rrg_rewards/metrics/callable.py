@@ -10,6 +10,7 @@ from torch import Tensor
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.backend import Backend
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.plugins import import_object
 from rrg_rewards.utilities.signature import describe_code, format_signature
 
@@ -66,7 +67,7 @@ class CallableMetric(ReportMetric):
         **kwargs: Any,
     ) -> None:
         if isinstance(parts, str):
-            raise TypeError(f"parts must be a list of names, got {parts!r}; pass [{parts!r}]")
+            raise TypeError(f"parts must be a list of names, got {shown(parts)}; pass [{parts!r}]")
         super().__init__(parts=parts, **kwargs)
         function = import_object(function, "function") if isinstance(function, str) else function
         _check_function(function)

@@ -23,6 +23,7 @@ from rrg_rewards.metrics.nlg import longest_common_subsequence
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.signature import format_signature
 
 Preparation = Literal["vlm3d", "ptb", "none"]
@@ -166,7 +167,7 @@ class CocoMetric(ReportMetric):
     def __init__(self, text: Preparation = "vlm3d", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if text not in get_args(Preparation):
-            raise ValueError(f"text must be one of {', '.join(get_args(Preparation))}, got {text!r}")
+            raise ValueError(f"text must be one of {', '.join(get_args(Preparation))}, got {shown(text)}")
         self.text: Preparation = text
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
@@ -325,7 +326,7 @@ class CocoBLEU(CountedMetric):
     def __init__(self, n_gram: int | Literal["mean"] = 4, text: Preparation = "vlm3d", **kwargs: Any) -> None:
         super().__init__(torch.zeros(2 * N_GRAMS + 2, dtype=torch.long), text, **kwargs)
         if n_gram not in (*range(1, N_GRAMS + 1), "mean"):
-            raise ValueError(f"n_gram must be 1, 2, 3, 4 or 'mean', got {n_gram!r}")
+            raise ValueError(f"n_gram must be 1, 2, 3, 4 or 'mean', got {shown(n_gram)}")
         self.n_gram = n_gram
 
     @property

@@ -35,6 +35,7 @@ from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores, label_d
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.schemas.labels import is_no_abnormality
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.signature import format_signature
 
 
@@ -306,7 +307,9 @@ class ReportCRG(CRGMetric, LabelledMetric):
 
     def _checked_prior(self, prior: float | Sequence[float] | str) -> CRGPrior:
         if isinstance(prior, str):
-            raise ValueError(f"prior must be a number in (0, 1), got {prior!r}; only rewards accept names of priors")
+            raise ValueError(
+                f"prior must be a number in (0, 1), got {shown(prior)}; only rewards accept names of priors"
+            )
         if self.average == "macro":
             return tuple(label_priors(prior, sum(self.widths)).tolist())
         if self.levels:

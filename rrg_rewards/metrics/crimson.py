@@ -34,7 +34,7 @@ from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, warn_of_unread, warn_of_unread_ages
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signature import format_signature
@@ -252,7 +252,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             *(self.chance_details if self.is_above_chance else ()),
         )
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
-            raise ValueError(f"runs must be a positive integer, got {runs!r}")
+            raise ValueError(f"runs must be a positive integer, got {shown(runs)}")
         self.runs = runs
         # Raises if the judge has no other run.
         self.judge.rerun(runs - 1)
@@ -441,7 +441,7 @@ def _rules(judge: str | Mapping[str, Any] | Judge, profile: str | Path) -> Judge
     try:
         return get_judge(settings, profile=profile)
     except TypeError as error:
-        problem = f"needs judge='rules', whose conventions it states; got {profile!r} for another one"
+        problem = f"needs judge='rules', whose conventions it states; got {shown(profile)} for another one"
         raise SettingError("profile", problem) from error
 
 

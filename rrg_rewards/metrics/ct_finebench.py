@@ -23,6 +23,7 @@ from rrg_rewards.metrics.judged import JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.questions.grading import Grading, OverSpecified
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, check_finding_labels, items_on
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.signature import format_signature
 
 FineBenchMode = Literal["recall", "precision", "f1"]
@@ -188,7 +189,7 @@ class CTFineBench(AboveChance[ChanceScores]):
     ) -> None:
         super().__init__(**kwargs)
         if mode not in get_args(FineBenchMode):
-            raise ValueError(f"mode must be one of {', '.join(get_args(FineBenchMode))}; got {mode!r}")
+            raise ValueError(f"mode must be one of {', '.join(get_args(FineBenchMode))}; got {shown(mode)}")
         self.mode = mode
         self.examiner = Examiner(
             schema,

@@ -15,7 +15,7 @@ from rrg_rewards.functional.label_counts import (
 )
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores, label_details
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.signature import format_signature
 
 F1Average = Literal["micro", "macro"]
@@ -110,7 +110,7 @@ class LabelF1(LabelledMetric):
     ) -> None:
         super().__init__(parts=None, **kwargs)
         if average not in get_args(F1Average):
-            raise ValueError(f"average must be 'micro' or 'macro', got {average!r}")
+            raise ValueError(f"average must be 'micro' or 'macro', got {shown(average)}")
         self._set_labeler(labeler, reference_labeler)
         self.average = average
         self.labels = _chosen_labels(labels, self.labeler.labels)
@@ -166,7 +166,7 @@ def _chosen_labels(labels: str | Sequence[str], known: tuple[str, ...]) -> tuple
         return known
     if labels is None or (isinstance(labels, str) and labels != "chexbert_5"):
         raise ValueError(
-            f"labels must be 'all', 'chexbert_5' or a list of names, got {labels!r}; known: {', '.join(known)}"
+            f"labels must be 'all', 'chexbert_5' or a list of names, got {shown(labels)}; known: {', '.join(known)}"
         )
     chosen = CHEXBERT_5 if labels == "chexbert_5" else tuple(labels)
     for label in chosen:

@@ -15,6 +15,7 @@ from torchmetrics.functional.text import bleu_score
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.models.loading import PretrainedModel
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.signature import format_signature
 
 RougeVariant = Literal["rouge1", "rouge2", "rougeL"]
@@ -86,7 +87,7 @@ class BLEU(TextMetric):
     def __init__(self, n_gram: int = 4, smooth: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if n_gram not in (1, 2, 3, 4):
-            raise ValueError(f"n_gram must be 1, 2, 3 or 4, got {n_gram!r}")
+            raise ValueError(f"n_gram must be 1, 2, 3 or 4, got {shown(n_gram)}")
         self.n_gram = n_gram
         self.smooth = smooth
 
@@ -195,7 +196,7 @@ class ROUGE(TextMetric):
     def __init__(self, variant: RougeVariant = "rougeL", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if variant not in get_args(RougeVariant):
-            raise ValueError(f"variant must be one of {', '.join(get_args(RougeVariant))}, got {variant!r}")
+            raise ValueError(f"variant must be one of {', '.join(get_args(RougeVariant))}, got {shown(variant)}")
         self.variant: RougeVariant = variant
 
     @property
@@ -309,7 +310,7 @@ class ChrF(TextMetric):
         super().__init__(**kwargs)
         if char_order < 1 or word_order < 0 or beta <= 0:
             raise ValueError(
-                f"char_order must be at least 1, word_order at least 0 and beta positive, got {char_order!r}, "
+                f"char_order must be at least 1, word_order at least 0 and beta positive, got {shown(char_order)}, "
                 f"{word_order!r} and {beta!r}"
             )
         self.char_order = char_order

@@ -7,7 +7,7 @@ from typing import Any
 
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric, function_parameters
-from rrg_rewards.utilities.names import check_required, unknown_name_message
+from rrg_rewards.utilities.names import check_required, shown, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object
 
 # ``module:Class`` of each metric.
@@ -157,7 +157,8 @@ def metric_maker(name: str) -> MetricMaker:
     maker = maker_of(found)
     if maker is None:
         raise ValueError(
-            f"metric {name!r} must be a ReportMetric class, or a function of predictions and references, got {found!r}"
+            f"metric {name!r} must be a ReportMetric class, or a function of predictions and references, got "
+            f"{shown(found)}"
         )
     return maker
 

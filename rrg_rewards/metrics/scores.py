@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from rrg_rewards.schemas.scoring import is_number
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 
 # Index of a pair that has no score.
 _ABSENT = -1
@@ -254,5 +254,5 @@ def named_weights(given: Mapping[str, Any], known: Sequence[str], kind: str, def
         if name not in known:
             raise ValueError(unknown_name_message(kind, str(name), known))
         if not is_number(weight) or not 0 <= weight < float("inf"):
-            raise ValueError(f"the weight of {name!r} must be finite and at least 0, got {weight!r}")
+            raise ValueError(f"the weight of {name!r} must be finite and at least 0, got {shown(weight)}")
     return tuple(float(given.get(name, default)) for name in known)

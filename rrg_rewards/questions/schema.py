@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from typing_extensions import Self
 
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.yaml_files import check_keys, is_yaml_path, package_yaml, package_yaml_names, read_user_yaml
 
 SEVERAL_LESIONS = (
@@ -73,7 +73,7 @@ def _check_fields(spec: "QAItem | AttributeSpec", texts: tuple[str, ...], owner:
     for name in texts:
         value = getattr(spec, name)
         if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{name}{owner} must be a text, got {value!r}")
+            raise ValueError(f"{name}{owner} must be a text, got {shown(value)}")
     check_answer_type(spec.answer_type)
 
 
@@ -312,7 +312,7 @@ def _parse(content: Any, source: str, folder: Path) -> QuestionSchema:
     shared, findings = content.get("attributes", {}), content["findings"]
     for section, entries in (("attributes", shared), ("findings", findings)):
         if not isinstance(entries, Mapping):
-            raise ValueError(f"{source}, {section}: must be a mapping of names, got {entries!r}")
+            raise ValueError(f"{source}, {section}: must be a mapping of names, got {shown(entries)}")
     for name, entry in shared.items():
         check_keys(f"{source}, attribute {name!r}", entry, _FIELDS)
     built = tuple(_finding(f"{source}, finding {name!r}", name, entry, shared) for name, entry in findings.items())

@@ -22,6 +22,7 @@ from rrg_rewards.questions.schema import (
     name_key,
 )
 from rrg_rewards.questions.stated import AttributeValues
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.yaml_files import is_yaml_path
 
 EXISTENCE_NAMES = frozenset({"existence", "presence"})
@@ -276,7 +277,7 @@ def split_examples(text: str) -> tuple[str, ...]:
     parts = _listed(text) if text.strip().startswith("[") else _split(text)
     found = tuple(dict.fromkeys(part for part in (each.strip().strip("\"'“”").strip() for each in parts) if part))
     if not found:
-        raise ValueError(f"examples must contain a value, got {text!r}")
+        raise ValueError(f"examples must contain a value, got {shown(text)}")
     return found
 
 
@@ -286,7 +287,7 @@ def _listed(text: str) -> list[str]:
     except (ValueError, SyntaxError):
         listed = None
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-        raise ValueError(f"examples that begin with '[' must be a list of texts, got {text!r}")
+        raise ValueError(f"examples that begin with '[' must be a list of texts, got {shown(text)}")
     return listed
 
 

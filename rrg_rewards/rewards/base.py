@@ -17,6 +17,7 @@ from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.completions import Completion, ReportExtractor, completion_texts
 from rrg_rewards.rewards.output import RewardOutput
+from rrg_rewards.utilities.names import shown
 
 # Arguments that trainers pass in addition to the columns of the data set.
 _TRAINER_ARGUMENTS = frozenset({"prompts", "completion_ids", "trainer_state", "environments"})
@@ -33,7 +34,9 @@ def named_columns(context_columns: Mapping[str, str] | Sequence[str]) -> dict[st
         ({'age': 'age'}, {'age': 'PatientAge'})
     """
     if isinstance(context_columns, str):
-        raise TypeError(f"context_columns must be a list of names or a mapping, got {context_columns!r}; pass a list")
+        raise TypeError(
+            f"context_columns must be a list of names or a mapping, got {shown(context_columns)}; pass a list"
+        )
     return dict(context_columns if isinstance(context_columns, Mapping) else {one: one for one in context_columns})
 
 

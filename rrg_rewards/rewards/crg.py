@@ -11,6 +11,7 @@ from rrg_rewards.metrics.crg import CRGPrior, LabelScores, ReportCRG, prior_text
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import MetricReward
 from rrg_rewards.rewards.completions import Completion
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.signature import format_signature
 
 
@@ -96,7 +97,7 @@ class CRGReward(MetricReward):
         **options: Any,
     ) -> None:
         if isinstance(prior, str) and prior != "dataset":
-            raise ValueError(f"prior must be 'dataset' or a number in (0, 1), got {prior!r}")
+            raise ValueError(f"prior must be 'dataset' or a number in (0, 1), got {shown(prior)}")
         if reference_column is None and label_column is None:
             raise ValueError("crg needs a reference_column or a label_column")
         if reference_column is None and options.get("levels") is not None:

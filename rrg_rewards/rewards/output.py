@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from rrg_rewards.metrics.scores import Scores
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 
 OUTPUT_OPTIONS = frozenset({"key", "sign"})
 """Options of :func:`rrg_rewards.rewards.make_reward` that select the output of any reward."""
@@ -34,7 +34,7 @@ class RewardOutput:
             raise ValueError(f"sign is {self.sign!r}, but there is no key: the sign of a score is that of its metric")
         if self.key is not None and self.sign not in (1, -1):
             raise ValueError(
-                f"sign must be 1 (a higher {self.key!r} is better) or -1 (a lower one is), got {self.sign!r}"
+                f"sign must be 1 (a higher {self.key!r} is better) or -1 (a lower one is), got {shown(self.sign)}"
             )
 
     @property

@@ -11,7 +11,7 @@ from rrg_rewards.metrics.registry import METRICS, OF_YOUR_OWN, MetricMaker, make
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward, named_columns
 from rrg_rewards.rewards.completions import ReportExtractor
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
-from rrg_rewards.utilities.names import check_required, unknown_name_message
+from rrg_rewards.utilities.names import check_required, shown, unknown_name_message
 from rrg_rewards.utilities.plugins import Registry, import_object
 
 # Rewards with a class of their own, which are imported lazily. Other names are those of metrics to wrap.
@@ -117,7 +117,7 @@ def _maker(name: str) -> _RewardMaker:
     if metric is None:
         raise ValueError(
             f"reward {name!r} must name a Reward or ReportMetric class, or a function of predictions and references, "
-            f"got {found!r}"
+            f"got {shown(found)}"
         )
     return _RewardMaker(MetricReward, metric)
 
@@ -219,7 +219,7 @@ def parse_reward(setting: str | Mapping[str, Any], reference_column: str) -> Rew
     name, options = name_and_options(setting, reference_column)
     weight = options.pop("weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise ValueError(f"rewards: weight of {name!r} must be a number, got {weight!r}")
+        raise ValueError(f"rewards: weight of {name!r} must be a number, got {shown(weight)}")
     return RewardSetting(name, float(weight), options)
 
 
@@ -243,7 +243,7 @@ def name_and_options(setting: Any, reference_column: str | None) -> tuple[str, d
     if isinstance(setting, list | tuple):
         setting = {"name": "composed", "parts": [*setting]}
     if not isinstance(setting, Mapping) or not isinstance(setting.get("name"), str):
-        raise ValueError(f"a reward must be a name, a mapping with a name, or a list of them, got {setting!r}")
+        raise ValueError(f"a reward must be a name, a mapping with a name, or a list of them, got {shown(setting)}")
     options = {"reference_column": reference_column, **setting}
     name = options.pop("name")
     if "as" in options:

@@ -12,6 +12,7 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.completions import Completion, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signature import format_signature
 
@@ -105,7 +106,7 @@ class OverlongPenalty(TextReward):
                 f"max_length must be positive and buffer must be in [0, max_length], got {max_length}, {buffer}"
             )
         if unit not in ("words", "tokens"):
-            raise ValueError(f"unit must be 'words' or 'tokens', got {unit!r}")
+            raise ValueError(f"unit must be 'words' or 'tokens', got {shown(unit)}")
         self.max_length = max_length
         self.buffer = buffer
         self.unit = unit

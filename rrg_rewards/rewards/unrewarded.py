@@ -1,5 +1,7 @@
 """Stop a run in which completions get no rewards any more."""
 
+from rrg_rewards.utilities.names import shown
+
 MAX_UNREWARDED_CALLS = 3
 """Default number of calls in a row without any reward after which a run stops."""
 
@@ -32,7 +34,7 @@ class UnrewardedCalls:
 
     def __init__(self, limit: int | None = MAX_UNREWARDED_CALLS) -> None:
         if limit is not None and not (isinstance(limit, int) and limit >= 1):
-            raise ValueError(f"max_unrewarded_calls must be a whole number of at least 1, or None, got {limit!r}")
+            raise ValueError(f"max_unrewarded_calls must be a whole number of at least 1, or None, got {shown(limit)}")
         self.limit = limit
         self._parts = 0.0
 

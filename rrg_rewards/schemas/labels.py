@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.yaml_files import is_yaml_path, package_yaml, read_user_yaml
 
 SUPPORT_DEVICES = "Support Devices"
@@ -108,7 +108,7 @@ def _read_file(path: str | Path) -> LabelSchema:
     for label, entry in entries.items():
         # The labels of a lexicon file have lists of concepts.
         if not isinstance(entry, str | list | None):
-            raise ValueError(f"{path}, label {label!r}: the definition must be a text, got {entry!r}")
+            raise ValueError(f"{path}, label {label!r}: the definition must be a text, got {shown(entry)}")
     definitions = tuple(entry if isinstance(entry, str) else "" for entry in entries.values())
     name = str(content.get("name", Path(path).stem))
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.yaml_files import is_yaml_path, package_yaml, package_yaml_names, read_user_yaml
 
 Direction = Literal["deduct", "add"]
@@ -63,12 +63,14 @@ class Criterion:
         if self.kind not in get_args(CriterionKind):
             raise ValueError(f"{where}: {unknown_name_message('kind', str(self.kind), get_args(CriterionKind))}")
         if not is_number(self.weight) or not 0 < self.weight < math.inf:
-            raise ValueError(f"{where}: weight must be positive and finite, got {self.weight!r}")
+            raise ValueError(f"{where}: weight must be positive and finite, got {shown(self.weight)}")
         # 30 and 30.0 must give the same signature.
         object.__setattr__(self, "weight", float(self.weight))
         object.__setattr__(self, "range", self._checked_range(where))
         if not isinstance(self.errors, list | tuple) or not all(name in ERROR_CATEGORIES for name in self.errors):
-            raise ValueError(f"{where}: errors must be a list of {', '.join(ERROR_CATEGORIES)}, got {self.errors!r}")
+            raise ValueError(
+                f"{where}: errors must be a list of {', '.join(ERROR_CATEGORIES)}, got {shown(self.errors)}"
+            )
         object.__setattr__(self, "errors", tuple(self.errors))
 
     def _checked_range(self, where: str) -> tuple[float, float]:
@@ -129,7 +131,7 @@ def _two_numbers(value: Any, where: str) -> tuple[float, float]:
         ValueError: If ``value`` is not a list of two numbers. The message begins with ``where``.
     """
     if not isinstance(value, list | tuple) or len(value) != 2 or not all(map(is_number, value)):
-        raise ValueError(f"{where} must be two numbers, got {value!r}")
+        raise ValueError(f"{where} must be two numbers, got {shown(value)}")
     low, high = value
     return float(low), float(high)
 
@@ -184,9 +186,9 @@ class ScoringSystem:
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"{where}: two criteria are called {repeated[0]!r}")
         if self.direction not in get_args(Direction):
-            raise ValueError(f"{where}: direction must be deduct or add, got {self.direction!r}")
+            raise ValueError(f"{where}: direction must be deduct or add, got {shown(self.direction)}")
         if not is_number(self.base) or not math.isfinite(self.base):
-            raise ValueError(f"{where}: base must be a finite number, got {self.base!r}")
+            raise ValueError(f"{where}: base must be a finite number, got {shown(self.base)}")
         object.__setattr__(self, "base", float(self.base))
         if self.total_range is not None:
             object.__setattr__(self, "total_range", self._checked_total_range(where))
@@ -195,7 +197,7 @@ class ScoringSystem:
 
     def _checked_tiers(self, where: str, tiers: Any) -> tuple[tuple[float, float], ...]:
         if isinstance(tiers, str) or not isinstance(tiers, Sequence) or not tiers:
-            raise ValueError(f"{where}: tiers must be a list of [least, greatest] totals, got {tiers!r}")
+            raise ValueError(f"{where}: tiers must be a list of [least, greatest] totals, got {shown(tiers)}")
         checked = tuple(_two_numbers(tier, f"{where}: tier {place + 1}") for place, tier in enumerate(tiers))
         least, greatest = self.bounds
         for low, high in checked:

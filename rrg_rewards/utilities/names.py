@@ -3,8 +3,23 @@
 from collections.abc import Container, Iterable
 from difflib import get_close_matches
 
+_MOST_SHOWN = 200
+
 # The keys of a trainer are more than 200, and their list would hide the suggestion.
 _MOST_LISTED = 60
+
+
+def shown(value: object) -> str:
+    """Return the representation of a value for an error message: one line of at most 200 characters.
+
+    Example:
+        >>> shown([0.5, "crg"]), len(shown("a" * 1_000_000))
+        ("[0.5, 'crg']", 200)
+    """
+    text = repr(value[:_MOST_SHOWN] if isinstance(value, str) else value)
+    text = " ".join(text.split("\n"))
+    is_short = len(text) <= _MOST_SHOWN and not (isinstance(value, str) and len(value) > _MOST_SHOWN)
+    return text if is_short else f"{text[: _MOST_SHOWN - 3]}..."
 
 
 def unknown_name_message(kind: str, name: str, known: Iterable[str]) -> str:
@@ -15,12 +30,13 @@ def unknown_name_message(kind: str, name: str, known: Iterable[str]) -> str:
         "unknown metric 'crgg'; did you mean 'crg'? Known: crepe, crg"
     """
     known = sorted(known)
+    name = name[:_MOST_SHOWN]
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), by_lower_case, n=1)
     hint = f"; did you mean {by_lower_case[close[0]]!r}?" if close else "."
     if len(known) > _MOST_LISTED:
-        return f"unknown {kind} {name!r}{hint if close else f'; none of {len(known)} names is similar'}"
-    return f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}"
+        return f"unknown {kind} {shown(name)}{hint if close else f'; none of {len(known)} names is similar'}"
+    return f"unknown {kind} {shown(name)}{hint} Known: {', '.join(known)}"
 
 
 def check_required(owner: str, required: Iterable[str], given: Container[str]) -> None:

@@ -7,6 +7,8 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from rrg_rewards.utilities.names import shown
+
 
 class SettingError(ValueError):
     """A setting with an invalid value, or one that contradicts another.
@@ -95,11 +97,11 @@ def setting_problem(declared: "Field[Any]", value: Any) -> str:
     """Return what is wrong with the value of a setting made by :func:`setting`; an empty text if nothing is."""
     choices, kinds, limits = setting_choices(declared.type), setting_kinds(declared.type), declared.metadata
     if "separator" in limits and isinstance(value, str):
-        return f"must be a sequence of texts, got the text {value!r}"
+        return f"must be a sequence of texts, got the text {shown(value)}"
     if value is None or {bool, str} & kinds:
         return ""
     if choices:
-        return "" if value in choices else f"must be one of {', '.join(map(str, choices))}, got {value!r}"
+        return "" if value in choices else f"must be one of {', '.join(map(str, choices))}, got {shown(value)}"
     if not {int, float} & kinds:
         return ""
     is_number = isinstance(value, Real if float in kinds else Integral) and not isinstance(value, bool)
@@ -109,7 +111,7 @@ def setting_problem(declared: "Field[Any]", value: Any) -> str:
         return ""
     words = {"at least": low, "above": above, "at most": high}
     ranges = "".join(f", {word} {number:,}" for word, number in words.items() if number is not None)
-    return f"must be {'a number' if float in kinds else 'an integer'}{ranges}, got {value!r}"
+    return f"must be {'a number' if float in kinds else 'an integer'}{ranges}, got {shown(value)}"
 
 
 def check_settings(settings: Any) -> None:

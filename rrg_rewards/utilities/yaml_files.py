@@ -10,9 +10,12 @@ from typing import Any, TypeVar
 
 import yaml
 
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 
 T = TypeVar("T")
+
+# Limits of settings. A few hundred bytes of aliases can stand for gigabytes.
+_MAX_BYTES, _MAX_NODES, _MAX_DEPTH = 2_000_000, 200_000, 50
 
 
 def _content(package: str, name: str) -> bytes:
@@ -89,30 +92,84 @@ def read_user_yaml(path: str | Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: If the file does not exist. The message names a similar file.
-        ValueError: If the file is not YAML, repeats a key, or is not a mapping.
+        ValueError: If the file has more than 2 MB, is not accepted by :func:`parse_yaml`, or is not a mapping.
     """
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder; give a YAML file")
     if not path.is_file():
         close = get_close_matches(path.name, [entry.name for entry in path.parent.glob("*.y*ml")], n=1)
         raise FileNotFoundError(f"{path}: no such file{f'; did you mean {path.with_name(close[0])}?' if close else ''}")
+    if path.stat().st_size > _MAX_BYTES:
+        raise ValueError(f"{path}: has more than {_MAX_BYTES:,} bytes, too many for settings")
     try:
-        # The parser raises an error for bytes that are not UTF-8, and a RecursionError for thousands of brackets.
-        content = yaml.load(path.read_bytes(), Loader=_UniqueKeys)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        content = parse_yaml(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error.__cause__
     if not isinstance(content, dict):
         raise ValueError(f"{path}: must be a mapping of keys and values, got {type(content).__name__}")
     return content
 
 
-class _UniqueKeys(yaml.SafeLoader):
+def parse_yaml(content: str | bytes) -> Any:
+    """Return the content of a YAML text, without constructing arbitrary objects.
+
+    Raises:
+        ValueError: If the text is not YAML, repeats a key, is nested more than 50 deep, has more than 200,000 values
+            where aliases count with all that they stand for, or has an alias within the value that it stands for.
+
+    Example:
+        >>> parse_yaml("{metric: crg, prior: 0.2}")
+        {'metric': 'crg', 'prior': 0.2}
+    """
+    try:
+        _check_size(content)
+        return yaml.load(content, Loader=_UniqueKeys)
+    except (ValueError, yaml.YAMLError) as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _check_size(content: str | bytes) -> None:
+    """Check the limits while the text is parsed, before values are made of it."""
+    known: dict[str, tuple[int, int] | None] = {}
+    # Anchor, number of values and depth below of each open collection.
+    opened: list[tuple[str | None, int, int]] = [(None, 0, -1)]
+    for event in yaml.parse(content, Loader=_UniqueKeys):
+        count, depth = 1, 0
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, 1, 0))
+            known |= {event.anchor: None} if event.anchor else {}
+        elif isinstance(event, yaml.AliasEvent):
+            # The loader raises an error for an unknown alias.
+            if (measured := known.get(event.anchor, (1, 0))) is None:
+                raise ValueError(f"line {event.start_mark.line + 1}: an alias stands for a value that contains it")
+            count, depth = measured
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, count, depth = opened.pop()
+            known |= {anchor: (count, depth)} if anchor else {}
+        if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent | yaml.CollectionEndEvent):
+            anchor, others, below = opened.pop()
+            count += others
+            opened.append((anchor, count, max(below, depth + 1)))
+        if count > _MAX_NODES:
+            raise ValueError(f"line {event.start_mark.line + 1}: more than {_MAX_NODES:,} values are no settings")
+        if len(opened) + depth > _MAX_DEPTH:
+            raise ValueError(
+                f"line {event.start_mark.line + 1}: values nested more than {_MAX_DEPTH} deep are no settings"
+            )
+
+
+# Fast if libyaml is installed.
+class _UniqueKeys(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """A YAML loader that rejects repeated keys; the base class silently keeps the last value."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        if repeated := [key for place, key in enumerate(keys) if isinstance(key, str) and key in keys[:place]]:
-            line = next(key.start_mark.line for key, _ in reversed(node.value) if key.value == repeated[0]) + 1
-            raise ValueError(f"line {line}: the key {repeated[0]!r} is repeated")
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:merge" and isinstance(key.value, str):
+                if key.value in seen:
+                    raise ValueError(f"line {key.start_mark.line + 1}: the key {key.value!r} is repeated")
+                seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -129,7 +186,7 @@ def check_keys(where: str, entry: Any, known: Collection[str], required: Collect
         ValueError: my.yaml, concept 'nodule': unknown key 'phrases'; did you mean 'phrase'? Known: phrase, with
     """
     if not isinstance(entry, Mapping):
-        raise ValueError(f"{where}: must be a mapping with the keys {', '.join(known)}; got {entry!r}")
+        raise ValueError(f"{where}: must be a mapping with the keys {', '.join(known)}; got {shown(entry)}")
     for key in entry:
         if key not in known:
             raise ValueError(f"{where}: {unknown_name_message('key', str(key), known)}")

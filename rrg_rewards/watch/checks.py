@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from rrg_rewards.functional.significance_tests import student_tail
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.watch.counts import Block
 
 
@@ -447,7 +447,7 @@ def change_checks(checks: Sequence[Check], limits: Mapping[str, Mapping[str, Any
                     raise ValueError(unknown_name_message(f"limit of check {name!r}", key, known))
             by_name[name] = replace(by_name[name], **change)  # type: ignore[type-var]  # checks are dataclasses
         elif change is not True:
-            raise ValueError(f"limits[{name!r}] must be a mapping, or false to leave the check out, got {change!r}")
+            raise ValueError(f"limits[{name!r}] must be a mapping, or false to omit the check, got {shown(change)}")
     return tuple(by_name.values())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rrg_rewards.findings.knowledge.concepts import SIGN, Relation, concept_graph
 from rrg_rewards.findings.knowledge.load import PROFILES, load_knowledge
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.yaml_files import check_keys, is_yaml_path, package_yaml, package_yaml_names, read_user_yaml
 
@@ -167,7 +167,7 @@ def _check_like(where: str, value: Any, example: Any) -> None:
     """Raise ``ValueError`` if a value, or a value in it, has another type than in an example."""
     kinds = (int, float) if isinstance(example, int | float) and not isinstance(example, bool) else type(example)
     if not isinstance(value, kinds) or isinstance(value, bool) != isinstance(example, bool):
-        raise ValueError(f"{where}: must be like {example!r}, got {value!r}")
+        raise ValueError(f"{where}: must be like {example!r}, got {shown(value)}")
     inner = ([*one.values()] if isinstance(one, dict) else one for one in (value, example))
     values, examples = (one if isinstance(one, list) else [] for one in inner)
     for part in values if examples else ():

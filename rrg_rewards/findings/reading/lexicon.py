@@ -25,7 +25,7 @@ from rrg_rewards.findings.reading.phrases import (
     union,
 )
 from rrg_rewards.findings.reading.tokens import tokenise
-from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.yaml_files import (
     check_keys,
     is_yaml_path,
@@ -307,7 +307,7 @@ class _Checker:
             for name, words in own.get(section, {}).items():
                 where = f"{section[:-1]} {name!r}"
                 if not isinstance(words, str) or not words.strip():
-                    raise self._fail(where, f"must be words separated by spaces, got {words!r}")
+                    raise self._fail(where, f"must be words separated by spaces, got {shown(words)}")
                 for word in words.split():
                     self._check_choice(where, word)
         self._check_circles()
@@ -317,7 +317,7 @@ class _Checker:
                 self._check_text(section[:-1], name)
                 if not isinstance(phrases, list) or not phrases:
                     example = "[nodule, small <2> nodule*]"
-                    raise self._fail(where, f"must be a list of phrases, as in {example}; got {phrases!r}")
+                    raise self._fail(where, f"must be a list of phrases, as in {example}; got {shown(phrases)}")
                 for number, phrase in enumerate(phrases, start=1):
                     check(f"{where}, phrase {number}", phrase)
         for label, concepts in own.get("labels", {}).items():
@@ -331,11 +331,11 @@ class _Checker:
 
     def _check_text(self, where: str, text: Any) -> None:
         if not isinstance(text, str) or not text.strip():
-            raise self._fail(where, f"must be a text, got {text!r}; quote numbers, yes and no")
+            raise self._fail(where, f"must be a text, got {shown(text)}; quote numbers, yes and no")
 
     def _check_names(self, where: str, names: Any, kind: str, known: Collection[str]) -> None:
         if not isinstance(names, list):
-            raise self._fail(where, f"must be a list of {kind}s, got {names!r}")
+            raise self._fail(where, f"must be a list of {kind}s, got {shown(names)}")
         for name in names:
             if name not in known:
                 raise self._fail(where, unknown_name_message(kind, str(name), map(str, known)))
@@ -343,19 +343,21 @@ class _Checker:
     def _check_rule(self, where: str, rule: Any) -> None:
         rule = {"phrase": rule} if isinstance(rule, str) else rule
         if not isinstance(rule, Mapping):
-            raise self._fail(where, f"must be a text or a mapping with the key phrase, got {rule!r}; quote yes and no")
+            raise self._fail(
+                where, f"must be a text or a mapping with the key phrase, got {shown(rule)}; quote yes and no"
+            )
         check_keys(f"{self._path}, {where}", rule, _RULE, required=("phrase",))
         self._check_phrase(where, rule["phrase"])
         for field in _CHOICES:
             choices = rule.get(field, [])
             if not isinstance(choices, list):
-                raise self._fail(where, f"{field} must be a list of words, got {choices!r}")
+                raise self._fail(where, f"{field} must be a list of words, got {shown(choices)}")
             for choice in choices:
                 self._check_choice(f"{where}, {field}", choice)
         for field in _SITES:
             self._check_names(f"{where}, {field}", rule.get(field, []), "site", self._content["sites"])
         if not isinstance(above := rule.get("above", 1), int | float) or isinstance(above, bool) or above <= 0:
-            raise self._fail(where, f"above must be a size in mm, got {above!r}")
+            raise self._fail(where, f"above must be a size in mm, got {shown(above)}")
         for field, value in (("says", "absent"), ("scope", "sentence")):
             if rule.get(field, value) != value:
                 raise self._fail(where, f"{field} must be {value} or be left out, got {rule[field]!r}")
@@ -367,7 +369,7 @@ class _Checker:
             if not step.startswith("<"):
                 self._check_choice(where, step)
             elif not _GAP.fullmatch(step):
-                raise self._fail(where, f"a gap must be <n> or <n,>, as in {'no <2> nodule'!r}; got {step!r}")
+                raise self._fail(where, f"a gap must be <n> or <n,>, as in {'no <2> nodule'!r}; got {shown(step)}")
             elif place in (0, len(steps) - 1) or steps[place - 1].startswith("<"):
                 raise self._fail(where, f"the gap {step} must lie between two words of {phrase!r}")
 

@@ -7,16 +7,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.fitting import fit_reward, reward_columns
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS
 from rrg_rewards.utilities.checks import is_finite
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.settings import Settings, setting
-from rrg_rewards.utilities.yaml_files import check_keys, read_user_yaml
+from rrg_rewards.utilities.yaml_files import check_keys, parse_yaml, read_user_yaml
 from rrg_rewards.version import __version__
 
 CONFIG_VARIABLE = "RRG_REWARDS_CONFIG"
@@ -61,9 +60,9 @@ class TrainerSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.missing is not None and self.missing != "mean" and not is_finite(self.missing):
-            raise ValueError(f"missing must be a finite number or mean, got {self.missing!r}")
+            raise ValueError(f"missing must be a finite number or mean, got {shown(self.missing)}")
         if self.score_range is not None and not _are_bounds(self.score_range):
-            raise ValueError(f"score_range must be two increasing numbers, got {self.score_range!r}")
+            raise ValueError(f"score_range must be two increasing numbers, got {shown(self.score_range)}")
 
     def make_reward(self) -> Reward:
         """Make the reward.
@@ -119,7 +118,7 @@ def read_settings_file(path: str | Path) -> dict[str, Any]:
     try:
         # PyYAML reads 1e-05, as JSON writes small numbers, as a text.
         settings = json.loads(Path(path).read_bytes())
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         return read_user_yaml(path)
     return settings if isinstance(settings, dict) else read_user_yaml(path)
 
@@ -167,8 +166,8 @@ def _from_environment() -> dict[str, Any]:
     if not value.startswith("{"):
         return {"config": Path(value)}
     try:
-        settings: dict[str, Any] = yaml.safe_load(value)
-    except yaml.YAMLError as error:
+        settings: dict[str, Any] = parse_yaml(value)
+    except ValueError as error:
         raise ValueError(f"environment variable {CONFIG_VARIABLE}: {error}") from error
     return settings
 

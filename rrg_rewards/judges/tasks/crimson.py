@@ -23,6 +23,7 @@ from rrg_rewards.judges.tasks.crimson_published import (
 )
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS, AttributeErrorType
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.settings import SettingError
 
 CrimsonPrompt = Literal["own", "guidelines", "crimson-score", "crimson-score-guidelines"]
@@ -175,9 +176,9 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
 
     def __init__(self, prompt: CrimsonPrompt = "own", checks: CrimsonChecks | None = None) -> None:
         if prompt not in get_args(CrimsonPrompt):
-            raise SettingError("prompt", f"must be one of {', '.join(get_args(CrimsonPrompt))}; got {prompt!r}")
+            raise SettingError("prompt", f"must be one of {', '.join(get_args(CrimsonPrompt))}; got {shown(prompt)}")
         if checks is not None and checks not in get_args(CrimsonChecks):
-            raise SettingError("checks", f"must be one of {', '.join(get_args(CrimsonChecks))}; got {checks!r}")
+            raise SettingError("checks", f"must be one of {', '.join(get_args(CrimsonChecks))}; got {shown(checks)}")
         self.prompt = prompt
         self.checks: CrimsonChecks = checks or ("published" if prompt in _PUBLISHED else "strict")
 
