@@ -22,7 +22,7 @@ from rrg_rewards.callbacks.worst_reports import (
     log_table,
     make_table,
 )
-from rrg_rewards.data.samplers import count_misshared
+from rrg_rewards.data.samplers import count_misshared, samplers_of
 from rrg_rewards.data.tables.writers import write_table
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
@@ -218,7 +218,10 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
     ) -> None:
         """Score the reports of a batch. Lightning omits ``dataloader_idx`` if there is one loader."""
         reports = self._read(outputs, "test_step" if trainer.testing else "validation_step")
-        if reports.preds or reports.target:
+        loaders = samplers_of(trainer.test_dataloaders if trainer.testing else trainer.val_dataloaders)
+        # A process without a report of its own has one of another process, which must not count twice.
+        is_repeated = getattr(loaders[dataloader_idx or 0], "is_repeated", False)
+        if not is_repeated and (reports.preds or reports.target):
             self._score(trainer, pl_module, reports, dataloader_idx)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

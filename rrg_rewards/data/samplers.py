@@ -16,9 +16,10 @@ class UnpaddedDistributedSampler(DistributedSampler[Any]):
     may differ by one, which the metrics support. The sampler reads the process group when it is iterated. A loader can
     therefore be built before the processes start. A single process gets all reports.
 
-    There must be at least as many reports as processes: Lightning rejects a process without data, unless the module
-    sets ``allow_zero_length_dataloader_with_multiple_devices``. Do not use this sampler for
-    training, because all processes must then run the same number of steps.
+    With fewer reports than processes, a process without a report gets the first one (:attr:`is_repeated`), because
+    Lightning rejects a process without a batch, and hooks of the others would wait for it.
+    :class:`~rrg_rewards.callbacks.ReportMetricsCallback` does not count it. Do not use this sampler for training,
+    because all processes must then run the same number of steps.
 
     Args:
         dataset: Data set with a length.
@@ -34,14 +35,28 @@ class UnpaddedDistributedSampler(DistributedSampler[Any]):
         # With one replica there is no padding. `_rows` reads the actual number of processes.
         super().__init__(dataset, num_replicas=1, rank=0, shuffle=False)  # type: ignore[arg-type]  # only its length
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether this process has no report of its own and gets one of another process."""
+        return process_index() >= self.total_size > 0
+
     def _rows(self) -> range:
-        return range(process_index(), self.total_size, num_processes())
+        return range(1) if self.is_repeated else range(process_index(), self.total_size, num_processes())
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._rows())
 
     def __len__(self) -> int:
         return len(self._rows())
+
+
+def samplers_of(loaders: object) -> list[Any]:
+    """Return the samplers of a data loader, or of lists and dicts of loaders in their order; ``None`` without one."""
+    if isinstance(loaders, Mapping):
+        loaders = list(loaders.values())
+    if isinstance(loaders, list | tuple):
+        return [sampler for loader in loaders for sampler in samplers_of(loader)]
+    return [getattr(loaders, "sampler", None)]
 
 
 def count_misshared(loaders: object) -> int:
@@ -56,12 +71,8 @@ def count_misshared(loaders: object) -> int:
         >>> count_misshared(DataLoader(reports, sampler=DistributedSampler(reports, num_replicas=2, rank=0)))
         1
     """
-    if isinstance(loaders, Mapping):
-        loaders = list(loaders.values())
-    if isinstance(loaders, list | tuple):
-        return sum(count_misshared(loader) for loader in loaders)
-    sampler = getattr(loaders, "sampler", None)
-    dataset = getattr(sampler, "dataset", None)
-    if not isinstance(sampler, DistributedSampler) or not isinstance(dataset, Sized):
-        return 0
-    return abs(sampler.total_size - len(dataset))
+    return sum(
+        abs(sampler.total_size - len(sampler.dataset))
+        for sampler in samplers_of(loaders)
+        if isinstance(sampler, DistributedSampler) and isinstance(sampler.dataset, Sized)
+    )

@@ -61,6 +61,14 @@ def test_report_metrics_callback_two_processes_equal_one(folder: Path, alone: di
     assert {row["rank"] for row in table(folder, name)} == {"0", "1"}
 
 
+@pytest.mark.parametrize("devices", [2, 3])
+def test_report_metrics_callback_fewer_reports_than_processes_equal_one(folder: Path, devices: int) -> None:
+    several, alone = (run(folder, f"few-{count}", count, batch_size=0, sampler="unpadded") for count in (devices, 1))
+    assert several == alone
+    assert several["1"]["fit"]["val/crg_num_unscorable"] == 0
+    assert "val/crg/dataloader_idx_1" in several["1"]["validate"][0]
+
+
 def test_report_metrics_callback_a_padding_sampler_is_told(folder: Path, alone: dict[str, Any]) -> None:
     padded = run(folder, "padded", devices=2, batch_size=2, sampler="padded")
     assert padded["fit"] != alone["fit"]

@@ -1,6 +1,7 @@
 """A tiny module and data for validations, and the script that runs one under DDP.
 
 Run as a script: ``python validation.py OUTPUT.json DEVICES BATCH_SIZE SAMPLER``; Lightning starts the other processes.
+Batch size 0 runs validations of few reports.
 """
 
 import importlib.util
@@ -40,8 +41,6 @@ class Echo(LightningModule):
 
     def __init__(self) -> None:
         super().__init__()
-        # Allows a process without a batch of a loader.
-        self.allow_zero_length_dataloader_with_multiple_devices = True
         self.weight = torch.nn.Parameter(torch.tensor(1.0))
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
@@ -89,10 +88,30 @@ def _word_labeler() -> Any:
     return module.WordLabeler()
 
 
+def _few_reports(output: Path, devices: int, callback: ReportMetricsCallback) -> None:
+    """Run fit with one loader and validate with two, of fewer and more reports than processes."""
+    found = {}
+    for count in (1, 2, 3, 7):
+        loaders = [
+            DataLoader(data, batch_size=2, sampler=UnpaddedDistributedSampler(data))
+            for data in (rows(PAIRS[:count]), rows(PAIRS[-1:]))
+        ]
+        strategy = "ddp" if devices > 1 else "auto"
+        trainer = make_trainer(output.parent, devices=devices, strategy=strategy, callbacks=[callback], logger=False)
+        trainer.fit(Echo(), DataLoader(rows(), batch_size=4), loaders[0])
+        fitted = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        found[count] = {"fit": fitted, "validate": trainer.validate(Echo(), loaders, verbose=False)}
+    if trainer.is_global_zero:
+        output.write_text(json.dumps(found))
+
+
 def _main(output: Path, devices: int, batch_size: int, padded: bool) -> None:
     callback = ReportMetricsCallback(
         ReportCRG(_word_labeler(), prior=0.3), table_dir=output.parent / f"tables-{output.stem}", num_worst=4
     )
+    if batch_size == 0:
+        _few_reports(output, devices, callback)
+        return
     strategy = "ddp" if devices > 1 else "auto"
     folder = output.parent / output.stem
     trainer = make_trainer(folder, devices=devices, strategy=strategy, callbacks=[callback], num_sanity_val_steps=1)

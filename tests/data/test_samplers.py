@@ -12,14 +12,19 @@ from rrg_rewards.data.samplers import UnpaddedDistributedSampler, count_misshare
 @pytest.mark.parametrize(("reports", "processes"), [(11, 2), (12, 2), (11, 3), (2, 3), (0, 2)])
 def test_sampler_each_report_exactly_once(reports: int, processes: int) -> None:
     # Built before there is a process group, as a loader given to `trainer.fit` is.
-    loader = DataLoader(range(reports), sampler=UnpaddedDistributedSampler(range(reports)), batch_size=2)
+    sampler = UnpaddedDistributedSampler(range(reports))
+    loader = DataLoader(range(reports), sampler=sampler, batch_size=2)
     drawn = []
     with patch.multiple(dist, is_initialized=lambda: True, get_world_size=lambda: processes):
         for rank in range(processes):
             with patch.object(dist, "get_rank", lambda rank=rank: rank):
                 batches = [batch.tolist() for batch in loader]
                 assert len(batches) == len(loader)
-                drawn += [place for batch in batches for place in batch]
+                assert batches or not reports
+                if sampler.is_repeated:
+                    assert batches == [[0]]
+                else:
+                    drawn += [place for batch in batches for place in batch]
     assert sorted(drawn) == list(range(reports))
 
 
