@@ -98,6 +98,6 @@ def _read_file(path: str) -> dict[str, Any]:
 def _with_name(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     if "name" not in settings:
         # Only the keys, because the settings may contain the key of a server.
-        keys = shown(", ".join(map(str, settings)))
+        keys = shown(", ".join(map(str, settings))) if settings else "nothing"
         raise ValueError(f"{where}a judge's settings must have a name, one of {', '.join(JUDGES.names())}; got {keys}")
     return dict(settings)

@@ -91,6 +91,6 @@ def _from_mapping(settings: Mapping[str, Any]) -> Labeler:
     name = arguments.pop("name", None)
     if not isinstance(name, str):
         # Only the keys, because the settings of a judge may contain a key of a server.
-        keys = shown(", ".join(map(str, settings)))
+        keys = shown(", ".join(map(str, settings))) if settings else "nothing"
         raise ValueError(f"a labeler's settings must have a name, one of {', '.join(_LABELERS)}; got {keys}")
     return get_labeler(LABELERS.load(name)(**arguments))

@@ -24,6 +24,9 @@ FEATURE_ENDINGS = (".npz", ".npy", ".safetensors")
 FEATURE_KEY = "arr"
 """Name of the array in an ``.npz`` or ``.safetensors`` file."""
 
+MAX_EXPANDED_BYTES = 2**28
+"""Default of the greatest size of a compressed array: 256 MiB, 18 times CT-CHAT's features."""
+
 _MEMBER = f"{FEATURE_KEY}.npy"
 _ALIGNMENT = 64
 _LOCAL_HEADER = struct.Struct("<26xHH")
@@ -56,7 +59,8 @@ def read_features(
     path: str | Path,
     *,
     channels: int | None = None,
-    check_finite: bool = False,
+    check_finite: bool = True,
+    max_bytes: int | None = MAX_EXPANDED_BYTES,
 ) -> Array:
     """Read the features of one study, mapped into memory if possible.
 
@@ -68,16 +72,18 @@ def read_features(
     Args:
         path: Path of the file.
         channels: Expected width ``C`` of a token, if known.
-        check_finite: Whether to check for NaN and infinity. This reads all values, which takes about 10 ms for
-            CT-CHAT's 7 million values in memory.
+        check_finite: Whether NaN and infinity are errors. The check reads all values, which takes about 10 ms for
+            CT-CHAT's 7 million values in memory; without it a mapped file is read on first use.
+        max_bytes: Greatest size of the array of a compressed ``.npz``, which a small file can exceed by far; ``None``
+            for no limit.
 
     Returns:
         Features ``(D, H, W, C)``: ``float16`` and ``float32`` unchanged, ``bfloat16`` (safetensors) as ``float32``.
         Writing to the array does not change the file.
 
     Raises:
-        FeatureError: If the file is missing, damaged or truncated, lacks the array, or has an unexpected dtype, shape
-            or width.
+        FeatureError: If the file is missing, damaged or truncated, lacks the array, has an unexpected dtype, shape or
+            width, contains NaN or infinity, or expands to more than ``max_bytes``.
         ModuleNotFoundError: For ``.safetensors``, if the package of this name is not installed.
 
     Example:
@@ -90,7 +96,10 @@ def read_features(
     """
     path = Path(path)
     with _named_errors(path):
-        features = _checked_shape(_reader(path)(path), channels)
+        read = _reader(path)
+        if read is _read_npz:
+            _check_expanded_size(path, max_bytes)
+        features = _checked_shape(read(path), channels)
         if check_finite and not _is_finite(features):
             raise FeatureError("contains NaN or infinity; encode the study again")
         return features
@@ -123,7 +132,7 @@ def check_features(path: str | Path) -> None:
     path = Path(path)
     with _named_errors(path):
         read = _reader(path)
-        if read is not _read_npz or not _is_compressed(path):
+        if read is not _read_npz or not _check_expanded_size(path, MAX_EXPANDED_BYTES):
             _checked_shape(read(path))
 
 
@@ -242,10 +251,18 @@ def _read_npz(path: Path) -> Array:
         return _map(file, dtype, shape, start, fortran)
 
 
-def _is_compressed(path: Path) -> bool:
+def _check_expanded_size(path: Path, limit: int | None) -> bool:
+    """Check the declared size of a compressed array, and return whether the array is compressed."""
     with zipfile.ZipFile(path) as archive:
         member = archive.NameToInfo.get(_MEMBER)
-    return member is not None and member.compress_type != zipfile.ZIP_STORED
+    if member is None or member.compress_type == zipfile.ZIP_STORED:
+        return False
+    if limit is not None and member.file_size > limit:
+        raise FeatureError(
+            f"{member.compress_size:,} bytes expand to {member.file_size:,}, more than max_bytes={limit:,}; if that is "
+            "right, save it without compression (numpy.savez)"
+        )
+    return True
 
 
 def _read_safetensors(path: Path) -> Array:

@@ -29,7 +29,7 @@ def test_get_judge_reads_a_mapping_as_text():
     ("judge", "message"),
     [
         ("{name: openai, api_key: secret", "^cannot read a judge's settings as a mapping: .* is not YAML$"),
-        ("{model: m}", "a judge's settings must have a name, one of cascade, local, openai, rules; got model"),
+        ("{model: m}", "a judge's settings must have a name, one of cascade, local, openai, rules; got 'model'"),
         ("{}", "must have a name, .*; got nothing"),
         ("{name: opnai, model: m}", "unknown judge 'opnai'; did you mean 'openai'"),
         ({"model": "m"}, "a judge's settings must have a name"),
@@ -51,7 +51,7 @@ def test_get_judge_reads_a_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"jugde\.yaml: no such file; did you mean .*judge.yaml"):
         get_judge(str(tmp_path / "jugde.yaml"))
     path.write_text("model: m")
-    with pytest.raises(ValueError, match=r"judge\.yaml: a judge's settings must have a name, .*; got model"):
+    with pytest.raises(ValueError, match=r"judge\.yaml: a judge's settings must have a name, .*; got 'model'"):
         get_judge(str(path))
     for text in ("- name", "name: openai\napi_key: secret\napi_key: secret", "{name: secret"):
         path.write_text(text)

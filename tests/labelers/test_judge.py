@@ -138,9 +138,9 @@ def test_get_labeler_with_a_judge() -> None:
     with pytest.raises(ValueError, match="unknown label schema 'ct_rat'; did you mean 'ct_rate'"):
         get_labeler("judge:ct_rat", judge=FAILING)
     # The message tells no key of a server.
-    with pytest.raises(ValueError, match=r"must have a name, one of rules, radbert, judge; got schema, judge$"):
+    with pytest.raises(ValueError, match=r"must have a name, one of rules, radbert, judge; got 'schema, judge'$"):
         get_labeler({"schema": "ct_rate", "judge": {"name": "openai", "model": "m", "api_key": "SECRET"}})
-    with pytest.raises(ValueError, match=r"must have a name, .*; got model, api_key$"):
+    with pytest.raises(ValueError, match=r"must have a name, .*; got 'model, api_key'$"):
         get_labeler("judge:ct_rate", judge={"model": "m", "api_key": "SECRET"})
     with pytest.raises(TypeError, match="cannot be set on a labeler object"):
         get_labeler(RuleLabeler(), judge=FAILING)

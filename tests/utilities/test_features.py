@@ -101,7 +101,7 @@ def test_features_mapping_reads_no_more_than_what_is_used(path):
         block = re.search(rf"{re.escape(str(path))}\n.*?Rss:\s+(\d+) kB", maps.read_text(), re.DOTALL)
         return int(block[1])
 
-    read = read_features(path, channels=64)
+    read = read_features(path, channels=64, check_finite=False)
     assert read.nbytes == 2**25
     assert mapped_kilobytes() < 2**12
     read.sum()
@@ -196,12 +196,23 @@ def test_features_objects_are_refused_and_never_loaded(tmp_path, name):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_features_what_is_not_finite_is_refused_where_asked(path, value):
+def test_features_what_is_not_finite_is_refused_unless_asked_for(path, value):
     features = example()
     features[2, 1, 0, 3] = value
     save(path, features)
-    assert read_features(path).shape == SHAPE
-    refused(path, "contains NaN or infinity", check_finite=True)
+    assert read_features(path, check_finite=False).shape == SHAPE
+    refused(path, "contains NaN or infinity")
+
+
+def test_features_small_archive_that_expands_to_much_is_refused_by_its_declared_size(tmp_path, monkeypatch):
+    path = tmp_path / "study.npz"
+    save_compressed(path, arr=np.zeros((64, 64, 64, 8), np.float16))
+    assert path.stat().st_size < 2**14
+    assert read_features(path, max_bytes=None).nbytes == 2**22
+    refused(path, r"bytes expand to 4,194,\d+, more than max_bytes=4,194,304", max_bytes=2**22)
+    monkeypatch.setattr(module, "MAX_EXPANDED_BYTES", 2**22)
+    with pytest.raises(FeatureError, match=r"features of study: .* more than max_bytes"):
+        check_features(path)
 
 
 def test_features_zip_of_another_kind_is_refused(tmp_path):

@@ -44,7 +44,7 @@ def read_volume(volume: Volume, feature_size: int) -> NDArray[Any]:
     """
     # A single NaN would corrupt a training step, and an error on the GPU would not name the file.
     if isinstance(volume, str | Path):
-        return read_features(volume, channels=feature_size, check_finite=True).reshape(-1, feature_size)
+        return read_features(volume, channels=feature_size).reshape(-1, feature_size)
     array = volume.detach().cpu().float().numpy() if isinstance(volume, Tensor) else np.asarray(volume)
     if array.ndim < 2 or array.shape[-1] != feature_size:
         raise ValueError(f"features must have shape (..., {feature_size}), got {array.shape}")
