@@ -17,6 +17,7 @@ from rrg_rewards.training.policy.generators import Batch, Completions, TokenScor
 from rrg_rewards.training.policy.shared_prompts import (
     Prompts,
     accepted_arguments,
+    checkpoints_with_cache,
     model_inputs,
     new_cache,
     parts_of_similar_length,
@@ -102,7 +103,8 @@ class CausalLMGenerator(_Generator):
 
     In a rollout, the prompt of several completions is computed once, in sampling and in :meth:`log_probs`. Rows that
     have ended leave the batch. This changes results by rounding only. Exceptions are models with sliding windows or
-    recurrent states, gradient checkpointing, and sharded weights (FSDP, ZeRO-3), for which each row is computed.
+    recurrent states, reentrant gradient checkpointing or any before transformers 5.23, and sharded weights (FSDP,
+    ZeRO-3), for which each row is computed.
 
     Args:
         model: A causal language model, or a PEFT model that wraps one.
@@ -243,7 +245,8 @@ class CausalLMGenerator(_Generator):
     ) -> TokenScores:
         """Score rows whose prompts are computed once, in parts of rows of similar length."""
         states: list[Tensor] = []
-        with self._without_head(prompts.inputs) as head, _recording_states(self.model, states):
+        kept = checkpoints_with_cache(self.model)
+        with self._without_head(prompts.inputs) as head, _recording_states(self.model, states), kept:
             first = prompts.read(self.model, cache).unsqueeze(1)
             cached = [state[:, -1:] for state in states]
             parts = parts_of_similar_length(torch.tensor(completions.length_list), tokens.device.type == "cpu")

@@ -7,7 +7,8 @@ computation on whole rows, up to rounding.
 
 import copy
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -125,6 +126,7 @@ _TOKENS_PER_CALL = 64
 _TOKENS_PER_CALL_ON_GPU = 4096
 # Greatest number of tokens of a call on the CPU. The activations of more tokens do not fit in its cache.
 _MOST_TOKENS_ON_CPU = 8192
+_KEEPS_CACHE = "_can_checkpoint_with_cache"
 _ARGUMENTS = ("position_ids", "logits_to_keep", "past_key_values")
 
 
@@ -140,18 +142,64 @@ def accepted_arguments(model: Any) -> frozenset[str]:
 def new_cache(model: Any) -> DynamicCache | None:
     """Return an empty cache of keys and values, or ``None`` if rows of the model cannot share prompts.
 
-    Layers with a state of another kind, such as sliding windows, cannot. Gradient checkpointing and prompt tuning
-    exclude a cache.
+    Layers with a state of another kind, such as sliding windows, cannot. Prompt tuning and reentrant gradient
+    checkpointing exclude a cache.
     """
     if not {"position_ids", "past_key_values"} <= accepted_arguments(model):
         return None
-    if model.training and getattr(model, "is_gradient_checkpointing", False):
+    layers = _checkpointed_layers(model)
+    functions = [getattr(layer, "_gradient_checkpointing_func", None) for layer in layers]
+    if any(getattr(function, "keywords", {}).get("use_reentrant") is not False for function in functions):
+        return None
+    if not layers and model.training and getattr(model, "is_gradient_checkpointing", False):
         return None
     adapters = getattr(model, "peft_config", None) or {}
     if any(getattr(adapter, "is_prompt_learning", False) for adapter in adapters.values()):
         return None
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
-    return cache if all(type(layer) is DynamicLayer for layer in cache.layers) else None
+    if not all(type(layer) is DynamicLayer for layer in cache.layers):
+        return None
+    cache.layers = [_RecomputedLayer() for _ in cache.layers] if layers else cache.layers
+    return cache
+
+
+def _checkpointed_layers(model: Any) -> list[Any]:
+    """Return the layers that are computed again in the backward pass and can have a cache (transformers 5.23)."""
+    layers = model.modules() if model.training else ()
+    return [own for own in layers if getattr(own, "gradient_checkpointing", False) and hasattr(own, _KEEPS_CACHE)]
+
+
+@contextmanager
+def checkpoints_with_cache(model: Any) -> Iterator[None]:
+    """Let layers with gradient checkpointing keep a cache of :func:`new_cache`."""
+    layers = _checkpointed_layers(model)
+    for layer in layers:
+        setattr(layer, _KEEPS_CACHE, True)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            delattr(layer, _KEEPS_CACHE)
+
+
+class _RecomputedLayer(DynamicLayer):  # type: ignore[misc]  # transformers is an optional dependency
+    """Keys and values of prompts that stay as they are when a layer is computed again in the backward pass.
+
+    ``rows`` are the prompts of rows that continue them.
+    """
+
+    rows: Tensor | None = None
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Keep the keys and values of the prompts, or return those of rows with their prompts."""
+        if self.rows is not None:
+            pairs = ((self.keys, key_states), (self.values, value_states))
+            keys, values = (torch.cat([kept.index_select(0, self.rows), new], dim=-2) for kept, new in pairs)
+            return keys, values
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.keys, self.values = key_states, value_states
+        return key_states, value_states
 
 
 def model_inputs(batch: Batch) -> dict[str, Tensor]:
@@ -262,6 +310,9 @@ class Prompts:
         copied = copy.copy(cache)
         copied.layers = [copy.copy(layer) for layer in cache.layers]
         for layer in copied.layers:
+            if isinstance(layer, _RecomputedLayer):
+                layer.rows = self.index[rows]
+                continue
             # The backward pass of index_select is faster than that of indexing.
             layer.keys = layer.keys.index_select(0, self.index[rows])
             layer.values = layer.values.index_select(0, self.index[rows])
@@ -278,7 +329,9 @@ class Prompts:
             mask: ``(n, T)``, 0 at padding on the right.
         """
         seen = torch.cat([self.mask[rows], mask], dim=1)
-        with continued_attention(model):
+        # Layers that are computed again must use the same attention.
+        is_recomputed = isinstance(cache.layers[0], _RecomputedLayer)
+        with nullcontext() if is_recomputed else continued_attention(model):
             logits: Tensor = model(
                 input_ids=tokens,
                 attention_mask=seen,

@@ -47,6 +47,27 @@ def made(request, tmp_path):
     return generator.eval(), batch
 
 
+def test_causal_lm_generator_computes_prompts_once_under_gradient_checkpointing(made, monkeypatch):
+    generator, batch = made
+    rows = repeat_rows(batch, 3)
+    completions = generator.sample(rows)
+    monkeypatch.setattr(generators, "_TILE", 100)
+    computed = []
+    layer = next(own for own in generator.model.modules() if type(own).__name__ == "LlamaDecoderLayer")
+    layer.register_forward_pre_hook(lambda _, inputs: computed.append(len(inputs[0])))
+    expected, gradient = _scores(generator, rows, completions)
+    generator.model.gradient_checkpointing_enable()
+    generator.train()
+    again = _scores(generator, rows, completions)
+    prompts = len(batch["input_ids"])
+    # The first call shows that logits are the outputs of the head.
+    assert computed[0] == 1
+    assert computed[1:] == [prompts, 3 * prompts] * 2
+    torch.testing.assert_close(again[0].log_probs, expected.log_probs, atol=1e-5, rtol=1e-5)
+    assert (again[1] - gradient).norm() < 1e-5 * gradient.norm()
+    assert not layer._can_checkpoint_with_cache
+
+
 def _scores(generator, batch, completions):
     generator.zero_grad()
     scores = generator.log_probs(batch, completions)
@@ -221,7 +242,7 @@ def _sliding():
 
 def _checkpointing():
     model = tiny_model()
-    model.gradient_checkpointing_enable()
+    model.gradient_checkpointing_enable({"use_reentrant": True})
     return model.train()
 
 
