@@ -160,7 +160,7 @@ def without_thought(answer: str) -> str:
 
 def _read_json(text: str) -> Any:
     try:
-        content = json.loads(text, object_pairs_hook=_unique, parse_constant=_reject_constant)
+        content = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_reject_constant)
         # An unpaired surrogate cannot be written to a file.
         json.dumps(content, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
@@ -177,7 +177,8 @@ def _read_json(text: str) -> Any:
     return content
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raise an :class:`AnswerError` for a repeated key."""
     content = dict(pairs)
     if len(content) < len(pairs):
         raise AnswerError("malformed", "an object contains the same key twice")

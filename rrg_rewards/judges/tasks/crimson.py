@@ -142,7 +142,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
       (:data:`rrg_rewards.judges.tasks.grounding.COVERAGE`).
 
     With the prompts of ``crimson-score``, strict checks accept unknown labels of significance and severity, errors
-    without an explanation, and errors of JSON that can be repaired in one way only.
+    without an explanation, and errors of JSON that the published code repairs.
 
     Whether matches and levels of significance are correct is not checked.
 
@@ -249,7 +249,7 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         if self.checks == "published":
             return read_published_answer(answer)
         published = self.prompt in _PUBLISHED
-        evaluation = _evaluation(read_repaired_answer(answer) if published else self._read(answer))
+        evaluation = read_repaired_answer(answer) if published else _evaluation(self._read(answer))
         reference = _ids("reference_findings", evaluation.reference_findings)
         predicted = _ids("predicted_findings", evaluation.predicted_findings)
         _check_references(evaluation, reference, predicted)

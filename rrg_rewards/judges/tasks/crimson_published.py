@@ -3,15 +3,13 @@
 import json
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from typing_extensions import NotRequired, TypedDict
-
 from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.judges.base import AnswerError, Message, ReportPair
-from rrg_rewards.judges.tasks.base import form_keys, read_answer
+from rrg_rewards.judges.tasks.base import read_json, unique_keys
 from rrg_rewards.utilities.imports import require
 
 # Special tokens of chat templates: <|im_start|>, <start_of_turn>, <bos>, </s>, [INST], <<SYS>> and similar ones.
@@ -32,51 +30,7 @@ _LONE_FIRST_TEXT = re.compile(r'\{\s*"[^"]*"\s*,\s*(?=")')
 # How often the published code escapes a quote, and how far before the position of an error it looks for one.
 _MOST_QUOTES = 50
 _REACH = 5
-# Findings and explanations are sentences. The limit keeps the time linear.
-_LONGEST = 2000
-_BARE_QUOTE = re.compile(r'(?<!\\)"')
-
-
-class _Finding(TypedDict):
-    """A finding with any label of significance, as the published code accepts it."""
-
-    id: str
-    finding: str
-    clinical_significance: str
-
-
-class _Match(TypedDict):
-    """A reference finding and a candidate finding that match."""
-
-    ref_id: str
-    pred_id: str
-
-
-class _AttributeError(TypedDict):
-    """An error with any severity and types, and perhaps without an explanation."""
-
-    ref_id: str
-    pred_id: str
-    severity: str
-    error_types: list[str]
-    explanation: NotRequired[str]
-
-
-class _Errors(TypedDict):
-    """Errors as the published code accepts them."""
-
-    false_findings: list[str]
-    missing_findings: list[str]
-    attribute_errors: list[_AttributeError]
-
-
-class PublishedCrimsonAnswer(TypedDict):
-    """Answer of the published judge: unknown labels are accepted, and get the published weight for unknown ones."""
-
-    reference_findings: list[_Finding]
-    predicted_findings: list[_Finding]
-    matched_findings: list[_Match]
-    errors: _Errors
+_Keys = Callable[[list[tuple[str, Any]]], dict[str, Any]]
 
 
 def published_messages(pair: ReportPair, guidelines: bool = False) -> list[Message]:
@@ -161,8 +115,33 @@ def read_published_answer(answer: str) -> CrimsonEvaluation:
         >>> read_published_answer('{"matched_findings": [{"ref_id": "R1"}], errors": {"false_findings": [7]}}')
         CrimsonEvaluation(..., matched_findings=(('R1', ''),), false_findings=('7',), ...)
     """
+    return _read(lambda: _published_json(answer, _first_keys))
+
+
+def read_repaired_answer(answer: str) -> CrimsonEvaluation:
+    """Read an answer of the published judge for strict checks.
+
+    JSON is read as it is, also in fences; anything else as by :func:`read_published_answer`. No object
+    may contain a key twice: a text of a report could otherwise end its string and add a key.
+
+    Raises:
+        AnswerError: ``malformed``; without text of the answer.
+
+    Example:
+        >>> read_repaired_answer('{"matched_findings": [], errors": {"false_findings": ["P1"]}}').false_findings
+        ('P1',)
+    """
     try:
-        return CrimsonEvaluation.from_dict(_published_json(answer), checks="published")
+        content = read_json(answer)
+    except AnswerError:
+        return _read(lambda: _published_json(answer, unique_keys))
+    return _read(lambda: content)
+
+
+def _read(parse: Callable[[], Any]) -> CrimsonEvaluation:
+    """Return the evaluation of a content; every error of it is an :class:`AnswerError`."""
+    try:
+        return CrimsonEvaluation.from_dict(parse(), checks="published")
     except json.JSONDecodeError as error:
         reason = f"not JSON, also with the published repairs: {error.msg} at character {error.pos} of {len(error.doc)}"
     except RecursionError:
@@ -173,34 +152,34 @@ def read_published_answer(answer: str) -> CrimsonEvaluation:
     raise AnswerError("malformed", reason)
 
 
-def _published_json(answer: str) -> Any:
+def _published_json(answer: str, keys: _Keys) -> Any:
     text = answer.translate(_TYPOGRAPHIC)
     text = _UNOPENED_KEY.sub(r'\1"\2', _ARRAY_AS_OBJECT.sub("[", text))
     escaped = _WRONG_ESCAPE.sub(r"\\\\", text)
     error: ValueError | None = None
     for changed in (text, _without_lone_texts(text), escaped):
         try:
-            return _first_keys(changed)
+            return json.loads(changed, object_pairs_hook=keys)
         except json.JSONDecodeError as failure:
             error = error or failure
     for changed in (text, escaped):
         try:
-            return _with_escaped_quotes(changed)
+            return _with_escaped_quotes(changed, keys)
         except ValueError:
             continue
     assert error is not None
     raise error
 
 
-def _first_keys(text: str) -> Any:
-    return json.loads(text, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+def _first_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
 
 
 def _without_lone_texts(text: str) -> str:
     return _LONE_FIRST_TEXT.sub("{", _LONE_TEXT.sub("", text))
 
 
-def _with_escaped_quotes(text: str) -> Any:
+def _with_escaped_quotes(text: str, keys: _Keys) -> Any:
     """Parse a text, and escape the last quote that is no delimiter before the position of each error.
 
     Raises:
@@ -208,7 +187,7 @@ def _with_escaped_quotes(text: str) -> Any:
     """
     for _ in range(_MOST_QUOTES):
         try:
-            return _first_keys(text)
+            return json.loads(text, object_pairs_hook=keys)
         except json.JSONDecodeError as error:
             failure = error
         near = range(failure.pos, max(failure.pos - _REACH, 0) - 1, -1)
@@ -231,56 +210,3 @@ def _is_delimiter(text: str, place: int) -> bool:
     if before.endswith(","):
         return before[:-1] != "" and (before[0] in '"]}' or before[0].isdigit())
     return after.startswith(",") and after[1:] != "" and (after[1] in '"[{' or after[1].isdigit())
-
-
-def read_repaired_answer(answer: str) -> Any:
-    """Parse an answer of the published judge for strict checks: repair what cannot be anything else, by the known keys.
-
-    Raises:
-        AnswerError: ``malformed``; see :func:`rrg_rewards.judges.tasks.base.read_answer`.
-
-    Example:
-        >>> lists = '"reference_findings": [], "predicted_findings": [], "matched_findings": []'
-        >>> errors = 'errors": {"false_findings": [], "missing_findings": [], "attribute_errors": []}'
-        >>> read_repaired_answer("{" + lists + ", " + errors + "}")["errors"]["false_findings"]
-        []
-    """
-    try:
-        return read_answer(answer, PublishedCrimsonAnswer)
-    except AnswerError as error:
-        repaired = _repaired_json(answer, form_keys(PublishedCrimsonAnswer), ("finding", "explanation"))
-        if repaired == answer:
-            raise error from None
-        return read_answer(repaired, PublishedCrimsonAnswer)
-
-
-def _repaired_json(text: str, keys: Collection[str], prose: Collection[str]) -> str:
-    r"""Return an answer without errors that the published code also repairs.
-
-    These are a missing quote before a key, a word without a value between two keys, a backslash that escapes nothing,
-    quotes inside a text, and an array with the beginning of an object. The positions are found by the known keys. A
-    repaired answer is checked as any other; in particular, no object may contain a key twice.
-
-    Args:
-        text: An answer that is not JSON.
-        keys: All keys of the answer's form.
-        prose: Keys whose values are texts that may contain quotes.
-
-    Example:
-        >>> _repaired_json('{"ref_id": "R1", "pred", severity": "significant", "explanation": "says "large""}',
-        ...     keys=["ref_id", "severity", "explanation"], prose=["explanation"])
-        '{"ref_id": "R1", "severity": "significant", "explanation": "says \\"large\\""}'
-    """
-    key = "|".join(map(re.escape, keys))
-    text = _ARRAY_AS_OBJECT.sub("[", text)
-    text = re.sub(rf'([{{,]\s*)((?:{key})"\s*:)', r'\1"\2', text)
-    text = re.sub(rf',\s*"\w{{1,40}}"\s*(?=,\s*"(?:{key})"\s*:|\}})', "", text)
-    text = re.sub(rf'(\{{\s*)"\w{{1,40}}"\s*,\s*(?="(?:{key})"\s*:)', r"\1", text)
-    text = _WRONG_ESCAPE.sub(r"\\\\", text)
-    # A text ends before the next key or the end of its object.
-    values = rf'("(?:{"|".join(map(re.escape, prose))})"\s*:\s*")(.{{0,{_LONGEST}}}?)("\s*(?:,\s*"(?:{key})"\s*:|\}}))'
-    return re.sub(values, lambda match: f"{match[1]}{_escaped(match[2])}{match[3]}", text, flags=re.DOTALL)
-
-
-def _escaped(text: str) -> str:
-    return _BARE_QUOTE.sub(r"\\" + '"', text)

@@ -160,12 +160,6 @@ class ReportWords:
         quantities = _quantities(folded)
         self._numbers = {value for value, _ in quantities}
         self._lengths = {length for _, length in quantities if length is not None}
-        self._others = {value for value, length in quantities if length is None}
-
-    @property
-    def quantities(self) -> tuple[frozenset[float], frozenset[float]]:
-        """Lengths in mm, and other numbers. A length is no other number, so that "0.8 cm" equals "8 mm"."""
-        return frozenset(self._lengths), frozenset(self._others)
 
     def __len__(self) -> int:
         """Return the number of different content words, counted by sentence."""
