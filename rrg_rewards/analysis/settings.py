@@ -371,8 +371,8 @@ class AgreementColumns(Settings):
     and ``NAME`` + the second. Rows of one ``unit``, such as a study, are drawn together by the bootstrap.
     """
 
-    dataset: Literal["rexval", "radevalx", "radevalexpert", "chest2error", "refisco", "radpref", "rate_eval"] | None = (
-        setting(None, "the table is the file or folder of an annotated data set")
+    dataset: Literal["rexval", "radevalx", "chest2error", "refisco", "radpref", "rate_eval"] | None = setting(
+        None, "the table is the file or folder of an annotated data set"
     )
     human: Sequence[str] = _columns("columns of human judgements; required without `dataset`")
     scores: Sequence[str] = _columns("columns of scores")

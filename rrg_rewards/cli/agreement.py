@@ -10,14 +10,13 @@ turned by itself, and the bootstrap draws studies:
   name           file or folder                              judgement without --human
   rexval         folder of the release                       significant (errors)
   radevalx       folder of the release                       significant
-  radevalexpert  reader_study_final_with_annotationsv3.csv   significant
   chest2error    gold_pairs.parquet                          significant (critical errors)
   refisco        refisco-v0.csv or refisco-v1.csv            errors
   radpref        pairs.json                                  rating (higher is better)
   rate_eval      JSON file of sentence pairs                 errors
 Other judgements are errors, significant, insignificant, and the further numbers of a data set, such as weighted_error
 of chest2error and max_severity of refisco. --group takes its further texts, such as reference_style of chest2error,
-type of radevalexpert, source of refisco and candidate_type of rexval.
+source of refisco and candidate_type of rexval.
 
 Statistics (--statistics):
   kendall     Kendall's tau-b

@@ -84,16 +84,6 @@ def expert_annotation(significant: Sequence[Any], insignificant: Sequence[Any]) 
     return "\n\n".join(parts)
 
 
-def write_radeval_expert(path: Path) -> Path:
-    header = ["annotator", "type", "ground_truth", "images_path"]
-    header += [f"{kind}{slot}" for kind in ("prediction", "annotation") for slot in (1, 2, 3)]
-    rows = []
-    for number, (reference, candidate, count) in enumerate(zip(REFERENCES, CANDIDATES, ERRORS, strict=True)):
-        annotations = [expert_annotation([0, errors, *[0] * 5], [0] * 6 + [1]) for errors in (count, 0, 4)]
-        rows.append(("r1", "findings", reference, f"p{number}/view.jpg", candidate, reference, "Clear.", *annotations))
-    return write_csv(path, header, *rows)
-
-
 def chest2error_row(
     anchor: str, style: str, reference: str, candidate: str, omissions: int, minor: int
 ) -> dict[str, Any]:
@@ -168,7 +158,6 @@ def write_rate_eval(path: Path) -> Path:
 WRITERS = {
     "rexval": (write_rexval, "rexval"),
     "radevalx": (write_radevalx, "rad-eval-x-1.0.0"),
-    "radevalexpert": (write_radeval_expert, "reader_study_final_with_annotationsv3.csv"),
     "chest2error": (write_chest2error, "gold_pairs.parquet"),
     "refisco": (write_refisco, "refisco-v0.csv"),
     "radpref": (write_radpref, "pairs.json"),

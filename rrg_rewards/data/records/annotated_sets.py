@@ -28,11 +28,6 @@ def read_annotated_set(name: str, path: str | Path, **options: Any) -> list[Erro
       Categories 1 to 6 are those of ReXVal; errors of uncertainty, 7 and 8, are in ``ErrorRecord.other``, so that
       ``total`` is the sum over all, as in the paper of CREPE (Appendix A.3.3). Empty cells are no error, as public
       scripts read them, with a warning.
-    - ``radevalexpert`` (Hugging Face, MIT): 208 chest X-ray references with three candidates each. An annotation is a
-      text with the parts "Significant" and "Insignificant" of seven numbered lines each. The seventh, inarticulate
-      reports, is in ``ErrorRecord.other``. A count that cannot be read, or that a cell has twice, is ``None``, and the
-      totals that contain it are missing. An empty prediction is an empty report, unless its annotation is empty too,
-      which leaves it out. Attributes: ``annotator``, ``type`` and ``candidate``.
     - ``chest2error`` (Hugging Face, CC BY-NC): 400 chest CT pairs, 50 reports of CT-RATE in two styles with four
       candidates each; ``study`` is ``anchor_id``. The listed errors are ``ErrorRecord.edits``, and the critical ones of
       each category ``significant``, unless the list does not have the counts of the columns. The ratings are the totals

@@ -1,7 +1,6 @@
 """Records of the public data sets of annotated report pairs, by the layouts of ``annotation_layouts.yaml``."""
 
 import math
-import re
 import statistics
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -213,56 +212,6 @@ def _read_radevalx(layout: Layout, path: str | Path) -> list[ErrorRecord]:
     return [_record(pair, "radevalx", zeros[study], study=study) for study, pair in texts.items()]
 
 
-_EXPERT_HEADER = re.compile(
-    r"[^a-z0-9]*(?:clinically )?(significant|insignificant)(?: errors)?[^a-z0-9]*", re.IGNORECASE
-)
-_EXPERT_COUNT = re.compile(r"\s*([1-7])[.)]\s+(.+?)\s*:\s*(\d+)\s*[.;]?\s*")
-
-
-def _read_radeval_expert(layout: Layout, path: str | Path) -> list[ErrorRecord]:
-    records, unread, cells = [], 0, 0
-    for row in _rows(path, layout):
-        for slot in "123":
-            candidate, annotation = (
-                row.report(name) if row.cell(name) is not None else ""
-                for name in (f"prediction{slot}", f"annotation{slot}")
-            )
-            if not candidate.strip() and not annotation.strip():
-                continue
-            counts = parse_expert_annotation(annotation)
-            unread += sum(given.count(None) for given in counts.values())
-            cells += sum(map(len, counts.values()))
-            further = {"study": row.text("study"), "attributes": {**row.attributes(), "candidate": slot}}
-            records.append(_record((row.report("reference"), candidate), "radevalexpert", counts, **further))
-    if unread:
-        _warn(f"{path}: {unread} of {cells} counts cannot be read; they and the totals that contain them are missing")
-    return records
-
-
-def parse_expert_annotation(text: str) -> dict[bool, list[float | None]]:
-    """Return the seven counts of significant and of insignificant errors in an annotation cell of RadEvalExpert.
-
-    Args:
-        text: The cell: parts "Significant" and "Insignificant" with lines such as ``2. Omission of finding: 1``.
-
-    Returns:
-        Lists of seven numbers; ``None`` for a count that is missing, malformed or given twice.
-    """
-    categories = annotation_layouts()["radevalexpert"]["categories"]
-    counts: dict[bool, list[float | None]] = {kind: [None] * len(categories) for kind in (True, False)}
-    seen: set[tuple[bool, int]] = set()
-    part: bool | None = None
-    for line in text.splitlines():
-        if header := _EXPERT_HEADER.fullmatch(line):
-            part = header[1].lower() == "significant"
-        elif part is not None and (found := _EXPERT_COUNT.fullmatch(line)):
-            place = int(found[1]) - 1
-            if " ".join(re.sub(r"[^a-z ]", " ", found[2].lower()).split()).startswith(categories[place]):
-                counts[part][place] = None if (part, place) in seen else float(found[3])
-                seen.add((part, place))
-    return counts
-
-
 def _read_chest2error(layout: Layout, path: str | Path) -> list[ErrorRecord]:
     records, differing = [], 0
     for row in _rows(path, layout):
@@ -461,7 +410,6 @@ def _read_rate_eval(layout: Layout, path: str | Path, normalise: bool = False) -
 READERS: Mapping[str, Callable[..., list[ErrorRecord]]] = {
     "rexval": _read_rexval,
     "radevalx": _read_radevalx,
-    "radevalexpert": _read_radeval_expert,
     "chest2error": _read_chest2error,
     "refisco": _read_refisco,
     "radpref": _read_radpref,

@@ -18,17 +18,14 @@ from rrg_rewards.data import (
     read_table,
     write_table,
 )
-from rrg_rewards.data.records.annotation_layouts import parse_expert_annotation
 from tests.helpers.annotated_files import (
     ERRORS,
     V0,
     V1,
     WRITERS,
     chest2error_row,
-    expert_annotation,
     write_chest2error,
     write_csv,
-    write_radeval_expert,
     write_radevalx,
 )
 
@@ -188,75 +185,6 @@ class TestRadEvalX:
         (folder / self.SIGNIFICANT).unlink()
         with pytest.raises(TableError, match=f"{self.SIGNIFICANT}: no such file"):
             read_annotated_set("radevalx", folder)
-
-
-class TestRadEvalExpert:
-    HEADER = (
-        *("annotator", "type", "ground_truth", "images_path"),
-        *(f"{kind}{slot}" for kind in ("prediction", "annotation") for slot in (1, 2, 3)),
-    )
-    NONE = expert_annotation([0] * 7, [0] * 7)
-
-    def write(self, path, *annotations, predictions=("Edema.", "Clear.", "Mass."), reference="Clear lungs."):
-        row = ("r1", "impression", reference, "p1/v.jpg", *predictions, *annotations)
-        return write_csv(path / "study.csv", self.HEADER[: len(row)], row)
-
-    def test_three_candidates_of_each_reference(self, tmp_path):
-        records = read_annotated_set("radevalexpert", write_radeval_expert(tmp_path / "study.csv"))
-        assert len(records) == 12
-        third = records[2]
-        assert (third.candidate, third.study) == ("Clear.", "p0/view.jpg")
-        assert third.attributes == {"annotator": "r1", "type": "findings", "candidate": "3"}
-        assert third.counts == (0.0, 4.0, 0.0, 0.0, 0.0, 0.0)
-        # The seventh category is an inarticulate report.
-        assert (third.other, third.significant_other) == (1.0, 0.0)
-        assert [third.judgement(name) for name in ("errors", "significant", "insignificant")] == [5.0, 4.0, 1.0]
-
-    @pytest.mark.parametrize(
-        ("old", "new", "expected"),
-        [
-            ("", "", [1, 2, 3, 4, 5, 6, 7]),
-            (": 2", ": two", [1, None, 3, 4, 5, 6, 7]),
-            ("2. Omission", "3) Omission", [1, None, 3, 4, 5, 6, 7]),
-            ("3. Incorrect", "1. False prediction: 1\n3. Incorrect", [None, 2, 3, 4, 5, 6, 7]),
-        ],
-    )
-    def test_only_counts_that_are_stated_once_are_read(self, old, new, expected):
-        text = expert_annotation([1, 2, 3, 4, 5, 6, 7], [0] * 7).replace(old, new)
-        assert parse_expert_annotation(text)[True] == expected
-
-    @pytest.mark.parametrize(
-        ("text", "first"),
-        [
-            ("Clinically significant errors:\n1. False prediction of finding: 2.\nnothing else", 2),
-            ("1. False prediction of finding: 2", None),
-            ("", None),
-        ],
-    )
-    def test_counts_need_a_header(self, text, first):
-        assert parse_expert_annotation(text)[True] == [first, *[None] * 6]
-
-    def test_unreadable_counts_stay_missing(self, tmp_path):
-        broken = expert_annotation([0, "?", 0, 0, 0, 0, 0], [2, *[0] * 6])
-        path = self.write(tmp_path, broken, self.NONE, None, predictions=("Edema.", None, None))
-        with pytest.warns(AnnotationWarning, match="1 of 28 counts cannot be read"):
-            first, second = read_annotated_set("radevalexpert", path)
-        assert (first.counts[:2], first.significant[:2]) == ((2.0, None), (0.0, None))
-        assert math.isnan(first.judgement("significant"))
-        assert math.isnan(first.judgement("errors"))
-        assert first.judgement("insignificant") == 2.0
-        # An empty prediction with an annotation is an empty report; one without is left out.
-        assert (second.candidate, second.judgement("errors")) == ("", 0.0)
-
-    def test_what_is_wrong_is_named(self, tmp_path):
-        path = self.write(tmp_path, *[self.NONE] * 3, reference=None)
-        with pytest.raises(TableError, match=r"data row 1 \(line 2\), column 'ground_truth'"):
-            read_annotated_set("radevalexpert", path)
-        with pytest.raises(TableError, match="lacks annotation3; it has annotator, type"):
-            read_annotated_set("radevalexpert", self.write(tmp_path, self.NONE, self.NONE))
-        path = write_json(tmp_path / "study.jsonl", {**dict.fromkeys(self.HEADER, "text"), "prediction2": 1})
-        with pytest.raises(TableError, match="column 'prediction2'"):
-            read_annotated_set("radevalexpert", path)
 
 
 class TestChest2Error:
