@@ -2,7 +2,6 @@
 
 import math
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,7 +88,6 @@ def attack_reward(
     batch_size: int = 256,
     report_progress: Callable[[int, int], None] | None = None,
     report_check: Callable[[RewardCheck], None] | None = None,
-    report_estimate: Callable[[float], None] | None = None,
     workers: int = 1,
 ) -> AttackResult:
     r"""Search the image-free policies that a reward pays best.
@@ -131,7 +129,6 @@ def attack_reward(
         batch_size: Maximum number of completions per call of the reward function.
         report_progress: Function of the number of finished calls and the number of calls to add to the total.
         report_check: Function of the check of the reward itself, called before the search.
-        report_estimate: Function of the estimated seconds of the search, called before it.
         workers: Number of processes that call the reward; 0 for one for each core. With several, the reward is pickled
             for them, and must have no model and ask no language model.
 
@@ -166,7 +163,7 @@ def attack_reward(
     with optional_pool(RewardFunction(reward), workers, name="the reward") as pool:
         calls = RewardCalls(reward, columns, budget, batch_size, report_progress, pool)
         attack = _Attack(settings, calls, searched, rest, honest)
-        check, reference = attack.begin(references, report_check, report_estimate)
+        check, reference = attack.begin(references, report_check)
         results, complete = attack.search_families(material, families, len(made))
     return AttackResult(
         reward=reward_name(reward),
@@ -287,32 +284,14 @@ class _Attack:
         self._quoted: set[str] = set()
 
     def begin(
-        self,
-        references: Sequence[str],
-        report_check: Callable[[RewardCheck], None] | None,
-        report_estimate: Callable[[float], None] | None,
+        self, references: Sequence[str], report_check: Callable[[RewardCheck], None] | None
     ) -> tuple[RewardCheck, float]:
-        """Score the baselines, check the reward, and estimate the time of the search.
-
-        Args:
-            references: The column of references.
-            report_check: Function of the check.
-            report_estimate: Function of the estimated seconds of the search.
-
-        Returns:
-            The check, and the mean reward of the held-out references against themselves.
-        """
+        """Score the baselines, check the reward, and return the check and the mean reward of held-out references."""
         self.score_baselines()
-        calls, rest = self.search.calls, self.test.rows
-        # The first calls also load what the reward needs, and are not timed.
-        start, before = time.perf_counter(), calls.spent
-        check = self.check_reward(references)
-        own = calls([references[row] for row in rest], rest)
-        seconds = (time.perf_counter() - start) / (calls.spent - before) * calls.left
+        check, rest = self.check_reward(references), self.test.rows
+        own = self.search.calls([references[row] for row in rest], rest)
         if report_check is not None:
             report_check(check)
-        if report_estimate is not None:
-            report_estimate(seconds)
         return check, float(own.nanmean())
 
     def score_baselines(self) -> None:

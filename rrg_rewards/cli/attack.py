@@ -32,8 +32,8 @@ metric of your own. From Python, attack_reward accepts any function. The texts a
 contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out. The page of --html
 contains these only with --with-text.
 
-Before the search, its time is estimated. If it is interrupted, the results of the families so far are written. A judge
-with a cache answers what it was asked before when the command is repeated.
+If the search is interrupted, the results of the families so far are written. A judge with a cache answers
+what it was asked before when the command is repeated.
 
 exit codes: 0 success, whatever the search finds; 1 error, also if the reward itself fails its check (all files are
 written); 2 wrong command line; 130 interrupted
@@ -136,21 +136,8 @@ def _attack(
             honest=None if honest is None else table.texts(honest),
             report_progress=report,
             report_check=lambda check: _say_check(check, terminal),
-            report_estimate=lambda seconds: terminal.note(f"the search takes about {_duration(seconds)}"),
             **vars(replace(search, lexicon=search.lexicon or _lexicon_of(choice.labeler))),
         )
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration in words.
-
-    Example:
-        >>> _duration(4), _duration(150), _duration(9000)
-        ('4 seconds', '2.5 minutes', '2.5 hours')
-    """
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} seconds"
-    return f"{seconds / 60:.2g} minutes" if seconds < 5400 else f"{seconds / 3600:.2g} hours"
 
 
 def _lexicon_of(labeler: Any) -> str:

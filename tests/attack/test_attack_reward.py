@@ -2,7 +2,6 @@
 
 import random
 import re
-import time
 from collections import defaultdict
 
 import pytest
@@ -370,21 +369,3 @@ def test_an_interrupted_attack_returns_the_families_so_far():
 def test_an_interruption_before_the_first_family_is_raised():
     with pytest.raises(KeyboardInterrupt):
         attack(Interrupting(after=100), **INTERRUPTED)
-
-
-def test_attack_reward_estimates_its_time_before_the_search():
-    told = []
-    seen = []
-
-    def reward(completions, **columns):
-        seen.append(len(completions))
-        time.sleep(0.0005 * len(completions))
-        return [0.0] * len(completions)
-
-    def estimate(seconds):
-        told.append((seconds, sum(seen)))
-
-    result = attack(reward, families=["normal"], budget=2000, report_estimate=estimate)
-    ((seconds, before),) = told
-    assert before < result.calls
-    assert 0.0005 * (2000 - before) <= seconds < 20 * 0.0005 * (2000 - before)
