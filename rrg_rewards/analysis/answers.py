@@ -35,7 +35,6 @@ class Estimate:
         prompt_tokens: Tokens of prompts.
         completion_tokens: Tokens of answers.
         cost: Cost of the tokens; ``None`` without a price.
-        minutes: Minimum time at the rate limits; ``None`` without limits.
         most_completion_tokens: Tokens of answers that all use up the limit, as reasoning may; ``None`` without a limit.
         most_cost: Cost with these answers; ``None`` without a price or a limit.
         judged_by: Number of different pairs by the judge of a cascade; ``None`` without one.
@@ -45,7 +44,6 @@ class Estimate:
     prompt_tokens: int
     completion_tokens: int
     cost: float | None
-    minutes: float | None
     most_completion_tokens: int | None = None
     most_cost: float | None = None
     judged_by: Mapping[str, int] | None = None
@@ -54,17 +52,12 @@ class Estimate:
         cost = "cost: unknown without a `price` in the settings of the judge"
         if self.cost is not None:
             cost = f"estimated cost: {money(self.cost)}, without repeated requests"
-        time = "time: unknown without a rate limit"
-        if self.minutes is not None:
-            duration = f"{self.minutes:.1f} minutes" if self.minutes < 120 else f"{self.minutes / 60:.1f} hours"
-            time = f"minimum time at the rate limits: {duration}"
         judges = ", ".join(f"{name} {count:,}" for name, count in (self.judged_by or {}).items() if count)
         lines = [f"different pairs by judge: {judges}"] if judges else []
         lines += [
             f"estimated tokens: {self.prompt_tokens:,} of prompts, {self.completion_tokens:,} of answers (4 characters "
             "per token)",
             cost,
-            time,
         ]
         if self.most_completion_tokens is not None:
             most = "" if self.most_cost is None else f", cost {money(self.most_cost)}"
@@ -82,13 +75,13 @@ def estimate_requests(
     Args:
         prompts: Conversations, one for each item.
         answers: A text about as long as the answer to each.
-        known: Arguments of the judge: ``price``, rate limits, and the limit of an answer.
+        known: Arguments of the judge: ``price``, and the limit of an answer.
         runs: Number of requests for each item.
 
     Example:
         >>> prompt = [{"role": "user", "content": "Clear?"}]
         >>> estimate_requests([prompt], ["Yes."], {"price": (1.0, 4.0), "max_tokens": 100}, runs=5)
-        Estimate(requests=5, prompt_tokens=30, completion_tokens=25, cost=0.00013, minutes=None, ...)
+        Estimate(requests=5, prompt_tokens=30, completion_tokens=25, cost=0.00013, ...)
     """
     number = once = 0
     for messages in prompts:
@@ -102,9 +95,7 @@ def estimate_requests(
     def cost(answered: int | None) -> float | None:
         return None if price is None or answered is None else token_cost(prompt, answered, 0, price)
 
-    amounts = {"requests_per_minute": requests, "tokens_per_minute": prompt + completion}
-    times = [amount / rate for name, amount in amounts.items() if (rate := known.get(name)) is not None]
-    return Estimate(requests, prompt, completion, cost(completion), max(times, default=None), most, cost(most))
+    return Estimate(requests, prompt, completion, cost(completion), most, cost(most))
 
 
 @dataclass(frozen=True)
@@ -235,7 +226,7 @@ class AnswerRun(ABC, Generic[Item, Result]):
         return f"pairs: {len(self.items)}; in the output: {self.num_held}; to request: {len(self.missing)}"
 
     def estimate(self) -> Estimate:
-        """Estimate the cost of the missing answers, by prices and rate limits of the judge; nothing is sent."""
+        """Estimate the cost of the missing answers, by the prices of the judge; nothing is sent."""
         known = {} if self.judge is None else self.judge.arguments()
         prompts = map(self.task.messages, self.missing)
         answers = map(self._expected_answer, self.missing)

@@ -19,7 +19,7 @@ Examples:
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, temperature: 0.7}"
   rrg-rewards grade reports.csv --output graded.jsonl --system mrscore --per-tier 2 \
       --judge "{name: openai, model: gpt-x, base_url: https://api.example.org/v1, allow_remote: true, \
-      requests_per_minute: 60, tokens_per_minute: 90000}"
+      concurrency: 4, max_retries: 8}"
   rrg-rewards grade reports.csv --output graded.jsonl --system mine.yaml --tiers "[[8, 10], [4, 7], [0, 3]]" --dry-run
 
 exit codes: 0 success, 1 reports were requested but none was written, 2 wrong command line, 130 interrupted

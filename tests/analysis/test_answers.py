@@ -79,10 +79,10 @@ def test_a_run_tells_its_progress(output):
 
 
 class PricedJudge(AnsweringJudge):
-    """A judge whose settings contain a price and a rate limit."""
+    """A judge whose settings contain a price."""
 
     def arguments(self):
-        return {"price": (1.0, 2.0), "requests_per_minute": 2}
+        return {"price": (1.0, 2.0)}
 
 
 def test_an_estimate_sends_and_writes_nothing(output):
@@ -90,37 +90,31 @@ def test_an_estimate_sends_and_writes_nothing(output):
     run = CountingRun(PAIRS, output, judge)
     found = run.estimate()
     assert (judge.asked, output.exists()) == ([], False)
-    assert (found.requests, found.minutes) == (4, 2.0)
+    assert found.requests == 4
     assert found.cost == (found.prompt_tokens + 2 * found.completion_tokens) / 1e6
     count_errors(PAIRS[:3], AnsweringJudge(well), output)
     assert CountingRun(PAIRS, output).estimate().requests == 1
 
 
 def test_an_estimate_in_words():
-    assert str(Estimate(2, 1500, 20, None, None)).splitlines() == [
+    assert str(Estimate(2, 1500, 20, None)).splitlines() == [
         "estimated tokens: 1,500 of prompts, 20 of answers (4 characters per token)",
         "cost: unknown without a `price` in the settings of the judge",
-        "time: unknown without a rate limit",
     ]
-    assert str(Estimate(2, 1, 1, 0.0213, 1.5)).splitlines()[1:] == [
-        "estimated cost: 0.0213, without repeated requests",
-        "minimum time at the rate limits: 1.5 minutes",
-    ]
-    assert "1,234.50" in str(Estimate(2, 1, 1, 1234.5, 180))
-    assert "3.0 hours" in str(Estimate(2, 1, 1, 1234.5, 180))
+    assert str(Estimate(2, 1, 1, 0.0213)).splitlines()[1:] == ["estimated cost: 0.0213, without repeated requests"]
+    assert "1,234.50" in str(Estimate(2, 1, 1, 1234.5))
     longest = "if all answers use up the limit, as reasoning may: 4,000 tokens"
-    assert str(Estimate(2, 1, 1, None, None, 4000)).splitlines()[3:] == [longest]
-    assert str(Estimate(2, 1, 1, 1.0, None, 4000, 8.5)).splitlines()[3:] == [f"{longest}, cost 8.50"]
+    assert str(Estimate(2, 1, 1, None, 4000)).splitlines()[2:] == [longest]
+    assert str(Estimate(2, 1, 1, 1.0, 4000, 8.5)).splitlines()[2:] == [f"{longest}, cost 8.50"]
 
 
 def test_estimate_requests_counts_all_runs():
     prompts = [[{"role": "system", "content": "s" * 40}, {"role": "user", "content": "u" * 400}]] * 2
-    known = {"price": (1.0, 10.0), "tokens_per_minute": 1000, "extra_body": {"max_completion_tokens": 500}}
+    known = {"price": (1.0, 10.0), "extra_body": {"max_completion_tokens": 500}}
     once, runs = (estimate_requests(prompts, ["a" * 80] * 2, known, number) for number in (1, 5))
     assert (once.requests, once.prompt_tokens, once.completion_tokens) == (2, 2 * (14 + 104), 2 * 24)
     assert (runs.requests, runs.prompt_tokens, runs.completion_tokens) == (10, 1180, 240)
     assert runs.cost == pytest.approx((1180 + 2400) / 1e6)
-    assert runs.minutes == pytest.approx(1.42)
     assert (runs.most_completion_tokens, runs.most_cost) == (5000, pytest.approx((1180 + 50_000) / 1e6))
     assert estimate_requests([], [], {}).requests == 0
 

@@ -86,16 +86,16 @@ def test_other_checks_evaluate_again_and_are_recorded(output):
 
 def test_an_estimate_of_evaluations(output):
     found = EvaluationRun(PAIRS, output, AnsweringJudge(str)).estimate()
-    assert (found.requests, found.minutes, found.cost) == (3, None, None)
+    assert (found.requests, found.cost) == (3, None)
 
 
 def test_estimate_crimson_counts_distinct_pairs_in_all_runs():
-    judge = {"name": "openai", "model": "m", "price": (0.0, 1.0), "requests_per_minute": 10}
+    judge = {"name": "openai", "model": "m", "price": (0.0, 1.0)}
     metric = CRIMSON(judge=judge, runs=3)
     pairs = metric.queries(["Clear.", "Clear.", None, "Normal."], ["Small effusion."] * 2 + ["Edema.", "Edema."])
     assert len(pairs) == 3
     found = estimate_crimson(metric, pairs)
-    assert (found.requests, found.minutes, found.most_completion_tokens) == (6, 0.6, 6 * 2048)
+    assert (found.requests, found.most_completion_tokens) == (6, 6 * 2048)
     answers = [metric.task.answer(RuleJudge().evaluation(pair)) for pair in dict.fromkeys(pairs)]
     assert found.completion_tokens == pytest.approx(3 * sum(map(len, answers)) / 4, rel=0.1)
 

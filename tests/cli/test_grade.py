@@ -59,13 +59,12 @@ def test_a_dry_run_sends_and_writes_nothing(run, reports, output, tmp_path):
     with serve() as server:
         result = run(
             *("grade", reports, "--output", output, "--dry-run", "--per-tier", 2),
-            *("--judge", judge(server, price=[2, 8], requests_per_minute=6), "--json", tmp_path / "plan.json"),
+            *("--judge", judge(server, price=[2, 8]), "--json", tmp_path / "plan.json"),
         )
         assert server.requests == []
     assert result.code == 0
     assert not output.exists()
     assert "reports: 18 (6 of -2 to 0, 6 of -4 to -3, 6 of -6 to -5); in the output: 0; to request: 18" in result.out
-    assert "minimum time at the rate limits: 3.0 minutes" in result.out
     assert '"Small left effusion."\n</reference_report>' in result.out
     assert "reports would be sent to 127.0.0.1" in result.out
     assert "nothing was sent" in result.err
@@ -82,7 +81,6 @@ def test_a_dry_run_needs_no_judge(run, reports, output):
     assert result.code == 0
     assert "3 of 70 to 100" in result.out
     assert "cost: unknown without a `price`" in result.out
-    assert "time: unknown without a rate limit" in result.out
 
 
 def test_reports_are_written_with_where_they_are_from(run, reports, output, tmp_path):

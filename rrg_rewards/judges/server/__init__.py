@@ -1,1 +1,1 @@
-"""A language model behind an OpenAI-compatible server: requests, retries, rate limits, cache and usage."""
+"""A language model behind an OpenAI-compatible server: requests, retries, cache and usage."""

@@ -1,21 +1,15 @@
-"""Calls to servers: allowed addresses, HTTP clients with limited replies, retries, and limits per minute."""
+"""Calls to servers: allowed addresses, HTTP clients with limited replies, and retries."""
 
 import asyncio
 import ipaddress
-import math
 import random
 import re
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from importlib import import_module
-from threading import Lock
 from typing import Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
 
 from rrg_rewards.judges.base import FailureKind
 
@@ -33,9 +27,6 @@ _ADDRESS = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1
 _LONGEST_PAUSE = 16
 # Minimum number of lost items after which the judge gives up on a server.
 _FEWEST_LOST = 8
-_MINUTE = 60.0
-# Maximum seconds between checks of a waiting call. Finished calls may have used fewer tokens than expected.
-_LONGEST_NAP = 1.0
 
 
 class Address(NamedTuple):
@@ -301,102 +292,3 @@ class Retries:
                 return answer
             attempt += 1
             on_retry()
-
-
-@dataclass(eq=False)
-class Admission:
-    """An admitted call.
-
-    Args:
-        begun: Time of the admission, by the limiter's clock.
-        tokens: Number of tokens of the call: the expected number, until the caller sets the true one.
-    """
-
-    begun: float
-    tokens: int
-
-
-class RateLimiter:
-    """Delays calls to keep limits of requests and tokens per minute.
-
-    Requests are evenly spaced, one every ``60 / requests_per_minute`` seconds. Tokens are counted over the last 60
-    seconds: a call is admitted if it and the calls that began in this time use at most ``tokens_per_minute``. A call
-    counts with its expected tokens until :attr:`Admission.tokens` is set to the true number. A call with more expected
-    tokens than ``tokens_per_minute`` is admitted if no other call is counted.
-
-    A limiter can be used from several threads and event loops. Calls of one loop are admitted in order of arrival. A
-    call that is cancelled while it waits does not count.
-
-    Args:
-        requests_per_minute: Maximum number of requests per minute, positive, or ``None``.
-        tokens_per_minute: Maximum number of tokens per minute, positive, or ``None``.
-        clock: Monotonic clock in seconds.
-
-    Example:
-        >>> async def call(limiter):
-        ...     admission = await limiter.admit(tokens=300)
-        ...     admission.tokens = 120
-        ...     return admission.tokens
-        >>> asyncio.run(call(RateLimiter(requests_per_minute=60, tokens_per_minute=10_000)))
-        120
-    """
-
-    def __init__(
-        self,
-        requests_per_minute: float | None = None,
-        tokens_per_minute: float | None = None,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.requests_per_minute = requests_per_minute
-        self.tokens_per_minute = tokens_per_minute
-        self._clock = clock
-        self._next_request = -math.inf
-        self._counted: deque[Admission] = deque()
-        self._lock = Lock()
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-
-    async def admit(self, tokens: int) -> Admission:
-        """Wait until a call may begin.
-
-        Args:
-            tokens: Expected tokens of the call.
-        """
-        async with self._turn():
-            while True:
-                admission, wait = self._try(tokens)
-                if admission is not None:
-                    return admission
-                await asyncio.sleep(min(wait, _LONGEST_NAP))
-
-    def _turn(self) -> asyncio.Lock:
-        with self._lock:
-            return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
-
-    def _try(self, tokens: int) -> tuple[Admission | None, float]:
-        """Admit a call, or return the minimum number of seconds to wait."""
-        with self._lock:
-            now = self._clock()
-            wait = max(self._next_request - now, self._wait_for_tokens(tokens, now))
-            if wait > 0:
-                return None, wait
-            admission = Admission(now, tokens)
-            if self.requests_per_minute is not None:
-                self._next_request = now + _MINUTE / self.requests_per_minute
-            if self.tokens_per_minute is not None:
-                self._counted.append(admission)
-            return admission, 0.0
-
-    def _wait_for_tokens(self, tokens: int, now: float) -> float:
-        if self.tokens_per_minute is None:
-            return 0.0
-        while self._counted and self._counted[0].begun + _MINUTE <= now:
-            self._counted.popleft()
-        excess = sum(admission.tokens for admission in self._counted) + tokens - self.tokens_per_minute
-        wait = 0.0
-        for admission in self._counted:
-            if excess <= 0:
-                break
-            excess -= admission.tokens
-            wait = admission.begun + _MINUTE - now
-        return wait

@@ -18,7 +18,6 @@ from rrg_rewards.judges.server.cache import LOCK_SECONDS, AnswerCache
 from rrg_rewards.judges.server.calls import (
     CallError,
     Hook,
-    RateLimiter,
     ReplyRefusedError,
     Retries,
     make_http_client,
@@ -29,7 +28,6 @@ from rrg_rewards.judges.server.requests import (
     ResponseFormat,
     ServerSettings,
     answer_key,
-    expected_tokens,
     hash_json,
     is_format_refusal,
     reply_text,
@@ -64,9 +62,6 @@ class OpenAIJudge(Judge):
     final. While the server answers no call, further items get one attempt each; after twice ``concurrency`` items (at
     least 8) without an answer, the rest of the batch fails. After an answer that the task rejects, another is requested
     with the next seed and a temperature of at least 0.5, because at 0 the seed has no effect.
-
-    **Rate limits.** ``requests_per_minute`` and ``tokens_per_minute`` apply to all calls of this object, including
-    retries (:class:`rrg_rewards.judges.server.calls.RateLimiter`). A copy in another process has its own limits.
 
     **No repeated calls.** Equal items are evaluated once, also by evaluations that run at the same time in one event
     loop. ``cache`` stores accepted answers under a hash of the conversation, the task, the model and the settings of
@@ -231,7 +226,6 @@ class _Client:
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.usage = UsageCounter(settings.price, settings.price_cached)
-        self.rate = RateLimiter(settings.requests_per_minute, settings.tokens_per_minute)
         # Formats to request, the strictest first; only one as soon as the server has accepted it.
         chosen = settings.response_format
         self._formats: list[ResponseFormat] = [*RESPONSE_FORMATS] if chosen == "auto" else [chosen]
@@ -304,20 +298,16 @@ class _Client:
         """
         openai = require("openai", extra="judge")
         async with session.slot():
-            admission = await self.rate.admit(expected_tokens(body))
             self.usage.add(calls=1)
             try:
                 # `chat.completions.create` also validates request and reply, which takes as long as the rest of the
                 # call (1.3 against 0.9 ms).
                 post = session.client.post("/chat/completions", cast_to=object, body=body)
                 reply: object = await within(self.settings.timeout, post)
-                # The expected number of tokens stays if the reply contains no counts.
-                admission.tokens = reply_tokens(reply).total or admission.tokens
                 return reply
             except asyncio.TimeoutError:
                 raise CallError("deadline", f"no answer within {self.settings.timeout:g} s") from None
             except openai.APIStatusError as error:
-                admission.tokens = 0
                 raise _status_error(error, self.settings) from None
             except (ReplyRefusedError, openai.APIConnectionError) as error:
                 cause = error.__cause__ or error

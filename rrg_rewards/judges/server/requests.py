@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 from rrg_rewards.judges.base import AnswerError, Item, JudgeTask
 from rrg_rewards.judges.server.calls import Address, check_address
-from rrg_rewards.judges.server.usage import estimated_tokens
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, Settings, setting
 from rrg_rewards.utilities.texts import encodable_text
@@ -31,8 +30,6 @@ _REASK_TEMPERATURE = 0.5
 _SEEDS_OF_RUN = 1000
 # Greater counts are not believed. JSON holds integers of thousands of digits, with which rates and costs overflow.
 _MOST_TOKENS = 2**31
-# Expected tokens of an answer without a maximum.
-_UNBOUNDED_ANSWER = 1024
 # Words in error messages of servers that refuse a response format.
 _REFUSAL = re.compile(r"response_format|json_schema|json_object|guided|grammar|structured.?output", re.IGNORECASE)
 
@@ -106,8 +103,6 @@ class ServerSettings(Settings):
         cache: Folder in which accepted answers are stored; several processes may share it.
         cache_size_limit: Approximate maximum size of the folder in bytes; the oldest answers are deleted first.
         extra_body: Further fields of each request, such as ``{"top_k": 1}``; they must be JSON.
-        requests_per_minute: Maximum number of calls per minute, evenly spaced; ``None`` for no limit.
-        tokens_per_minute: Maximum number of tokens per minute, of prompts and answers; ``None`` for no limit.
         price: Price of a million prompt tokens and of a million completion tokens, for the cost in ``judge.usage``.
         price_cached: Price of a million prompt tokens that the server takes from its prefix cache; ``None`` for that of
             the other prompt tokens.
@@ -145,8 +140,6 @@ class ServerSettings(Settings):
     cache: str | os.PathLike[str] | None = None
     cache_size_limit: int = setting(4 * 2**30, minimum=1)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
-    requests_per_minute: float | None = setting(None, above=0)
-    tokens_per_minute: float | None = setting(None, above=0)
     price: tuple[float, float] | None = None
     price_cached: float | None = setting(None, minimum=0)
 
@@ -264,11 +257,6 @@ class Tokens(NamedTuple):
     completion: int
     cached: int | None
 
-    @property
-    def total(self) -> int:
-        """Tokens of prompt and answer."""
-        return self.prompt + self.completion
-
 
 def reply_tokens(reply: object) -> Tokens:
     """Return the token counts in a reply. A missing or impossible count is 0, or ``None`` for cached tokens.
@@ -356,15 +344,3 @@ def _messages(body: object) -> str:
     if isinstance(body, list):
         return " ".join(map(_messages, body))
     return body if isinstance(body, str) else ""
-
-
-def expected_tokens(body: Mapping[str, Any]) -> int:
-    """Estimate the maximum number of tokens of a request: its messages, and the longest answer that it allows.
-
-    Example:
-        >>> expected_tokens({"messages": [{"role": "user", "content": "Clear?"}], "max_tokens": 100})
-        106
-    """
-    longest = body.get("max_tokens") or body.get("max_completion_tokens")
-    answer = longest if isinstance(longest, int) else _UNBOUNDED_ANSWER
-    return estimated_tokens(message["content"] for message in body["messages"]) + answer
