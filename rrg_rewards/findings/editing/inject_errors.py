@@ -16,6 +16,7 @@ from rrg_rewards.findings.editing.injected_report import (
     draw_counts,
     requested_counts,
 )
+from rrg_rewards.findings.editing.paraphrase import reordered
 from rrg_rewards.findings.editing.report_view import (
     Proposal,
     Replacement,
@@ -27,9 +28,7 @@ from rrg_rewards.findings.editing.report_view import (
     drop_sentence,
     matching_case,
     only_compares,
-    reordered,
     without_comparison,
-    without_item,
 )
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
@@ -183,7 +182,7 @@ class _Injection:
             }
             self._apply_one(offers.get(kind, ()))
         if "reordered" in drawn:
-            text, number = reordered(self.now.report, self.now.sentences, self._draws)
+            text, number = reordered(self.now.report, self._draws)
             now = ReportView(text)
             if self._reads_as_meant(None, "", now, self.counts):
                 self.now, self._reordered = now, number
@@ -296,10 +295,10 @@ def _contradictions(view: ReportView, concept: str, region: str, draws: Draws) -
     removed: list[Replacement] = []
     for place, sentence in enumerate(view.sentences):
         absent = (mention for mention in sentence.mentions if mention.presence == "absent")
-        denied = [mention for mention in absent if graph.relation(mention.concept, concept)]
-        if denied:
-            is_whole = len(denied) == len(sentence.mentions) and place not in view.comparing and _denies(sentence)
-            changed = drop_sentence(view.sentences, place) if is_whole else without_item(sentence, denied)
+        if any(graph.relation(mention.concept, concept) for mention in absent):
+            # Other denials of the sentence go with it, which is no error.
+            only_denies = not sentence.abnormal and place not in view.comparing and _denies(sentence)
+            changed = drop_sentence(view.sentences, place) if only_denies else []
             if not changed:
                 return None
             removed += changed
@@ -400,7 +399,7 @@ def omissions(view: ReportView, target: int) -> Iterator[Proposal]:
             return
         # Mentions that were merged into the finding are removed with it: "opacity, likely atelectasis".
         is_shared = any(mention not in group and mention.concept != finding.concept for mention in sentence.abnormal)
-        changed = without_item(sentence, own) if is_shared else drop_sentence(view.sentences, place)
+        changed = [] if is_shared else drop_sentence(view.sentences, place)
         if not changed:
             return
         replacements += [replacement for replacement in changed if replacement not in replacements]

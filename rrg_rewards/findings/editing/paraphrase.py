@@ -86,6 +86,18 @@ def paraphrase_report(report: str, *, seed: int) -> RewrittenReport:
     return RewrittenReport(report, apply(report, put), tuple(changes))
 
 
+def reordered(report: str, draws: Draws) -> tuple[str, int]:
+    """Reorder the sentences within each part of a report, as :func:`paraphrase_report` does.
+
+    Returns:
+        The text, and the number of sentences that moved.
+    """
+    sentences = _sentence_spans(report)
+    order = _order(report, sentences, draws)
+    put = [Replacement(*span, report[slice(*sentences[i])]) for span, i in zip(sentences, order, strict=True)]
+    return apply(report, put), sum(i != place for i, place in enumerate(order))
+
+
 def _sentence_spans(report: str) -> list[tuple[int, int]]:
     """Return the spans of sentences, without numbers of items and labels such as ``Findings:``."""
     found = []

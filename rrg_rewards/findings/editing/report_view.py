@@ -16,13 +16,11 @@ from rrg_rewards.findings.reading.engine import extract_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.findings.reading.merge_mentions import abnormal_findings
 from rrg_rewards.findings.reading.sentences import UNIT_SEPARATOR, report_units, split_unit
-from rrg_rewards.utilities.random_draws import Draws
 
 _TERMINATOR = re.compile(r"[.;]*[ \t]*")
 # The marker of a list item: "1.", "2)", "-". The engine reads a number as a separate sentence.
 _MARKER = re.compile(r"\(?(\d{1,2})[.)]?$|[-*]$")
 _NUMBER = re.compile(r"\d{1,2}")
-_SEPARATOR = re.compile(r",? and (?:also )?|,? or |, ?")
 _words = partial(word_pattern, "errors", "comparison")
 _INDEFINITE = re.compile(r"\b(an?) $", re.IGNORECASE)
 AN = re.compile(r"(?!one|uni|use|eu)(?:hour|[aeiou]|8|1[18](?!\d))", re.IGNORECASE)
@@ -281,81 +279,6 @@ def drop_sentence(sentences: Sequence[Sentence], place: int) -> list[Replacement
             dropped.append(Replacement(sentence.start + start, sentence.start + stop, str(number)))
             number += 1
     return dropped
-
-
-def reordered(report: str, sentences: Sequence[Sentence], draws: Draws) -> tuple[str, int]:
-    """Reorder neighbouring sentences; the last sentence, list items and sentences with a heading do not move.
-
-    Args:
-        report: Report text.
-        sentences: Sentences of the report.
-        draws: Source of the random order.
-
-    Returns:
-        The text, and the number of sentences that were reordered; 0 if the order does not change.
-    """
-    runs: list[list[tuple[int, int]]] = [[]]
-    for place, sentence in enumerate(sentences[:-1]):
-        plain = report.startswith(". ", sentence.stop) and ":" not in sentence.text and sentence.marker is None
-        after_item = place and sentences[place - 1].marker is not None
-        if not plain or after_item or "\n" in report[sentence.start : sentence.end]:
-            runs.append([])
-        elif sentence.goes_on and runs[-1]:
-            runs[-1][-1] = (runs[-1][-1][0], sentence.stop + 1)
-        else:
-            runs[-1].append((sentence.start, sentence.stop + 1))
-    run = max(runs, key=len)
-    order = draws.shuffled(run)
-    if order == run:
-        return report, 0
-    text = " ".join(report[first:last] for first, last in order)
-    return report[: run[0][0]] + text + report[run[-1][1] :], len(order)
-
-
-def without_item(sentence: Sentence, targets: Sequence[Finding]) -> list[Replacement]:
-    """Remove findings from a sentence that lists others too; return nothing if its grammar is too complex.
-
-    Example:
-        >>> from rrg_rewards.findings import extract_findings
-        >>> report = "There is no effusion, edema, or pneumothorax"
-        >>> mentions = extract_findings(report)
-        >>> apply(report, without_item(read_sentences(report, mentions)[0], mentions[1:2]))
-        'There is no effusion or pneumothorax'
-    """
-    separators = list(_SEPARATOR.finditer(sentence.text))
-    bounds = [0, *(bound for separator in separators for bound in separator.span()), len(sentence.text)]
-    items = list(zip(bounds[::2], bounds[1::2], strict=True))
-
-    def item_of(mention: Finding) -> int:
-        start, end = mention.start - sentence.start, mention.end - sentence.start
-        return next((i for i, (first, last) in enumerate(items) if first <= start and end <= last), -1)
-
-    places = {item_of(target) for target in targets}
-    others = {item_of(mention) for mention in sentence.mentions if mention not in targets}
-    # Each item must contain a finding: the comma in "calcified, 5 mm nodule and scar" does not separate two findings.
-    if len(places) != 1 or not others or places & others or places | others != set(range(len(items))):
-        return []
-    place = places.pop()
-    start, end = items[place]
-    item = sentence.text[start:end]
-    after = item[max(target.end for target in targets) - sentence.start - start :]
-    if word_pattern("errors", "predicates").search(after):
-        return []
-    parts = [sentence.text[first:last] for i, (first, last) in enumerate(items) if i != place]
-    joint = separators[-1].group()
-    if place == 0:
-        found = word_pattern("errors", "determiners").match(item)
-        lead, rest = found.group() if found else "", sentence.text[items[1][0] :]
-        if re.match(r"an? ", rest):
-            lead = re.sub(r"\ban? $", "", lead)
-        text = lead + rest if lead else rest[:1].upper() + rest[1:]
-        if len(items) == 3:
-            text = text.replace(", and ", " and ").replace(", or ", " or ")
-    elif len(parts) == 1:
-        text = parts[0]
-    else:
-        text = ", ".join(parts[:-1]) + (joint.replace(",", "") if len(parts) == 2 else joint) + parts[-1]
-    return [Replacement(sentence.start, sentence.stop, text)]
 
 
 def compares(sentence: str) -> bool:

@@ -54,14 +54,8 @@ class TestInjectErrors:
         texts = {inject_errors(report, {"B": 1}, seed=seed, harmless=0).candidate for seed in range(12)}
         assert texts == {"Cardiomegaly. 1. Mild cardiomegaly.", "Small effusion. 1. Small effusion."}
 
-    def test_dropped_out_of_a_list(self):
-        report = "There is cardiomegaly, a small hiatal hernia and scoliosis."
-        texts = {inject_errors(report, {"B": 1}, seed=seed, harmless=0).candidate for seed in range(20)}
-        assert texts == {
-            "There is a small hiatal hernia and scoliosis.",
-            "There is cardiomegaly and scoliosis.",
-            "There is cardiomegaly and a small hiatal hernia.",
-        }
+    def test_no_finding_is_dropped_out_of_a_list(self):
+        assert inject_errors("There is cardiomegaly, a small hiatal hernia and scoliosis.", {"B": 1}, seed=0) is None
 
     def test_moved(self):
         texts = {only("C", seed=seed).candidate for seed in range(12)}

@@ -1,15 +1,8 @@
-"""Edits of sentences, which sentences compare with a prior study, and what remains without the comparison."""
+"""Which sentences compare with a prior study, and what remains without the comparison."""
 
 import pytest
 
-from rrg_rewards.findings import extract_findings
-from rrg_rewards.findings.editing.report_view import (
-    apply,
-    compares,
-    read_sentences,
-    without_comparison,
-    without_item,
-)
+from rrg_rewards.findings.editing.report_view import compares, without_comparison
 
 
 @pytest.mark.parametrize(
@@ -38,21 +31,3 @@ def test_comparison_words_are_dropped(sentence, left):
 )
 def test_comparison_words_are_not_those_of_other_statements(sentence):
     assert compares(sentence) == (sentence == "New York")
-
-
-@pytest.mark.parametrize(
-    ("sentence", "concept", "left"),
-    [
-        ("No effusion, edema, or pneumothorax", "edema", "No effusion or pneumothorax"),
-        ("No effusion, edema, or pneumothorax", "pleural_effusion", "No edema or pneumothorax"),
-        ("No effusion, edema, or pneumothorax", "pneumothorax", "No effusion or edema"),
-        ("No effusion or pneumothorax", "pleural_effusion", "No pneumothorax"),
-        ("Cardiomegaly and scoliosis are seen", "scoliosis", None),
-        ("Emphysema with scoliosis", "scoliosis", None),
-    ],
-)
-def test_without_item_takes_items_out(sentence, concept, left):
-    mentions = extract_findings(sentence)
-    targets = [mention for mention in mentions if mention.concept == concept]
-    found = without_item(read_sentences(sentence, mentions)[0], targets)
-    assert (apply(sentence, found) if found else None) == left
