@@ -30,7 +30,8 @@ EXISTENCE_NAMES = frozenset({"existence", "presence"})
 
 _SHIPPED = ("ct_rate", "merlin")
 _UNIT_OF_KIND = {"length": "length", "attenuation": "attenuation", "share": "ratio"}
-_OPENING, _CLOSING = "([{", ")]}"
+# An example: brackets and quotes hold it together, and a comma between digits is a decimal point.
+_EXAMPLE = re.compile(r"""(?:\([^)]*\)?|\[[^]]*\]|\{[^}]*\}|"[^"]*"|“[^”]*”|(?<=\d),(?=\d)|[^,;\n])+""")
 
 
 def question_schema_yaml(schema: QuestionSchema) -> str:
@@ -274,7 +275,7 @@ def split_examples(text: str) -> tuple[str, ...]:
         >>> split_examples("['mild', 'severe']")
         ('mild', 'severe')
     """
-    parts = _listed(text) if text.strip().startswith("[") else _split(text)
+    parts = _listed(text) if text.strip().startswith("[") else _EXAMPLE.findall(text)
     found = tuple(dict.fromkeys(part for part in (each.strip().strip("\"'“”").strip() for each in parts) if part))
     if not found:
         raise ValueError(f"examples must contain a value, got {shown(text)}")
@@ -289,16 +290,3 @@ def _listed(text: str) -> list[str]:
     if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
         raise ValueError(f"examples that begin with '[' must be a list of texts, got {shown(text)}")
     return listed
-
-
-def _split(text: str) -> list[str]:
-    parts, depth, quoted = [""], 0, False
-    for index, char in enumerate(text):
-        quoted ^= char in '"“”'
-        depth = max(0, depth + (char in _OPENING) - (char in _CLOSING))
-        decimal = char == "," and re.fullmatch(r"\d,\d", text[max(0, index - 1) : index + 2]) is not None
-        if char in ",;\n" and not depth and not quoted and not decimal:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return parts

@@ -4,7 +4,7 @@ import operator
 from bisect import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -43,10 +43,6 @@ class ErrorEdit:
     detail: str
     reference: tuple[int, int] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the edit as plain data for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
 
 @dataclass(frozen=True, slots=True)
 class InjectedReport:
@@ -61,8 +57,8 @@ class InjectedReport:
 
     Example:
         >>> report = InjectedReport("Small effusion.", "Large effusion.", (0, 0, 0, 1, 0, 0), (0, 1, 0, 1, 0, 0), ())
-        >>> report.declined, sorted(report.to_record("example"))
-        ((0, 1, 0, 0, 0, 0), ['candidate', 'counts', 'edits', 'reference', 'source'])
+        >>> report.declined
+        (0, 1, 0, 0, 0, 0)
     """
 
     reference: str
@@ -75,23 +71,6 @@ class InjectedReport:
     def declined(self) -> tuple[int, ...]:
         """Number of requested errors by category that could not be injected."""
         return tuple(wanted - made for wanted, made in zip(self.requested, self.counts, strict=True))
-
-    def to_record(self, source: str) -> dict[str, Any]:
-        """Return one record of a JSON lines file for training CREPE.
-
-        Args:
-            source: Source of the reference, such as ``phantom`` or ``iu_xray``.
-
-        Returns:
-            ``reference``, ``candidate``, ``counts`` (6 ints), ``source`` and ``edits``, a list of dicts.
-        """
-        return {
-            "reference": self.reference,
-            "candidate": self.candidate,
-            "counts": list(self.counts),
-            "source": source,
-            "edits": [edit.to_dict() for edit in self.edits],
-        }
 
 
 def _drawn(shares: Sequence[float], draws: Draws) -> int:

@@ -28,14 +28,9 @@ class TestReadErrorRecords:
         drawn = [inject_errors(study.report, seed=0) for study in phantom_studies(20, style="compact")]
         injected = [report for report in drawn if report is not None]
         assert len(injected) > 10
-        write_table(Table.from_records(report.to_record("phantom") for report in injected), tmp_path / "pairs.jsonl")
-        read = read_error_records(tmp_path / "pairs.jsonl")
-        assert [record.counts for record in read] == [report.counts for report in injected]
-        assert [record.candidate for record in read] == [report.candidate for report in injected]
-        assert {record.source for record in read} == {"phantom"}
-        assert [list(record.edits) for record in read] == [[e.to_dict() for e in report.edits] for report in injected]
-        write_table(Table.from_records(map(vars, read)), tmp_path / "again.jsonl")
-        assert read_error_records(tmp_path / "again.jsonl") == read
+        records = [ErrorRecord(made.reference, made.candidate, made.counts, "phantom") for made in injected]
+        write_table(Table.from_records(map(vars, records)), tmp_path / "pairs.jsonl")
+        assert read_error_records(tmp_path / "pairs.jsonl") == records
 
     def test_what_nobody_counted_is_none(self, tmp_path):
         path = write_lines(tmp_path / "pairs.jsonl", {**LINE, "counts": [0.5, 2, None, None, None, None]})
