@@ -114,7 +114,6 @@ def test_an_interrupted_attack_writes_its_result(run, pairs, tmp_path, monkeypat
     told = tmp_path / "told.json"
     stopped = run("attack", pairs, "--reward", "rouge", *SMALL, "--batch-size", "20", "--json", told)
     assert stopped.code == 130
-    assert "the search takes about" in stopped.err
     assert "error: interrupted after" in stopped.err
     found = json.loads(told.read_text())
     assert found["complete"] is False
