@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -24,9 +24,10 @@ from rrg_rewards.callbacks.worst_reports import (
 )
 from rrg_rewards.data.samplers import count_misshared, samplers_of
 from rrg_rewards.data.tables.writers import write_table
-from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.base import ReportMetric, UnreadColumnWarning
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.highlights import scored_findings
+from rrg_rewards.rewards.base import Reward, check_names, score_tensor
 from rrg_rewards.rewards.completions import ReportExtractor
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.imports import require
@@ -48,12 +49,14 @@ class _ReportBatch:
     """The reports of one step.
 
     Args:
-        preds: Candidate reports.
+        completions: What the model wrote.
+        preds: Candidate reports, extracted from it.
         target: Reference reports.
         identifiers: Identifier of each pair, or ``None``.
         context: Further columns by metric and argument.
     """
 
+    completions: Sequence[str | None]
     preds: Sequence[str | None]
     target: Sequence[str | None]
     identifiers: Sequence[Any]
@@ -66,6 +69,31 @@ class _Kept(NamedTuple):
     worst: Sequence[WorstReport]
     sampled: Sequence[WorstReport]
     values: Sequence[float]
+
+
+class RewardMean(ReportMetric):
+    """The mean of a reward.
+
+    Args:
+        reward: The reward. Its completions are the predictions, and its columns are context columns.
+    """
+
+    def __init__(self, reward: Reward) -> None:
+        super().__init__()
+        self.reward = reward
+        self.name = reward.__name__  # type: ignore[misc]
+
+    @property
+    def signature(self) -> str:
+        """Signature of the reward."""
+        return self.reward.signature
+
+    def needs_references(self, context: Collection[str]) -> bool:  # noqa: ARG002
+        """Return false: the reward itself says which completions are unscorable."""
+        return False
+
+    def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> Scores:  # noqa: ARG002
+        return Scores(score_tensor(self.reward.rewards(self.reward.score(preds, **context))))
 
 
 _Metrics = ReportMetric | MetricCollection | Mapping[str, ReportMetric]
@@ -118,6 +146,9 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
 
     Args:
         metrics: A report metric, logged under its name, or several metrics by name.
+        rewards: A reward, or several, whose mean is logged as ``<prefix>/reward/<name>``: what is trained, where the
+            metric of the same name has other defaults (CT-FineBench is rewarded by ``f1`` and measured by ``recall``).
+            They read the whole candidates, and their columns from the step's output.
         prediction_key: Key of the candidate reports in the step's output.
         reference_key: Key of the reference reports.
         report: How the report is extracted from a candidate, such as a completion with reasoning, for the metrics and
@@ -157,6 +188,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         self,
         metrics: _Metrics,
         *,
+        rewards: Reward | Sequence[Reward] = (),
         prediction_key: str = "prediction",
         reference_key: str = "reference",
         report: str = "auto",
@@ -180,10 +212,15 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         if html_text and html_dir is None:
             raise ValueError("html_text needs html_dir, the folder of the pages")
         self.metrics = _by_name(metrics)
+        rewarded = [rewards] if isinstance(rewards, Reward) else list(rewards)
+        check_names([reward.__name__ for reward in rewarded])
         self.prediction_key = prediction_key
         self.reference_key = reference_key
         self.report = ReportExtractor(report)
         self.context_keys = _keys_by_metric(context_keys or {}, list(self.metrics))
+        for reward in rewarded:
+            self.metrics[f"reward/{reward.__name__}"] = RewardMean(reward)
+            self.context_keys[f"reward/{reward.__name__}"] = {column: column for column in reward.columns}
         self.id_key = id_key
         self.num_worst = num_worst
         self.num_sampled = num_sampled
@@ -259,14 +296,23 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             )
 
     def _warn_of_words(self, batch: _ReportBatch) -> None:
-        for key, reports in ((self.prediction_key, batch.preds), (self.reference_key, batch.target)):
-            words = find_placeholders(reports)
-            if words and "words" not in self._warned:
-                self._warned.add("words")
-                # On every process, because each process has different reports.
-                where, remedy = f"{key!r} of a batch", "return None for a missing report"
-                message = placeholder_message(where, len(words), len(reports), words[0], remedy)
-                warnings.warn(message, PlaceholderWarning, stacklevel=2)
+        words = find_placeholders(batch.preds)
+        if words and "words" not in self._warned:
+            self._warned.add("words")
+            # On every process, because each process has different reports. Metrics warn of references.
+            where, remedy = f"{self.prediction_key!r} of a batch", "return None for a missing report"
+            message = placeholder_message(where, len(words), len(batch.preds), words[0], remedy)
+            warnings.warn(message, PlaceholderWarning, stacklevel=2)
+
+    def _warn_of_unread(self, name: str, unread: Sequence[str]) -> None:
+        if unread and f"unread {name}" not in self._warned:
+            self._warned.add(f"unread {name}")
+            keys = {column: column for column in unread}
+            rank_zero_warn(
+                f"{name} does not read {' and '.join(map(repr, unread))} of the output, which would change its scores: "
+                f"set context_keys={{{name!r}: {keys}}}, or leave them out",
+                category=UnreadColumnWarning,
+            )
 
     def _read(self, outputs: Any, step: str) -> _ReportBatch:
         """Read the columns from the output of a step; tensors are converted to lists."""
@@ -290,10 +336,12 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         if self.id_key is not None:
             identifiers = column(self.id_key)
             check_same_length(self.prediction_key, preds, self.id_key, identifiers)
+        for name, metric in self.metrics.items():
+            self._warn_of_unread(name, metric.unread_context(outputs, self.context_keys[name]))
         context = {
             name: {argument: column(key) for argument, key in keys.items()} for name, keys in self.context_keys.items()
         }
-        return _ReportBatch(preds, target, identifiers, context)
+        return _ReportBatch(completions, preds, target, identifiers, context)
 
     def _loader(self, pl_module: LightningModule, loader: int | None) -> dict[str, _ScoredReports]:
         if loader not in self._loaders:
@@ -308,7 +356,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
 
     def _score(self, trainer: Trainer, pl_module: LightningModule, batch: _ReportBatch, loader: int | None) -> None:
         for name, state in self._loader(pl_module, loader).items():
-            scores = state.metric.score(batch.preds, batch.target, **batch.context[name])
+            preds = batch.completions if isinstance(state.metric, RewardMean) else batch.preds
+            scores = state.metric.score(preds, batch.target, **batch.context[name])
             state.metric.add_scores(scores)
             first_pair = (loader or 0, trainer.global_rank, state.num_reports)
             if self._keeps_worst:

@@ -90,7 +90,7 @@ class PlaceholderCounts:
         >>> counts = PlaceholderCounts()
         >>> counts.add("report", ["Normal.", "nan"])
         >>> next(counts.messages(2))  # doctest: +ELLIPSIS
-        "1 of 2 texts in column 'report' are words such as 'nan' and count as reports; ..."
+        "1 of 2 texts in column 'report' are words such as 'nan', which stand for a missing report: ..."
     """
 
     def __init__(self) -> None:

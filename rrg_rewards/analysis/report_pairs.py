@@ -155,9 +155,14 @@ class PairReader:
         rows = missing = 0
         texts = TextCounter()
         words = PlaceholderCounts()
+        unread: dict[str, list[str]] = {}
         with log.progress("reading") as progress:
             for batch in self:
                 if not rows:
+                    unread = {
+                        name: metric.unread_context(batch.table.columns, self._context[name])
+                        for name, metric in self.metrics.items()
+                    }
                     self.reference_columns = self._reference_columns(batch.table)
                 rows += len(batch.table)
                 missing += list(batch.predictions).count(None)
@@ -171,6 +176,9 @@ class PairReader:
         if not rows:
             log.warn(f"{self.source} has a header and no rows")
         self.distinct = texts.result()
+        for name, columns in unread.items():
+            for column in columns:
+                log.warn(f"{name} does not read the column {column!r}, as `context={column}={column}` would")
         for message in (*words.messages(rows), self.distinct.warning(self.columns.prediction_column)):
             if message is not None:
                 log.warn(message)
@@ -194,7 +202,9 @@ class PairReader:
         # Without a column of references, the metrics still check the predictions.
         for references in [*self._by_column(batch).values()] or [batch.references]:
             for name, metric in self.metrics.items():
-                with located(batch.table):
+                # The first pass counts such texts in all batches and warns once.
+                with located(batch.table), warnings.catch_warnings():
+                    warnings.simplefilter("ignore", PlaceholderWarning)
                     metric.check(batch.predictions, references, **batch.context[name])
         if self.keep_types:
             self.types = arrow_types(batch.table, self.types)

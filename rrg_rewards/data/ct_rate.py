@@ -12,7 +12,7 @@ from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, study_name
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import FEATURE_ENDINGS
-from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders
+from rrg_rewards.utilities.texts import PlaceholderWarning, without_placeholders
 
 _KEYS = ("VolumeName", "AccessionNo")
 _SECTIONS = {"findings": "Findings_EN", "impression": "Impressions_EN"}
@@ -323,7 +323,7 @@ def _read_reports(path: str | Path) -> dict[CtRateName, tuple[str | None, ...]]:
         warnings.simplefilter("ignore", PlaceholderWarning)
         for name in _CONTEXT.values():
             texts = table.optional_texts(name)
-            columns.append([None if find_placeholders([text]) else text for text in texts])
+            columns.append(without_placeholders(texts))
     return _by_name(table, ([(cell or "").strip() or None for cell in row] for row in zip(*columns, strict=True)))
 
 

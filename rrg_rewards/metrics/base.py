@@ -1,6 +1,7 @@
 """Base classes of metrics on report text: one score per report pair, and a corpus value computed from sums."""
 
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,12 @@ from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.utilities.checks import check_same_length, read_reports
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.precision import own_precision
+from rrg_rewards.utilities.texts import (
+    PlaceholderWarning,
+    find_placeholders,
+    placeholder_message,
+    without_placeholders,
+)
 
 Column = Sequence[Any] | Tensor
 """A context column of ``N`` values: a sequence, or a tensor whose first dimension is ``N``."""
@@ -68,6 +75,10 @@ def _stacked(name: str, tensors: Sequence[Tensor], num_rows: int) -> Column:
             "columns"
         )
     return stacked.T
+
+
+class UnreadColumnWarning(UserWarning):
+    """Columns of the patient's context or the like are there, and the metric does not read them."""
 
 
 class ModalityWarning(UserWarning):
@@ -156,8 +167,9 @@ class ReportMetric(ScalarMetric, ABC):
     keyword arguments.
 
     A pair is unscorable if its prediction is ``None``, or if its reference is ``None`` or blank; NaN and NA, which
-    pandas has in place of a missing text, are ``None``. Its score is NaN; it is counted in ``num_unscorable`` and
-    excluded from the corpus value. A blank prediction is an empty report and is scored.
+    pandas has in place of a missing text, are ``None``, and so are references such as "Not given."
+    (:func:`rrg_rewards.utilities.texts.find_placeholders`), with a warning. Its score is NaN; it is counted in
+    ``num_unscorable`` and excluded from the corpus value. A blank prediction is an empty report and is scored.
 
     Args:
         parts: Names of the sub-scores in ``Scores.details`` to average; ``None`` omits the default states.
@@ -191,6 +203,7 @@ class ReportMetric(ScalarMetric, ABC):
         _check_spelling(kwargs, type(self))
         super().__init__(**kwargs)
         self._modality_check: ModalityCheck | None = None
+        self._has_warned_of_placeholders = False
         self._parts = None if parts is None else tuple(parts)
         self.add_state("num_unscorable", torch.tensor(0), dist_reduce_fx="sum")
         # A MetricCollection merges metrics whose states are equal after the first batch, and then updates only one of
@@ -239,6 +252,19 @@ class ReportMetric(ScalarMetric, ABC):
     def fitted_options(self) -> dict[str, Any]:
         """Return the :attr:`fitted` options that are known."""
         return {name: value for name, value in self.fitted.items() if value is not None}
+
+    def unread_context(self, given: Collection[str], read: Collection[str]) -> list[str]:
+        """Return the columns of the context that are ``given`` under their own names, and not among those ``read``.
+
+        Columns of :attr:`required_context`, which take the place of what is read in references, are not meant.
+
+        Example:
+            >>> from rrg_rewards.metrics import CRIMSON
+            >>> CRIMSON(judge="rules").unread_context(["reference", "age", "sex"], read=["sex"])
+            ['age']
+        """
+        known = (name for name in self.context or () if name not in self.required_context)
+        return [name for name in known if name in given and name not in read]
 
     def judges(self) -> Mapping[str, Judge]:
         """Return the judges that the metric asks, by what they do, such as ``"judge"``; by default, none."""
@@ -333,7 +359,7 @@ class ReportMetric(ScalarMetric, ABC):
     ) -> tuple[Tensor, list[str], list[str], dict[str, list[Any]]]:
         """Check the inputs of :meth:`score`; return a mask of the scorable pairs, and their reports and context."""
         self._check_columns(context)
-        preds, target = read_reports("preds", preds), read_reports("target", target)
+        preds, target = read_reports("preds", preds), self._without_placeholders(read_reports("target", target))
         check_same_length("preds", preds, "target", target)
         columns = self._read_context({name: read_column(name, one, len(preds)) for name, one in context.items()})
         rows = self._scorable(preds, target, columns)
@@ -346,6 +372,15 @@ class ReportMetric(ScalarMetric, ABC):
             chosen_target,
             {name: [column[row] for row in chosen] for name, column in columns.items()},
         )
+
+    def _without_placeholders(self, target: list[str | None]) -> list[str | None]:
+        """Return references with ``None`` in place of texts that stand for a missing report, and warn once of them."""
+        words = find_placeholders(target)
+        if words and not self._has_warned_of_placeholders:
+            self._has_warned_of_placeholders = True
+            message = placeholder_message("target", len(words), len(target), words[0], "pass None instead")
+            warnings.warn(f"{self.name}: {message}", PlaceholderWarning, stacklevel=4)
+        return without_placeholders(target) if words else target
 
     def _scorable(
         self, preds: Sequence[str | None], target: Sequence[str | None], context: Mapping[str, Sequence[Any]]

@@ -19,6 +19,7 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.backend import Backend
 from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.signature import format_signature
+from rrg_rewards.utilities.texts import without_placeholders
 
 _Counts = Sequence[Mapping[Hashable, int]]
 
@@ -179,7 +180,7 @@ class CIDEr(CocoMetric):
         for preds, target in pairs:
             for pred, given in zip(preds, target, strict=True):
                 texts = [given] if given is None or isinstance(given, str) else given
-                present = [text for text in texts if text is not None and text.strip()]
+                present = [text for text in without_placeholders(texts) if text is not None and text.strip()]
                 if pred is not None and present:
                     prepared = prepare_texts(present, self.text, is_prediction=False)
                     found.add([n_gram_counts(text.split()) for text in prepared])

@@ -11,6 +11,7 @@ from rrg_rewards.metrics.coco import CocoMetric
 from rrg_rewards.metrics.nlg import BLEU
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.checks import check_same_length, read_reports
+from rrg_rewards.utilities.texts import without_placeholders
 
 References = Sequence[str | None]
 
@@ -114,7 +115,7 @@ def _read_texts(
     for row, texts in enumerate(target):
         if isinstance(texts, str) or not isinstance(texts, Sequence):
             raise TypeError(f"target[{row}] must be a list of references, got {type(texts).__name__}")
-        read.append(read_reports(f"target[{row}]", texts))
+        read.append(without_placeholders(read_reports(f"target[{row}]", texts)))
     return read_reports("preds", preds), read
 
 

@@ -2,8 +2,9 @@
 
 import inspect
 import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +13,7 @@ from typing_extensions import Self
 
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.judges.server.usage import Usage, UsageMeter
-from rrg_rewards.metrics.base import ReportMetric
+from rrg_rewards.metrics.base import ReportMetric, UnreadColumnWarning
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.completions import Completion, ReportExtractor, completion_texts
@@ -184,6 +185,9 @@ class Reward(ABC):
         """Return the judges that the reward asks, by what they do, such as ``"judge"``; by default, none."""
         return {}
 
+    def warn_of_unread(self, given: Collection[str]) -> None:  # noqa: B027 (most rewards read no context)
+        """Warn once of columns of the data set that the reward could read and does not, such as the patient's age."""
+
     def fitted_options(self) -> dict[str, Any]:
         """Return the options of :func:`rrg_rewards.rewards.make_reward` that :meth:`fit` has estimated, as numbers."""
         return {}
@@ -326,8 +330,9 @@ class MetricReward(Reward):
 
     Raises:
         TypeError: If ``metric`` is not a report metric.
-        ValueError: If the metric does not define whether higher is better, or its scores are relative to the batch
-            (``ReportCRG`` without a prior); when called, if a column is missing.
+        ValueError: If the metric does not define whether higher is better, its scores are relative to the batch
+            (``ReportCRG`` without a prior), or it needs references and has no column of them; when called, if a column
+            is missing.
 
     Example:
         >>> from rrg_rewards.metrics import ReportCRG
@@ -370,7 +375,13 @@ class MetricReward(Reward):
         self.metric = metric
         self.reference_column = reference_column
         self.context_columns = named_columns(context_columns)
+        if reference_column is None and metric.needs_references(self.context_columns):
+            raise ValueError(
+                f"reward {self.__name__!r} could read nothing: set reference_column, or a column of its context that "
+                f"takes the place of references (it takes {', '.join(metric.context or ()) or 'none'})"
+            )
         self._meter = UsageMeter(metric.judges())
+        self._has_warned_of_unread = False
 
     @property
     def sign(self) -> int:
@@ -401,6 +412,18 @@ class MetricReward(Reward):
     def estimated(self) -> tuple[str, ...]:
         """Options of the metric that :meth:`fit` measures and that are not known yet."""
         return self.metric.unfitted
+
+    def warn_of_unread(self, given: Collection[str]) -> None:
+        """Warn once of columns of the metric's context that are ``given`` and not read, with the option for them."""
+        unread = self.metric.unread_context(given, {*self.context_columns, *self.columns})
+        if unread and not self._has_warned_of_unread:
+            self._has_warned_of_unread = True
+            warnings.warn(
+                f"reward {self.__name__!r} does not read {' and '.join(map(repr, unread))}, which would change its "
+                f"scores: make it with context_columns={unread}, or leave the columns out",
+                UnreadColumnWarning,
+                stacklevel=2,
+            )
 
     def fitted_options(self) -> dict[str, Any]:
         """Return the options of the metric that :meth:`fit` has measured."""
@@ -451,6 +474,7 @@ class MetricReward(Reward):
     ) -> tuple[list[str | None], Sequence[str | None], dict[str, Sequence[Any]]]:
         """Return the arguments of the metric: reports, references and context."""
         reports = self.reports(completions)
+        self.warn_of_unread(columns)
         return reports, *self._inputs(columns, len(reports))
 
     def _inputs(self, columns: Mapping[str, Any], length: int) -> tuple[Sequence[str | None], dict[str, Sequence[Any]]]:

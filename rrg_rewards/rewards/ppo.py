@@ -151,6 +151,8 @@ class RewardFunctionModel(nn.Module):
 def _checked_columns(
     columns: Mapping[str, Sequence[Any]], rewards: Sequence[Reward], length: int
 ) -> dict[str, Sequence[Any]]:
+    for reward in rewards:
+        reward.warn_of_unread(columns)
     needed = dict.fromkeys(name for reward in rewards for name in reward.columns)
     for name in needed:
         if name not in columns:

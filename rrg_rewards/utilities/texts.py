@@ -63,14 +63,24 @@ def find_placeholders(texts: Iterable[str | None]) -> list[str]:
     """Return the texts that stand for a missing report, in any case.
 
     They are those of pandas (NaN, None, null, N/A, <NA>), those of data sets ("to_generate", "Report not available.",
-    "Not given."), and signs without letters or digits such as "___". Such a text may be what a model wrote, so it
-    counts as a report everywhere in this package, with a warning.
+    "Not given."), and signs without letters or digits such as "___". A reference that is such a text is missing for
+    all metrics and rewards. A prediction may be what a model wrote, so it counts as a report. Both with a warning.
 
     Example:
         >>> find_placeholders(["NaN", "No effusion.", None, " none ", "Report not available.", "___"])
         ['NaN', ' none ', 'Report not available.', '___']
     """
     return [text for text in texts if isinstance(text, str) and _is_placeholder(text)]
+
+
+def without_placeholders(texts: Iterable[str | None]) -> list[str | None]:
+    """Return texts with ``None`` in place of those that :func:`find_placeholders` finds.
+
+    Example:
+        >>> without_placeholders(["No effusion.", "Not given.", None])
+        ['No effusion.', None, None]
+    """
+    return [None if text is None or _is_placeholder(text) else text for text in texts]
 
 
 def _is_placeholder(text: str) -> bool:
@@ -88,4 +98,7 @@ def placeholder_message(where: str, found: int, total: int, example: str, remedy
         example: One of them.
         remedy: What the user can do.
     """
-    return f"{found} of {total} texts in {where} are words such as {example!r} and count as reports; {remedy}"
+    return (
+        f"{found} of {total} texts in {where} are words such as {example!r}, which stand for a missing report: "
+        f"references are unscorable, other texts count as reports; {remedy}"
+    )

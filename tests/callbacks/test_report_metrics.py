@@ -4,6 +4,7 @@ import csv
 import json
 import pickle
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from torchmetrics import MetricCollection
 from words import WordLabeler
 
 from rrg_rewards.callbacks import ReportMetricsCallback, RewardStateCallback
-from rrg_rewards.metrics import CRIMSON, CRGScore, ReportCRG, make_metric
+from rrg_rewards.metrics import CRIMSON, CRGScore, CTFineBench, ReportCRG, make_metric
+from rrg_rewards.metrics.base import UnreadColumnWarning
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.utilities.texts import PlaceholderWarning
 from tests.callbacks.validation import PAIRS, Echo, make_trainer, rows
@@ -288,6 +290,37 @@ def test_report_metrics_callback_trainers_of_pytorch_lightning_call_it(tmp_path:
     assert {"composed": rewards.rewards[0].state_dict()} in saved.values()
 
 
+class Thinking(Echo):
+    """Thinks before each report, and returns a column that CRIMSON may read."""
+
+    def step(self, batch: Any) -> Any:
+        output = super().step(batch)
+        thoughts = [f"<think>Hernia? {text}</think>{text}" for text in output["prediction"]]
+        return {**output, "prediction": thoughts, "age": [66] * len(thoughts)}
+
+
+def test_report_metrics_callback_extracts_reports_and_logs_what_is_rewarded(tmp_path: Path) -> None:
+    rewards = [make_reward("ct_finebench"), make_reward("format", pattern="<think>.*</think>.*")]
+    reports, references = zip(*PAIRS, strict=True)
+    (expected,) = validate(ReportMetricsCallback(CTFineBench()), tmp_path)
+    (logged,) = validate(ReportMetricsCallback(CTFineBench(), rewards=rewards), tmp_path, Thinking())
+    assert {name: logged[name] for name in expected} == expected
+    rewarded = [value for value in rewards[0](reports, reference=references) if value is not None]
+    assert logged["val/reward/ct_finebench"] == pytest.approx(sum(rewarded) / len(rewarded))
+    assert logged["val/reward/ct_finebench_num_unscorable"] == len(reports) - len(rewarded) == 1
+    assert logged["val/reward/format"] == 1.0
+    assert logged["val/reward/ct_finebench"] != logged["val/ct_finebench"]
+
+
+def test_report_metrics_callback_warns_once_of_context_that_is_not_read(tmp_path: Path) -> None:
+    with pytest.warns(UnreadColumnWarning, match=r"crimson does not read 'age'.*context_keys={'crimson': {'") as told:
+        validate(ReportMetricsCallback(CRIMSON(judge="rules")), tmp_path, Thinking())
+    assert len([one for one in told if one.category is UnreadColumnWarning]) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnreadColumnWarning)
+        validate(ReportMetricsCallback(CRIMSON(judge="rules"), context_keys={"age": "age"}), tmp_path, Thinking())
+
+
 def test_report_metrics_callback_several_metrics_with_a_column_each(tmp_path: Path) -> None:
     class Labelled(Echo):
         def step(self, batch: Any) -> Any:
@@ -470,8 +503,11 @@ def test_report_metrics_callback_words_for_a_missing_report_are_told_once(tmp_pa
     pairs = [("NaN", "Nodule."), ("None", "Nodule."), ("Nodule.", "n/a"), ("Nodule.", "Nodule.")]
     with pytest.warns(PlaceholderWarning, match="2 of 2 .* 'prediction' .* 'NaN'") as told:
         (logged,) = validate(ReportMetricsCallback(ReportCRG(LABELER)), tmp_path, loaders=loader(pairs))
-    assert len([one for one in told if one.category is PlaceholderWarning]) == 1
-    assert logged["val/crg_num_unscorable"] == 0
+    of_references, of_predictions = "references are unscorable", "'prediction' of a batch"
+    words = [str(one.message) for one in told if one.category is PlaceholderWarning]
+    assert [sum(text in one for one in words) for text in (of_predictions, "crg: 1 of 2 texts in target")] == [1, 1]
+    assert all(of_references in one for one in words)
+    assert logged["val/crg_num_unscorable"] == 1
 
 
 def page_data(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import copy
 import inspect
 import math
 import pickle
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,8 +21,10 @@ from rrg_rewards.judges import CascadeJudge, ReportPair
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.metrics import CRIMSON, ReportCRG, ReportMetric, Scores
+from rrg_rewards.metrics.base import UnreadColumnWarning
 from rrg_rewards.rewards import AsyncMetricReward, MetricReward, Reward, make_reward
 from rrg_rewards.rewards.completions import completion_text
+from rrg_rewards.utilities.texts import PlaceholderWarning
 
 LABELER = WordLabeler("edema effusion nodule")
 
@@ -433,3 +436,56 @@ def test_async_metric_reward_of_a_cascade_counts_who_judged() -> None:
     assert logged["crimson/failed_budget"] == pytest.approx(1 / 3)
     assert logged["crimson/by_second_judge"] == pytest.approx(1 / 3)
     assert reward.signature == unpickled.signature
+
+
+BY_RULES = ("crg", "crimson", "ct_finebench", "label_f1", "bleu", "rouge", "coco_rouge", "chrf")
+MISSING_REPORTS = ["to_generate", "Not given.", "Report not available.", "___", "nan", "N/A", "[NULL]"]
+
+
+@pytest.mark.parametrize("name", BY_RULES)
+def test_a_reference_that_stands_for_a_missing_report_is_unscorable(name: str) -> None:
+    """In a reward, and counted in the metric."""
+    texts, references = ["Edema."] * 8, ["Edema.", *MISSING_REPORTS]
+    reward = make_reward(name, **({"prior": 0.2} if name == "crg" else {}))
+    logged: dict[str, float] = {}
+    with pytest.warns(PlaceholderWarning, match=r"7 of 8 texts in target are words such as 'to_generate'") as told:
+        rewards, again = (reward(texts, reference=references, log_metric=logged.__setitem__) for _ in range(2))
+    assert again == rewards
+    assert len([one for one in told if one.category is PlaceholderWarning]) == 1
+    assert rewards[0] is not None
+    assert rewards[1:] == [None] * 7
+    assert logged[f"{name}/unscorable"] == 7 / 8
+    metric = reward.metric  # type: ignore[attr-defined]
+    metric.update(texts, references)
+    assert metric.num_unscorable == 7
+    assert metric.score(["Not given."], ["Edema."]).scored.all()
+
+
+def test_a_reward_that_can_read_nothing_is_refused() -> None:
+    for name in ("ct_finebench", "rouge"):
+        with pytest.raises(ValueError, match=f"reward '{name}' could read nothing: set reference_column"):
+            make_reward(name, reference_column=None)
+    assert make_reward("ct_finebench", reference_column=None, items_column="items").columns == ("items",)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("crimson", {}),
+        ("composed", {"parts": ["rouge", "crimson"]}),
+        ("recommended", {"chance": "dataset"}),
+    ],
+)
+def test_context_that_is_not_read_is_told_once_with_the_option_that_reads_it(name: str, options: Any) -> None:
+    reference = ["Aortic calcification.", "Edema."] * 4
+    columns = {"reference": reference, "age": [25] * 8, "indication": ["Cough."] * 8, "site": ["A"] * 8}
+    reward = make_reward(name, **options).fit(**columns)
+    with pytest.warns(UnreadColumnWarning, match=r"'age' and 'indication'.*context_columns=\['age', 'indicat") as told:
+        assert len({tuple(reward(["Edema."] * 8, **columns)) for _ in range(2)}) == 1
+    assert len([one for one in told if one.category is UnreadColumnWarning]) == 1
+    read = {"context_columns": ["age", "indication"]}
+    if name == "composed":
+        options, read = {"parts": ["rouge", {"name": "crimson", **read}]}, {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnreadColumnWarning)
+        make_reward(name, **options, **read).fit(**columns)(["Edema."] * 8, **columns)

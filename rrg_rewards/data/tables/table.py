@@ -379,7 +379,7 @@ class Table:
         return texts
 
     def warn_of_placeholders(self, name: str) -> None:
-        """Warn if a column has texts such as ``NaN``, which count as reports.
+        """Warn if a column has texts such as ``NaN``, which stand for a missing report.
 
         Raises:
             TableError: If the column does not exist.

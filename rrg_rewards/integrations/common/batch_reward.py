@@ -45,6 +45,7 @@ class BatchReward:
 
     def _rows(self, columns: Mapping[str, Any], length: int) -> list[Mapping[str, Any]]:
         name = self._reward.settings.reference_column
+        self._reward.reward.warn_of_unread(columns)
         read = [one for one in (*self._reward.reward.columns, "completion_ids", name) if one in columns]
         for column in read:
             if len(columns[column]) != length:

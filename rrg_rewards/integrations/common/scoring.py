@@ -203,6 +203,7 @@ class TrainerReward:
         """Return reward and sub-scores of each sample."""
         completions = [completion for completion, _ in samples]
         rows = [row for _, row in samples]
+        self.reward.warn_of_unread(rows[0])
         columns = gather_columns(rows, self.reward.columns)
         if all(_TOKENS in row for row in rows):
             columns[_TOKENS] = [row[_TOKENS] for row in rows]

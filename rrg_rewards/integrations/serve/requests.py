@@ -154,6 +154,7 @@ def _batch_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Samp
         if not (isinstance(completion, str) or _is_conversation(completion)):
             raise RequestError(422, f"completions[{row}] must be a text, or a list of messages with role and content")
     names = options.reward.columns
+    options.reward.warn_of_unread(body)
     own = options.reference_column
     if own in names and own not in body and "reference" in body and "reference" not in names:
         # Clients need not know what the settings of the server call the references.
@@ -314,6 +315,7 @@ def _label_columns(label: Any, options: ServerOptions, where: str) -> Mapping[st
         row = read_row(label, options.reference_column)
     except ValueError as error:
         raise RequestError(422, f"{where}: {error}") from None
+    options.reward.warn_of_unread(row)
     for name in options.reward.columns:
         if name not in row:
             raise RequestError(

@@ -7,7 +7,8 @@ from served import RAISED
 
 from rrg_rewards.integrations.common.background import ExitError
 from rrg_rewards.integrations.common.scoring import MissingRewards, TrainerReward
-from rrg_rewards.integrations.common.settings import read_settings
+from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings
+from rrg_rewards.metrics.base import UnreadColumnWarning
 from rrg_rewards.rewards.unrewarded import NoRewardError
 
 GUARD = 20
@@ -63,3 +64,10 @@ def test_missing_rewards_raise_for_the_mean_of_nothing():
 @pytest.mark.parametrize("missing", [-2.0, None])
 def test_missing_rewards_are_the_number_or_stay_missing(missing):
     assert MissingRewards(missing)([None, 1.0], ["a", "a"]) == [missing, 1.0]
+
+
+def test_context_that_arrives_and_is_not_read_is_told() -> None:
+    reward = TrainerReward(TrainerSettings(reward="crimson"))
+    row = {"reference": "Edema.", "age": 25}
+    with pytest.warns(UnreadColumnWarning, match=r"context_columns=\['age'\]"):
+        assert reward.reward_batch(["Edema."], [row])[0].reward == 1.0
