@@ -335,8 +335,24 @@ def test_texts_that_stand_for_nothing_are_scored_with_a_warning(words, run, writ
         "p.csv", ["prediction", "reference"], ["NaN", "Cardiomegaly."], ["none", "Cardiomegaly."], PAIRS[0]
     )
     result = run("score", path, "--metrics", "crg")
-    assert "2 of 3 texts in column 'prediction' are words such as 'NaN' and count as reports" in result.err
-    assert result.err.count("count as reports") == 1
+    assert "2 of 3 texts in column 'prediction' are words such as 'NaN'" in " ".join(result.err.split())
+    assert result.err.count("are words such as") == 1
+
+
+def test_references_that_stand_for_nothing_are_unscorable_with_a_warning(words, run, write_csv, tmp_path):
+    path = write_csv("p.csv", ["prediction", "reference"], ["Edema.", "Not given."], ["Edema.", "___"], PAIRS[0])
+    summary = tmp_path / "summary.json"
+    result = run("score", path, "--metrics", "crimson", "--json", str(summary))
+    assert "2 of 3 texts in column 'reference' are words such as 'Not given.'" in " ".join(result.err.split())
+    assert result.err.count("are words such as") == 1
+    assert '"unscorable": 2' in summary.read_text()
+
+
+def test_context_that_is_not_read_is_told(words, run, write_csv):
+    path = write_csv("p.csv", ["prediction", "reference", "age"], [*PAIRS[0], "66"])
+    told = "crimson does not read the column 'age', as --context age=age would"
+    assert " ".join(run("score", path, "--metrics", "crg,crimson").err.split()).count(told) == 1
+    assert "does not read" not in run("score", path, "--metrics", "crimson", "--context", "age=age").err
 
 
 @pytest.mark.parametrize(("name", "mark"), [("pairs.csv", ";"), ("pairs.tsv", "\t")])
