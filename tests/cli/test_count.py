@@ -5,6 +5,7 @@ import json
 import pytest
 from counting_answers import asked_pair, counts_of
 from fault_server import FaultServer, says
+from judge_answers import block
 
 from rrg_rewards.data import read_error_records
 from rrg_rewards.training import CrepeDataModule, JsonlRecords
@@ -63,7 +64,7 @@ def test_a_dry_run_sends_and_writes_nothing(run, pairs, output, tmp_path):
     assert result.code == 0
     assert not output.exists()
     assert "pairs: 3; in the output: 0; to request: 3" in result.out
-    assert '"Cardiomegaly."\n</candidate_report>' in result.out
+    assert block(result.out, "candidate_report") == '"Cardiomegaly."'
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert plan["estimate"]["requests"] == plan["to_ask"] == 3
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fault_server import FaultServer, reset, says, silent, status
 from grading_answers import asked_report, graded, honest
+from judge_answers import block
 
 from rrg_rewards.data.records.graded_reports import read_graded_reports
 from rrg_rewards.schemas.scoring import get_scoring_system
@@ -65,7 +66,7 @@ def test_a_dry_run_sends_and_writes_nothing(run, reports, output, tmp_path):
     assert result.code == 0
     assert not output.exists()
     assert "reports: 18 (6 of -2 to 0, 6 of -4 to -3, 6 of -6 to -5); in the output: 0; to request: 18" in result.out
-    assert '"Small left effusion."\n</reference_report>' in result.out
+    assert block(result.out, "reference_report") == '"Small left effusion."'
     assert "reports would be sent to 127.0.0.1" in result.out
     assert "nothing was sent" in result.err
     plan = json.loads((tmp_path / "plan.json").read_text())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from fault_server import FaultServer, says, status
-from judge_answers import make_answer
+from judge_answers import block, make_answer
 
 from rrg_rewards.functional import crimson_score
 from rrg_rewards.judges import ReportPair, RuleJudge
@@ -32,7 +32,7 @@ def lines(path):
 
 def candidate_of(messages):
     content = messages[-1]["content"]
-    return content.rpartition("<candidate_report>\n")[2].partition("\n")[0].strip('"')
+    return block(content, "candidate_report").strip('"')
 
 
 def server(script=None, otherwise=None):

@@ -3,7 +3,7 @@
 import json
 import re
 
-_REFERENCE = re.compile(r"<reference_report>\n(\".*\")\n</reference_report>")
+_REFERENCE = re.compile(r"<reference_report>\n\[\w+\] (\".*\") \[/\w+\]\n</reference_report>")
 _WANTED = re.compile(r"candidate number (\d+) of this quality: .* so that its total is (.*)\.")
 
 

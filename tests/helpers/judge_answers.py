@@ -96,10 +96,10 @@ def text(answer: Answer) -> str:
 
 
 def block(content: str, name: str) -> str:
-    """Return the text between the tags of a name, which must occur once."""
+    """Return the text between the tags of a name, which must occur once, and between the codes of a report."""
     assert content.count(f"<{name}>") == content.count(f"</{name}>") == 1
     (found,) = re.findall(f"<{name}>\n(.*)\n</{name}>", content, re.DOTALL)
-    return str(found)
+    return re.sub(r"^\[(\w{8})\] (.*) \[/\1\]$", r"\2", found, flags=re.DOTALL)
 
 
 def bounded(schema: Any, items: int = 1, length: int = 12) -> Any:

@@ -105,6 +105,20 @@ def quote_text(text: str) -> str:
     return '"' + "".join(char if char in _SAFE else _escaped(char) for char in text) + '"'
 
 
+def fenced_text(text: str) -> str:
+    """Write a report as :func:`quote_text` does, between delimiters that its author cannot write.
+
+    The code of the delimiters is a hash of the report. It differs for each report, and the same report has the same
+    code, so that answers can be cached and a server can reuse a prompt's beginning.
+
+    Example:
+        >>> print(fenced_text("Clear."))
+        [0781ca99] "Clear." [/0781ca99]
+    """
+    code = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"[{code}] {quote_text(text)} [/{code}]"
+
+
 def _fill(template: str, values: Mapping[str, str]) -> str:
     """Replace the placeholders ``{{name}}`` of a template. Placeholders inside a value are not replaced."""
     return _PLACEHOLDER.sub(lambda placeholder: values[placeholder[1]], template)

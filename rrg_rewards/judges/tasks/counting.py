@@ -8,7 +8,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from rrg_rewards.judges.base import AnswerError, Message, ReportPair
-from rrg_rewards.judges.tasks.base import PromptTask, quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, fenced_text
 from rrg_rewards.judges.tasks.grounding import ReportWords, plain_words, prose, report_words
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES, REXVAL_ERRORS, ErrorCategory
 
@@ -100,7 +100,7 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
     """Count the errors of a candidate report by the six categories of ReXVal and CREPE, significant or not.
 
     The prompt is ``judges/tasks/counting_prompt.md``. The reports are inserted as JSON strings between tags
-    (:func:`rrg_rewards.judges.tasks.base.quote_text`). The answer lists errors, each with its category, its
+    (:func:`rrg_rewards.judges.tasks.base.fenced_text`). The answer lists errors, each with its category, its
     significance and quotes, and the findings without an error. The counts are the lengths of the lists.
 
     An answer is valid if it is a JSON object of the schema (``malformed`` otherwise), and (``inconsistent`` otherwise)
@@ -144,8 +144,8 @@ class CountingTask(PromptTask[ReportPair, CountedErrors]):
         described = zip(ERROR_CATEGORIES, REXVAL_ERRORS.values(), strict=True)
         return self._fill(
             categories="\n".join(f'- "{name}": {meaning}' for name, meaning in described),
-            reference=quote_text(item.reference),
-            candidate=quote_text(item.candidate),
+            reference=fenced_text(item.reference),
+            candidate=fenced_text(item.candidate),
         )
 
     def shared_part(self, item: ReportPair) -> Hashable:

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from rrg_rewards.functional import CrimsonAttributeError, CrimsonEvaluation, CrimsonFinding
 from rrg_rewards.functional.crimson import CrimsonChecks
 from rrg_rewards.judges.base import AnswerError, JudgeFailure, Message, ReportPair
-from rrg_rewards.judges.tasks.base import PromptTask, quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, fenced_text, quote_text
 from rrg_rewards.judges.tasks.crimson_published import (
     find_control_text,
     published_messages,
@@ -90,8 +90,9 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     """List and match the abnormal findings of two reports, in the published JSON form.
 
     ``prompt="own"`` explains the paper's three stages, levels of significance and attribute errors. Reports are
-    inserted as JSON strings between tags. All characters except letters, digits and plain punctuation are escaped, so
-    that a report cannot close its tags, write other tags or special tokens, or start a line.
+    inserted as JSON strings between tags and between codes that are hashes of the reports. All characters except
+    letters, digits and plain punctuation are escaped, so that a report cannot close its tags or codes, write other tags
+    or special tokens, or start a line.
 
     ``prompt="guidelines"`` adds clinical guidelines for strong models: common findings by level, rules on age,
     indication and known disease, and when an error of each type is significant.
@@ -211,8 +212,8 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
         patient = [f"  {quote_text(name)}: {quote_text(value)}" for name, value in item.context]
         instructions, data = self._fill(
             patient="{" + ("\n" + ",\n".join(patient) + "\n" if patient else "") + "}",
-            reference=quote_text(item.reference),
-            candidate=quote_text(item.candidate),
+            reference=fenced_text(item.reference),
+            candidate=fenced_text(item.candidate),
         )
         if self.prompt == "guidelines":
             instructions = {**instructions, "content": f"{instructions['content']}\n\n{_guidelines()}"}

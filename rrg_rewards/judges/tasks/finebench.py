@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from rrg_rewards.findings.reading.measurements import NumberTooLongError, UnknownUnitError
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask, quote_text, read_answer
+from rrg_rewards.judges.tasks.base import PromptTask, fenced_text, quote_text, read_answer
 from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, is_denial, report_words
 from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers, largest_measure
 from rrg_rewards.questions.schema import SEVERAL_LESIONS, AttributeSpec, FindingSpec, QAItem, QuestionSchema
@@ -148,7 +148,7 @@ class ItemsTask(PromptTask[str, tuple[QAItem | Refused, ...]]):
     def messages(self, item: str) -> list[Message]:
         """Build the conversation: instructions with the schema, then the report as data."""
         described = "\n".join(map(_described, self.questions.findings))
-        return self._fill(findings=described, several=SEVERAL_LESIONS, report=quote_text(item))
+        return self._fill(findings=described, several=SEVERAL_LESIONS, report=fenced_text(item))
 
     def parse(self, item: str, answer: str) -> tuple[QAItem | Refused, ...]:
         """Return the questions that follow from an answer, in the order of the schema, and what is refused."""
@@ -261,7 +261,7 @@ class AnswersTask(PromptTask[Questions, tuple[Answer, ...]]):
     def messages(self, item: Questions) -> list[Message]:
         """Build the conversation: instructions, then the questions and the report as data, what is shared first."""
         questions = [_question_in_words(number, question) for number, question in enumerate(item.items, start=1)]
-        parts = ["<questions>", *questions, "</questions>"], ["<report>", quote_text(item.report), "</report>"]
+        parts = ["<questions>", *questions, "</questions>"], ["<report>", fenced_text(item.report), "</report>"]
         data = "\n\n".join("\n".join(part) for part in (parts[::-1] if item.shares_report else parts))
         return self._fill(several=SEVERAL_LESIONS, data=data)
 
@@ -509,7 +509,7 @@ class TriplesTask(PromptTask[ReportFindings, FindingTriples]):
 
     def messages(self, item: ReportFindings) -> list[Message]:
         """Build the conversation: instructions, then the report and the names of the findings as data."""
-        return self._fill(report=quote_text(item.report), findings="\n".join(map(quote_text, item.findings)))
+        return self._fill(report=fenced_text(item.report), findings="\n".join(map(quote_text, item.findings)))
 
     def parse(self, item: ReportFindings, answer: str) -> FindingTriples:
         """Return the triples of an answer."""

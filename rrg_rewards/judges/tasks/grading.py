@@ -13,7 +13,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask, quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, fenced_text
 from rrg_rewards.judges.tasks.grounding import plain_words
 from rrg_rewards.schemas.scoring import Criterion, ScoringSystem, get_scoring_system
 
@@ -97,7 +97,7 @@ class GradingTask(PromptTask[GradingItem, WrittenReport]):
     """Write a report of a given quality under a scoring system, with its sub-scores.
 
     The prompt is ``judges/tasks/grading_prompt.md`` with the system's criteria inserted. The reference is inserted as a
-    JSON string between tags (:func:`rrg_rewards.judges.tasks.base.quote_text`). The prompt lists the criteria by
+    JSON string between tags (:func:`rrg_rewards.judges.tasks.base.fenced_text`). The prompt lists the criteria by
     which a report should lose points in a random order for each item, so that every criterion gets data.
 
     An answer is valid if it is the requested JSON object (``malformed`` otherwise), and (``inconsistent`` otherwise)
@@ -153,7 +153,7 @@ class GradingTask(PromptTask[GradingItem, WrittenReport]):
         """Build the conversation: criteria and instructions, then the reference as data and the requested quality."""
         return self._fill(
             **_instructions(self.system),
-            reference=quote_text(item.reference),
+            reference=fenced_text(item.reference),
             draw=str(item.draw),
             tier=_tier_in_words(self.system, item.tier),
             order=", ".join(_order(self.system, item)),

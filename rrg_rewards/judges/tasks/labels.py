@@ -9,7 +9,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 from rrg_rewards.judges.base import AnswerError, Message
-from rrg_rewards.judges.tasks.base import PromptTask, quote_text
+from rrg_rewards.judges.tasks.base import PromptTask, fenced_text
 from rrg_rewards.judges.tasks.grounding import is_denial, report_words
 
 LabelState = Literal["positive", "negative", "uncertain"]
@@ -108,7 +108,7 @@ class LabelsTask(PromptTask[str, tuple[StatedLabel, ...]]):
         form = (
             f'{{"labels": {{{json.dumps(self.labels[0], ensure_ascii=False)}: {{"quote": ..., "state": ...}}, ...}}}}'
         )
-        return self._fill(labels="\n".join(described), answer=form, report=quote_text(item))
+        return self._fill(labels="\n".join(described), answer=form, report=fenced_text(item))
 
     def parse(self, item: str, answer: str) -> tuple[StatedLabel, ...]:
         """Return the state of each label, in the order of :attr:`labels`."""
