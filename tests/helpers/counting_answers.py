@@ -3,7 +3,7 @@
 import json
 import re
 
-_TAGGED = re.compile(r"<(reference|candidate)_report>\n(\".*\")\n</\1_report>")
+_TAGGED = re.compile(r"<(reference|candidate)_report>\n\[\w+\] (\".*\") \[/\w+\]\n</\1_report>")
 
 
 def asked_pair(messages):
