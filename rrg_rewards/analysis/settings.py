@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rrg_rewards.utilities.settings import SettingError, Settings, setting
+from rrg_rewards.utilities.settings import MAX_SEED, SettingError, Settings, setting
 
 LANGUAGE_MODEL = "openai:MODEL, local:MODEL, or a YAML file or mapping of a name and settings"
 """Help for the setting of a judge that is a language model."""
@@ -24,14 +24,14 @@ def _columns(help: str) -> Any:  # noqa: A002 (as in argparse)
 class Batches(Settings):
     """The size of batches."""
 
-    batch_size: int = setting(256, "number of rows in a batch", metavar="N", minimum=1)
+    batch_size: int = setting(256, "number of rows in a batch", metavar="N", minimum=1, maximum=1_000_000)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Seed(Settings):
     """The seed of all draws."""
 
-    seed: int = setting(0, "random seed")
+    seed: int = setting(0, "random seed", minimum=0, maximum=MAX_SEED)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -44,6 +44,7 @@ class Workers(Settings):
         "the same with any number. Not for models and language models",
         metavar="N",
         minimum=0,
+        maximum=512,
     )
 
 
@@ -278,7 +279,7 @@ class LabelSettings(Batches, Workers, ScanChoice):
 class ScoreSettings(Batches, Seed, ConstantTexts, Workers):
     """Settings of :func:`~rrg_rewards.analysis.score_table`."""
 
-    bootstrap: int = setting(1000, "resamples; 0 for no interval", metavar="N", minimum=0)
+    bootstrap: int = setting(1000, "resamples; 0 for no interval", metavar="N", minimum=0, maximum=1_000_000)
     prefix: str = setting("", _PREFIX, metavar="TEXT")
 
 
@@ -324,8 +325,10 @@ class CompareSettings(Seed, ConstantTexts):
     lower_is_better: Sequence[str] = _columns("columns of `scores` of which a lower number is better")
     baseline: str | None = setting(None, "system to compare with (default: the first)", metavar="NAME")
     by: Sequence[str] = _columns("repeat the comparison for each value of a column")
-    bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals", metavar="N", minimum=0)
-    permutations: int = setting(10_000, "permutations of the randomisation; 0 for no p-values", metavar="N", minimum=0)
+    bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals", metavar="N", minimum=0, maximum=1_000_000)
+    permutations: int = setting(
+        10_000, "permutations of the randomisation; 0 for no p-values", metavar="N", minimum=0, maximum=10_000_000
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -404,8 +407,8 @@ class AgreementSettings(Seed, Workers):
     )
     lower_is_better: Sequence[str] = _columns("columns of `scores` and `human` that are turned")
     baseline: str | None = setting(None, "compare the other scores with this one only", metavar="NAME")
-    bootstrap: int = setting(1000, "bootstrap resamples; 0 for no intervals", metavar="N", minimum=0)
-    permutations: int = setting(1000, "permutations; 0 for no p-values", metavar="N", minimum=0)
+    bootstrap: int = setting(1000, "bootstrap resamples; 0 for no intervals", metavar="N", minimum=0, maximum=1_000_000)
+    permutations: int = setting(1000, "permutations; 0 for no p-values", metavar="N", minimum=0, maximum=10_000_000)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -550,5 +553,5 @@ class MiningSettings(QuestionSettings):
 class VersionSettings(Settings):
     """Settings of :func:`~rrg_rewards.analysis.make_versions`."""
 
-    seed: int = setting(0, "random seed of the versions", minimum=0)
+    seed: int = setting(0, "random seed of the versions", minimum=0, maximum=MAX_SEED)
     limit: int | None = setting(None, "use the first N reports only", metavar="N", minimum=1)

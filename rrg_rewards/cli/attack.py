@@ -91,7 +91,9 @@ class _Search(Seed, Batches, Workers):
     threshold: float = setting(0.1, "gain above which a text is an exploit", metavar="X")
     budget: int = setting(100_000, "calls of the reward", metavar="N", minimum=1)
     max_references: int = setting(200, "number of references to sample", metavar="N", minimum=1)
-    held_out: float = setting(0.5, "share of the references that are not searched", metavar="SHARE")
+    held_out: float = setting(
+        0.5, "share of the references that are not searched", metavar="SHARE", minimum=0, maximum=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -125,7 +125,9 @@ class _Cluster(Settings):
     address: str | None = setting(
         None, "Ray cluster, for example auto (default: a new one on this machine)", metavar="ADDRESS"
     )
-    gpus_per_worker: float | None = setting(None, "GPUs of each worker on Ray (default: 0)", metavar="X")
+    gpus_per_worker: float | None = setting(
+        None, "GPUs of each worker on Ray (default: 0)", metavar="X", minimum=0, maximum=64
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

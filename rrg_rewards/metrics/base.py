@@ -5,7 +5,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, ClassVar
 
 import torch
@@ -505,11 +504,17 @@ class ReportMetric(ScalarMetric, ABC):
         return dict(zip(self._parts or (), means, strict=True))
 
 
+_OF_TORCHMETRICS = (
+    *("compute_on_cpu", "dist_sync_on_step", "process_group", "dist_sync_fn", "distributed_available_fn"),
+    *("sync_on_compute", "compute_with_cache"),
+)
+
+
 def _check_spelling(further: Mapping[str, Any], cls: type) -> None:
-    """Raise a ValueError for a misspelled option among the arguments of torchmetrics, which names no near ones."""
+    """Raise a ValueError for an unknown option among the arguments of torchmetrics, which names no known ones."""
     parameters = inspect.signature(cls).parameters.values()
     known = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     for name in further:
         # A subclass may declare an argument of torchmetrics itself, such as sync_on_compute, and pass it on.
-        if name not in known and get_close_matches(name, known, cutoff=0.8):
-            raise ValueError(unknown_name_message("argument", name, known))
+        if name not in {*known, *_OF_TORCHMETRICS}:
+            raise ValueError(unknown_name_message(f"argument of {cls.__name__}", name, known))

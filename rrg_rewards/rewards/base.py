@@ -18,6 +18,7 @@ from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.completions import Completion, ReportExtractor, completion_texts
 from rrg_rewards.rewards.output import RewardOutput
+from rrg_rewards.utilities.checks import check_same_length, read_reports
 from rrg_rewards.utilities.names import shown
 
 # Arguments that trainers pass in addition to the columns of the data set.
@@ -480,9 +481,13 @@ class MetricReward(Reward):
     def _inputs(self, columns: Mapping[str, Any], length: int) -> tuple[Sequence[str | None], dict[str, Sequence[Any]]]:
         """Return the references and the context of ``length`` rows."""
         context = {keyword: self._column(columns, column) for keyword, column in self.context_columns.items()}
-        if self.reference_column is None:
-            return [None] * length, context
-        return self._column(columns, self.reference_column), context
+        references: Sequence[str | None] = [None] * length
+        if self.reference_column is not None:
+            references = read_reports(self.reference_column, self._column(columns, self.reference_column))
+        # Here, because the metric knows neither completions nor columns.
+        for name in self.columns:
+            check_same_length("completions", range(length), name, columns[name])
+        return references, context
 
 
 def score_tensor(values: Iterable[float | None]) -> Tensor:

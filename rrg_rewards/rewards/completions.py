@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from rrg_rewards.utilities.checks import check_list
 from rrg_rewards.utilities.settings import SettingError
 
 Completion = str | Sequence[Mapping[str, Any]]
@@ -55,7 +56,8 @@ def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
     """Return the texts of a batch of completions; see :func:`completion_text`.
 
     Raises:
-        TypeError: If ``completions`` is one string, or an element is not a completion.
+        TypeError: If ``completions`` is one string, or no list, such as a set, which has no order, or an element is not
+            a completion.
 
     Example:
         >>> completion_texts(["No effusion.", []])
@@ -63,6 +65,7 @@ def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
     """
     if isinstance(completions, str):
         raise TypeError("completions must be a list of completions, got one string; pass [completion]")
+    check_list("completions", completions)
     return [completion_text(completion) for completion in completions]
 
 

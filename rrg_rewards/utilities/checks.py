@@ -107,7 +107,7 @@ def check_reports(name: str, reports: Sequence[str | None], allow_none: bool = F
         ...
         TypeError: preds[1] must be a report text, got int
     """
-    _check_list(name, reports)
+    check_list(name, reports)
     for row, report in enumerate(reports):
         if isinstance(report, str) or (allow_none and report is None):
             continue
@@ -133,13 +133,14 @@ def read_reports(name: str, reports: Sequence[Any]) -> list[str | None]:
         ...
         TypeError: target must be a list of reports, got set; pass a list in the order of the reports
     """
-    _check_list(name, reports)
+    check_list(name, reports)
     found = [None if _is_missing(report) else report for report in reports]
     check_reports(name, found, allow_none=True)
     return found
 
 
-def _check_list(name: str, reports: Any) -> None:
+def check_list(name: str, reports: Any) -> None:
+    """Raise a TypeError unless an argument is a list, or an array or a column, whose order is that of the reports."""
     if isinstance(reports, str):
         raise TypeError(f"{name} must be a sequence of reports, got one string; pass [{name}]")
     is_sequence = hasattr(reports, "__len__") and hasattr(reports, "__getitem__") and not isinstance(reports, Mapping)

@@ -9,6 +9,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from rrg_rewards.utilities.names import shown
 
+MAX_SEED = 2**32 - 1
+"""The largest seed that all libraries accept."""
+
+_MOST, _MOST_INTEGER = 1e18, 10**15
+
 
 class SettingError(ValueError):
     """A setting with an invalid value, or one that contradicts another.
@@ -51,7 +56,8 @@ def setting(
         help: Help of the option. The command line shows no option without it.
         metavar: Name of the value in the help.
         minimum: Smallest number.
-        maximum: Largest number.
+        maximum: Largest number; default: 1e18, or 10**15 for an integer. Without a minimum, the smallest number
+            is the negative of these.
         above: A number that is smaller than all values.
         separator: Separator of the values of a sequence on the command line. Without one the option is repeated.
         form: Form of an assignment, such as ``NAME=COLUMN``, if the setting is a mapping.
@@ -105,9 +111,15 @@ def setting_problem(declared: "Field[Any]", value: Any) -> str:
     if not {int, float} & kinds:
         return ""
     is_number = isinstance(value, Real if float in kinds else Integral) and not isinstance(value, bool)
-    low, high, above = (limits.get(name) for name in ("minimum", "maximum", "above"))
-    in_range = is_number and math.isfinite(value) and value >= (value if low is None else low)
-    if in_range and value <= (value if high is None else high) and (above is None or value > above):
+    most = _MOST if float in kinds else _MOST_INTEGER
+    low, high, above = limits.get("minimum"), limits.get("maximum"), limits.get("above")
+    if is_number and low is None and value < -most:
+        low = -most
+    if is_number and high is None and value > most:
+        high = most
+    # Before isfinite, which fails for integers that no float can represent.
+    in_range = is_number and (low is None or value >= low) and (high is None or value <= high)
+    if in_range and math.isfinite(value) and (above is None or value > above):
         return ""
     words = {"at least": low, "above": above, "at most": high}
     ranges = "".join(f", {word} {number:,}" for word, number in words.items() if number is not None)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from rrg_rewards.cli.main import COMMANDS, _parser
 from rrg_rewards.cli.options import (
     CommandParser,
     Outputs,
@@ -210,3 +211,46 @@ def test_page_options_need_a_page(options):
         PageOptions(**options)
     assert [raised.value.setting] == [*options]
     assert PageOptions(html="page.html", **options).html == "page.html"
+
+
+def _parsers(parser, name):
+    """The parser of a command and those of its parts."""
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for part, own in action.choices.items():
+                yield from _parsers(own, f"{name} {part}")
+
+
+def _number_options():
+    for command in COMMANDS:
+        (choices,) = (one.choices for one in _parser(command)._actions if isinstance(one, argparse._SubParsersAction))
+        for name, parser in _parsers(choices[command], command):
+            for action in parser._actions:
+                if "_number_reader" in getattr(action.type, "__qualname__", ""):
+                    yield pytest.param(parser, action, id=f"{name} {action.option_strings[0]}")
+
+
+@pytest.mark.parametrize(("parser", "action"), _number_options())
+def test_number_options_of_every_command_have_a_range(parser, action):
+    accepted, errors = [], []
+    for text in ("0", "-1", "1" + "0" * 20, "-1e30", "nan", "inf", "1e400", "text", "", "1" * 5000):
+        try:
+            accepted.append(parser._get_value(action, text))
+        except argparse.ArgumentError as error:
+            errors.append(str(error))
+    assert set(accepted) <= {0, -1}
+    # Each names the option and what is wrong with its value.
+    assert all(error.startswith(f"argument {action.option_strings[0]}: must be a") for error in errors)
+    assert all("\n" not in error and len(error) < 400 for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--workers", 9999), ("--bootstrap", 10**9), ("--seed", 10**20), ("--permutations", 10**12)]
+)
+def test_numbers_that_no_run_would_end_with_name_the_largest(option, value):
+    found = [one.values for one in _number_options() if one.values[1].option_strings == [option]]
+    assert len(found) >= 2
+    for parser, action in found:
+        with pytest.raises(argparse.ArgumentError, match=rf"argument {option}: .* at most [\d,]+, got {value}"):
+            parser._get_value(action, str(value))

@@ -246,9 +246,9 @@ def test_backend_representation_has_no_objects_and_needs_no_arguments():
 
 
 def test_a_misspelled_argument_of_a_metric_names_the_nearest():
-    with pytest.raises(ValueError, match="unknown argument 'averag'; did you mean 'average'"):
+    with pytest.raises(ValueError, match="unknown argument of ReportCRG 'averag'; did you mean 'average'"):
         ReportCRG(averag="macro")
-    with pytest.raises(ValueError, match="Unexpected keyword arguments"):
+    with pytest.raises(ValueError, match="unknown argument of ReportCRG 'colour'"):
         ReportCRG(colour="red")
 
 

@@ -152,8 +152,27 @@ def test_metric_reward_missing_column_names_it_and_those_that_exist() -> None:
         reward(["a"])
 
 
+@pytest.mark.parametrize(
+    ("completions", "reference", "argument"),
+    [
+        ({"a", "b"}, ["a", "b"], "completions must be a list .* got set"),
+        (None, ["a"], "completions must be a list .* got NoneType"),
+        (iter(["a"]), ["a"], "completions must be a list"),
+        ({"a": 1}, ["a"], "completions must be a list .* got dict"),
+        (["a"], {"a"}, "reference must be a list .* got set"),
+        (["a"], None, "reference must be a list"),
+        (["a"], "a", "reference must be a sequence"),
+        (["a", "b"], ["a", 3], r"reference\[1\] must be a report text, got int"),
+    ],
+)
+@pytest.mark.parametrize("make", [lambda: MetricReward(LengthGap()), lambda: make_reward("crg", prior=0.2)])
+def test_metric_reward_names_the_argument_that_is_no_list(make, completions, reference, argument) -> None:
+    with pytest.raises(TypeError, match=argument):
+        make()(completions, reference=reference)
+
+
 def test_metric_reward_lengths_that_differ_raise() -> None:
-    with pytest.raises(ValueError, match="preds and target must have the same length, got 1 and 2"):
+    with pytest.raises(ValueError, match="completions and reference must have the same length, got 1 and 2"):
         MetricReward(LengthGap())(["a"], reference=["a", "b"])
 
 

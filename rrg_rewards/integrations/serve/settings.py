@@ -55,7 +55,7 @@ class ServerOptions(Settings):
         64, "completions that are scored at a time (default: that of `config`, or 64)", metavar="N", minimum=1
     )
     max_wait_ms: float = setting(
-        5.0, "milliseconds that a completion waits for others (default: that of `config`, or 5)", metavar="N"
+        5.0, "milliseconds that a completion waits for others (default: that of `config`, or 5)", metavar="N", minimum=0
     )
     max_pending: int = setting(
         4096, "waiting completions in a worker; further requests get HTTP 429", metavar="N", minimum=1
@@ -70,7 +70,7 @@ class ServerOptions(Settings):
     max_connections: int = setting(
         1024, "connections of a worker; further requests get HTTP 503", metavar="N", minimum=1
     )
-    workers: int = setting(1, "processes", metavar="N", minimum=1)
+    workers: int = setting(1, "processes", metavar="N", minimum=1, maximum=512)
 
     def __post_init__(self) -> None:
         super().__post_init__()
