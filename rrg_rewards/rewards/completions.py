@@ -102,16 +102,16 @@ SPECIAL_TOKENS = re.compile(
 """Special tokens of the common tokenizers in a decoded text."""
 
 _ANSWER = r"(?:final[_ ])?(?:answer|report)|solution|response|output"
-# What stands around a report. The first group is the report, in the last match.
-_FORMS = (
+# What stands around a report, by a sign without which there is none. The first group is the report, in the last match.
+_FORMS = {
     # In tags, of which the prompt may have opened the first.
-    re.compile(rf"(?:<(?:{_ANSWER})>|\A)((?:(?!</?(?:{_ANSWER})>).)*)</(?:{_ANSWER})>", re.I | re.S),
+    "</": re.compile(rf"(?:<(?:{_ANSWER})>|\A)((?:(?!</?(?:{_ANSWER})>).)*)</(?:{_ANSWER})>", re.I | re.S),
     # In a code fence at the end, alone or after a line that ends with a colon.
-    re.compile(r"(?:\A|:[*_ \t]*\n)\s*```(?:[\w+-]*[ \t]*\n)?((?:(?!```).)*)```\s*\Z", re.S),
-    re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"),
-    re.compile(r"\A\s*\\text\{(.*)\}\s*\Z", re.S),
-    re.compile(r"\A.*\bfinal answer[*_]*[ \t]*(?::[*_]*|\n)(.*)\Z", re.I | re.S),
-)
+    "```": re.compile(r"(?:\A|:[*_ \t]*\n)\s*```(?:[\w+-]*[ \t]*\n)?((?:(?!```).)*)```\s*\Z", re.S),
+    "\\boxed{": re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"),
+    "\\text{": re.compile(r"\A\s*\\text\{(.*)\}\s*\Z", re.S),
+    "final answer": re.compile(r"\A.*\bfinal answer[*_]*[ \t]*(?::[*_]*|\n)(.*)\Z", re.I | re.S),
+}
 _MOST_FORMS = 8
 
 
@@ -170,7 +170,8 @@ class ReportExtractor:
             return _until_end("\n".join(group for group in groups if group is not None)).strip()
         report = _until_end(_without_reasoning(text))
         for _ in range(_MOST_FORMS):
-            matches = (match for form in _FORMS for match in reversed([*form.finditer(report)]))
+            forms = (form for sign, form in _FORMS.items() if sign in report.lower())
+            matches = (match for form in forms for match in reversed([*form.finditer(report)]))
             if (match := next(matches, None)) is None:
                 break
             report = match[1]

@@ -14,6 +14,7 @@ import torch
 from trainer_inputs import MISSING, REFERENCES, REPORTS, load_file
 
 from rrg_rewards.integrations import areal, easyr1, openrlhf, slime, verifiers
+from rrg_rewards.metrics.base import UnreadColumnWarning
 from rrg_rewards.rewards import make_reward
 
 Scored = list[tuple[float, Mapping[str, float]]]
@@ -127,6 +128,15 @@ def test_a_trainer_may_pack_columns_as_json(call: Callable[..., Scored], configu
     )
     assert [young, old] == pytest.approx(direct)
     assert MISSING < young < old
+
+
+@pytest.mark.parametrize("call", TRAINERS)
+def test_a_trainer_is_told_of_context_that_is_not_read(
+    call: Callable[..., Scored], configure: Callable[..., None]
+) -> None:
+    configure(reward="crimson")
+    with pytest.warns(UnreadColumnWarning, match=r"context_columns=\['age'\]"):
+        call(["Edema."], [json.dumps({"reference": "Edema.", "age": 30})])
 
 
 def test_areal_reads_references_in_another_column(configure: Callable[..., None], numbers: list[float]) -> None:
