@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 from rrg_rewards.findings.comparing.matching import FindingComparison, compare_findings
@@ -30,13 +30,12 @@ from rrg_rewards.findings.editing.report_view import (
     only_compares,
     without_comparison,
 )
+from rrg_rewards.findings.editing.rewrite_rules import MEASURED_NUMBERS
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
-from rrg_rewards.findings.reading.attributes import Span, attribute_reader
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Attributes, Finding
 from rrg_rewards.findings.reading.modality import MODALITIES, report_majority
 from rrg_rewards.findings.reading.plain_text import plain_text
-from rrg_rewards.findings.reading.tokens import locate, tokenise
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
@@ -59,10 +58,11 @@ _CLEAR_MM = 4.0
 # Minimum size in mm; smaller findings are not visible on a radiograph.
 _LEAST_MM = 2.0
 _NUMBER = re.compile(r"\d*\.?\d+")
-_WORD = re.compile(r"[A-Za-z]+")
+_MEASURE = re.compile(rf"{MEASURED_NUMBERS}\s*[cm]m\b", re.IGNORECASE)
 
 _words = partial(word_pattern, "errors")
 _Mention = tuple[str, str, Attributes]
+_Options = Callable[[str], Sequence[str]]
 Proposer = Callable[[ReportView, int], Iterator[Proposal]]
 
 
@@ -413,31 +413,32 @@ def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
     if finding.concept in knowledge["unlocated"]:
         return
     if finding.attributes.laterality in ("left", "right"):
-        yield from _reworded(
-            view, target, "laterality", "C", partial(_swapped, knowledge["sides"], knowledge["one_sided"])
-        )
+        yield from _reworded(view, target, "C", "moved", *_opposites("sides"))
     if LUNG_LEVELS.intersection(finding.attributes.location) and finding.concept not in knowledge["never_raised"]:
-        yield from _reworded(view, target, "location", "C", partial(_swapped, knowledge["levels"], ()))
-
-
-def _swapped(words: Mapping[str, str], kept: Sequence[str], old: str) -> list[str]:
-    """Return a place with the opposite words, if it has any and none of the words that are kept."""
-    new = _WORD.sub(lambda found: matching_case(words.get(found[0].lower(), found[0]), found[0]), old)
-    return [] if new == old or not set(kept).isdisjoint(old.lower().split()) else [new]
+        yield from _reworded(view, target, "C", "moved", *_opposites("levels"))
 
 
 def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
     """D: change a severity by at least two steps, or a size."""
-    attributes, words = view.findings[target].attributes, load_knowledge("errors")["severities"]
+    attributes = view.findings[target].attributes
     if attributes.severity is not None:
-        yield from _reworded(
-            view, target, "severity", "D", lambda old: [matching_case(new, old) for new in words.get(old.lower(), ())]
-        )
+        yield from _reworded(view, target, "D", "severity", *_opposites("severities"))
     if (size := attributes.size_mm) is not None:
         clear = [k for k in _FACTORS if abs(k * size - size) > _CLEAR_MM and k * size >= _LEAST_MM]
         yield from _reworded(
-            view, target, "size_mm", "D", lambda old: [_NUMBER.sub(partial(_scaled, k), old) for k in clear]
+            view, target, "D", "size", _MEASURE, lambda old: [_NUMBER.sub(partial(_scaled, k), old) for k in clear]
         )
+
+
+@cache
+def _opposites(table: str) -> tuple[re.Pattern[str], _Options]:
+    """Return a pattern of the words of a table, and the words that replace each."""
+    knowledge = load_knowledge("errors")
+    others = {old: [new] if isinstance(new, str) else new for old, new in knowledge[table].items()}
+    # The left lung has no middle lobe.
+    after = rf"(?!\W(?:{'|'.join(knowledge['one_sided'])}))" if table == "sides" else ""
+    words = re.compile(rf"\b(?:{'|'.join(others)})\b{after}", re.IGNORECASE)
+    return words, lambda old: [matching_case(new, old) for new in others[old.lower()]]
 
 
 def _scaled(factor: float, number: re.Match[str]) -> str:
@@ -446,49 +447,38 @@ def _scaled(factor: float, number: re.Match[str]) -> str:
 
 
 def _reworded(
-    view: ReportView, target: int, kind: str, category: str, options: Callable[[str], Sequence[str]]
+    view: ReportView, target: int, category: str, action: str, words: re.Pattern[str], options: _Options
 ) -> Iterator[Proposal]:
-    """Propose other words for an attribute of a finding in all of its mentions, and the articles that fit them.
+    """Propose other words for one expression in each sentence on a finding, and the articles that fit them.
 
-    A finding may be "small" in one sentence and "tiny" in another; each word is replaced by its own opposite.
+    A finding may be "small" in one sentence and "tiny" in another; each word is replaced by its own opposite. Words of
+    another finding are proposed, too: the engine then reads that finding otherwise, and the edit is not kept.
 
     Args:
         view: The report.
         target: Index of the finding.
-        kind: Name of the attribute.
         category: Category of the edits.
+        action: Kind of the edits.
+        words: Pattern of the expressions.
         options: Function that returns other words for the words of the report.
     """
-    finding, action = view.findings[target], {"size_mm": "size", "severity": "severity"}.get(kind, "moved")
-    olds = list(_modifiers(view, target, kind))
-    for texts in zip(*(options(old.text) for old in olds), strict=False):
-        news = [old._replace(text=text) for old, text in zip(olds, texts, strict=True)]
-        # "An 8 mm nodule" becomes "a 24 mm nodule".
-        articles = filter(None, (corrected_article(view.report, new.start, new.text) for new in news))
-        detail = f"{texts[0]} for {olds[0].text}"
-        # The units of a size are quoted as they are written.
-        detail = f"{finding.concept}: {detail if action == 'size' else detail.lower()}"
-        edit = ErrorEdit(category, action, detail, (finding.start, finding.end))
-        yield Proposal(edit, (*news, *articles), target)
-
-
-def _modifiers(view: ReportView, target: int, kind: str) -> Iterator[Replacement]:
-    """Yield the words in the report of each modifier of a kind in all mentions of a finding."""
-    group = view.groups[target]
-    for place in view.places_of(group):
-        sentence = view.sentences[place]
-        tokens = tokenise(sentence.text)
-        places = locate(sentence.text, tokens)
-        ends = {sentence.start + end: i for i, (_, end) in enumerate(places)}
-        named = {mention: ends.get(mention.end) for mention in sentence.mentions}
-        spans = sorted({Span(i, i + 1) for i in named.values() if i is not None})
-        own = {named[mention] for mention in sentence.mentions if mention in group}
-        for modifier, owner in attribute_reader().owned(tokens, spans):
-            value = dict(modifier.values).get(kind)
-            # Of places, only levels of the lung are exchanged.
-            if spans[owner].start in own and value is not None and (kind != "location" or value in LUNG_LEVELS):
-                first, last = places[modifier.start][0], places[modifier.end - 1][1]
-                yield Replacement(sentence.start + first, sentence.start + last, sentence.text[first:last])
+    finding = view.findings[target]
+    sentences = (view.sentences[place] for place in view.places_of(view.groups[target]))
+    places = [
+        [Replacement(sentence.start + found.start(), sentence.start + found.end(), found[0]) for found in matches]
+        for sentence in sentences
+        if (matches := list(words.finditer(sentence.text)))
+    ]
+    for olds in islice(product(*places), _TRIES) if places else ():
+        for texts in zip(*(options(old.text) for old in olds), strict=False):
+            news = [old._replace(text=text) for old, text in zip(olds, texts, strict=True)]
+            # "An 8 mm nodule" becomes "a 24 mm nodule".
+            articles = filter(None, (corrected_article(view.report, new.start, new.text) for new in news))
+            detail = f"{texts[0]} for {olds[0].text}"
+            # The units of a size are quoted as they are written.
+            detail = f"{finding.concept}: {detail if action == 'size' else detail.lower()}"
+            edit = ErrorEdit(category, action, detail, (finding.start, finding.end))
+            yield Proposal(edit, (*news, *articles), target)
 
 
 def added_comparisons(view: ReportView, target: int) -> Iterator[Proposal]:
