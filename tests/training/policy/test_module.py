@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from rrg_rewards.callbacks import RewardWatchCallback
-from rrg_rewards.rewards import NoRewardError
+from rrg_rewards.rewards import NoRewardError, make_reward
 from rrg_rewards.training import CausalLMGenerator, Completions, PolicyDataModule, PolicyModule
 
 ALGORITHMS = ["grpo", "dr_grpo", "rloo", "scst", "ppo"]
@@ -86,7 +86,14 @@ def _even_lengths(completions, **_):
     return [None if len(text.split()) % 2 else 100.0 * text.count("e") for text in completions]
 
 
-def _trl(written, folder, **options):
+class _Thinks(_Writes):
+    """Decodes completions as those of a policy that thinks."""
+
+    def decode(self, completions):
+        return [f"<think>nodule edema</think>{text}" for text in super().decode(completions)]
+
+
+def _trl(written, folder, reward=word_value, thinks=False, **options):
     """Weights after TRL's steps on the completions."""
     arguments = {
         "per_device_train_batch_size": 16,
@@ -104,7 +111,7 @@ def _trl(written, folder, **options):
     policy = AutoModelForCausalLM.from_pretrained(save_tiny_policy(folder / "policy"))
     trainer = GRPOTrainer(
         policy,
-        [word_value, _even_lengths] if "reward_weights" in options else word_value,
+        [word_value, _even_lengths] if "reward_weights" in options else reward,
         GRPOConfig(str(folder), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to="none", **arguments),
         Dataset.from_list(tiny_rows(4)),
         processing_class=tiny_tokenizer(),
@@ -117,8 +124,29 @@ def _trl(written, folder, **options):
         return [next(remaining[tuple(ids)]) for ids in prompt_ids], None
 
     trainer._generate_single_turn = generate
+    if thinks:
+        decode = trainer.processing_class.batch_decode
+        trainer.processing_class.batch_decode = lambda *given, **how: [
+            f"<think>nodule edema</think>{text}" for text in decode(*given, **how)
+        ]
     trainer.train()
     return weights(trainer.model)
+
+
+def test_policies_that_think_learn_what_others_learn(written, tmp_path):
+    """In the policy module and in TRL's trainer, with a reward that counts words."""
+    steps = []
+    for generator in (_Writes(written), _Thinks(written)):
+        module = PlainSteps(generator, make_reward("rouge"), num_generations=4, learning_rate=0.1)
+        data = PolicyDataModule(tiny_rows(4), batch_size=4, collate=generator.collate)
+        logged = train(module, 1, data=data, gradient_clip_val=0.5)
+        steps.append((logged["reward"], weights(module.generator)))
+        assert logged["rouge/extracted"] == [float(generator.__class__ is _Thinks)]
+    assert steps[0][0] == steps[1][0] != [0.0]
+    assert torch.equal(steps[0][1], steps[1][1])
+    by_trl = [_trl(written, tmp_path / str(thinks), make_reward("rouge"), thinks) for thinks in (False, True)]
+    assert torch.equal(*by_trl)
+    assert not torch.equal(by_trl[0], weights(tiny_model()))
 
 
 @pytest.mark.parametrize(
