@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cache, partial
 from itertools import islice, product
 from typing import Any
@@ -30,7 +31,7 @@ from rrg_rewards.findings.editing.report_view import (
     only_compares,
     without_comparison,
 )
-from rrg_rewards.findings.editing.rewrite_rules import MEASURED_NUMBERS
+from rrg_rewards.findings.editing.rewrite_rules import MEASURED_NUMBERS, change_numbers, scaled
 from rrg_rewards.findings.knowledge.concepts import concept_graph
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.findings.reading.finding import LUNG_LEVELS, Attributes, Finding
@@ -57,7 +58,6 @@ _FACTORS = (2.0, 2.5, 3.0, 0.4)
 _CLEAR_MM = 4.0
 # Minimum size in mm; smaller findings are not visible on a radiograph.
 _LEAST_MM = 2.0
-_NUMBER = re.compile(r"\d*\.?\d+")
 _MEASURE = re.compile(rf"{MEASURED_NUMBERS}\s*[cm]m\b", re.IGNORECASE)
 
 _words = partial(word_pattern, "errors")
@@ -255,16 +255,6 @@ def _mentions_fit(letter: str | None, detail: str, lost: Sequence[_Mention], won
     return Counter(name for name, _ in old) == Counter(name for name, _ in new) and set(old) <= set(new)
 
 
-@cache
-def _synonyms() -> tuple[dict[str, tuple[str, ...]], re.Pattern[str]]:
-    """Return the synonyms of each expression, and a pattern of all expressions."""
-    groups = load_knowledge("errors")["synonyms"]
-    others = {text: tuple(other for other in group if other != text) for group in groups for text in group}
-    # Longest first, so that "no evidence of" is not matched as "no".
-    texts = "|".join(map(re.escape, sorted(others, key=lambda text: (-len(text), text))))
-    return others, re.compile(rf"\b(?:{texts})\b")
-
-
 def inventions(view: ReportView, modality: str, draws: Draws) -> Iterator[Proposal]:
     """A: add a finding that the report does not contain, and remove the statements that it contradicts."""
     graph = concept_graph()
@@ -378,9 +368,9 @@ def denials_dropped(view: ReportView, draws: Draws) -> Iterator[Proposal]:
 
 def synonyms(view: ReportView, draws: Draws) -> Iterator[Proposal]:
     """Harmless: replace an expression by a synonym."""
-    others, pattern = _synonyms()
-    for match in draws.shuffled(list(pattern.finditer(view.report))):
-        text = draws.pick(others[match[0]])
+    words, options = _other_words("synonyms")
+    for match in draws.shuffled(list(words.finditer(view.report))):
+        text = draws.pick(options(match[0]))
         edit = ErrorEdit(None, "synonym", f"{text} for {match[0]}", match.span())
         yield Proposal(edit, (Replacement(match.start(), match.end(), text),))
 
@@ -413,37 +403,41 @@ def wrong_places(view: ReportView, target: int) -> Iterator[Proposal]:
     if finding.concept in knowledge["unlocated"]:
         return
     if finding.attributes.laterality in ("left", "right"):
-        yield from _reworded(view, target, "C", "moved", *_opposites("sides"))
+        yield from _reworded(view, target, "C", "moved", *_other_words("sides"))
     if LUNG_LEVELS.intersection(finding.attributes.location) and finding.concept not in knowledge["never_raised"]:
-        yield from _reworded(view, target, "C", "moved", *_opposites("levels"))
+        yield from _reworded(view, target, "C", "moved", *_other_words("levels"))
 
 
 def wrong_severities(view: ReportView, target: int) -> Iterator[Proposal]:
     """D: change a severity by at least two steps, or a size."""
     attributes = view.findings[target].attributes
     if attributes.severity is not None:
-        yield from _reworded(view, target, "D", "severity", *_opposites("severities"))
+        yield from _reworded(view, target, "D", "severity", *_other_words("severities"))
     if (size := attributes.size_mm) is not None:
-        clear = [k for k in _FACTORS if abs(k * size - size) > _CLEAR_MM and k * size >= _LEAST_MM]
+        clear = [
+            partial(scaled, factor=Decimal(str(factor)))
+            for factor in _FACTORS
+            if abs(factor * size - size) > _CLEAR_MM and factor * size >= _LEAST_MM
+        ]
         yield from _reworded(
-            view, target, "D", "size", _MEASURE, lambda old: [_NUMBER.sub(partial(_scaled, k), old) for k in clear]
+            view, target, "D", "size", _MEASURE, lambda old: [change_numbers(old, scale) for scale in clear]
         )
 
 
 @cache
-def _opposites(table: str) -> tuple[re.Pattern[str], _Options]:
-    """Return a pattern of the words of a table, and the words that replace each."""
+def _other_words(table: str) -> tuple[re.Pattern[str], _Options]:
+    """Return a pattern of the expressions of a table, and the expressions that may replace each."""
     knowledge = load_knowledge("errors")
-    others = {old: [new] if isinstance(new, str) else new for old, new in knowledge[table].items()}
+    entries = knowledge[table]
+    if not isinstance(entries, Mapping):
+        # Of a group of synonyms, each replaces the others.
+        entries = {text: [other for other in group if other != text] for group in entries for text in group}
+    others = {old: [new] if isinstance(new, str) else new for old, new in entries.items()}
     # The left lung has no middle lobe.
     after = rf"(?!\W(?:{'|'.join(knowledge['one_sided'])}))" if table == "sides" else ""
-    words = re.compile(rf"\b(?:{'|'.join(others)})\b{after}", re.IGNORECASE)
+    # Longest first, so that "no evidence of" is not matched as "no".
+    words = re.compile(rf"\b(?:{'|'.join(sorted(others, key=len, reverse=True))})\b{after}", re.IGNORECASE)
     return words, lambda old: [matching_case(new, old) for new in others[old.lower()]]
-
-
-def _scaled(factor: float, number: re.Match[str]) -> str:
-    value = float(number[0]) * factor
-    return f"{value:.1f}" if "." in number[0] or value < 1 else f"{value:.0f}"
 
 
 def _reworded(

@@ -4,12 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from decimal import localcontext
+from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.editing.report_view import Replacement, apply, matching_case
 from rrg_rewards.findings.knowledge.load import joined
 
+# Least ratio of two clearly different sizes.
+_LEAST_RATIO = Decimal("1.5")
 # Digits that an exact result may have beyond those of the number.
 _MORE_DIGITS = 8
 
@@ -178,3 +180,16 @@ def change_numbers(text: str, change: Callable[[str], str]) -> str:
     with localcontext() as context:
         context.prec = max(context.prec, len(text) + _MORE_DIGITS)
         return NUMBER.sub(lambda number: change(number[0]), text)
+
+
+def scaled(digits: str, factor: Decimal) -> str:
+    """Multiply a number; keep its number of decimals if the result still differs by a factor of 1.5."""
+    value = Decimal(digits)
+    if not value:
+        return digits
+    exponent = Decimal(1).scaleb(-len(digits.partition(".")[2]))
+    for step in (exponent, exponent / 10, exponent / 100):
+        rounded = (value * factor).quantize(step)
+        if rounded and max(rounded, value) >= _LEAST_RATIO * min(rounded, value):
+            return f"{rounded:f}"
+    return f"{value * factor:f}"

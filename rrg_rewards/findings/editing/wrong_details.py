@@ -15,11 +15,11 @@ from rrg_rewards.findings.editing.rewrite_rules import (
     TextRewriter,
     change_numbers,
     read_rules,
+    scaled,
 )
 from rrg_rewards.findings.knowledge.load import load_knowledge, word_pattern
 from rrg_rewards.utilities.random_draws import Draws, seeded_draws
 
-_FACTOR = Decimal("1.5")
 _OPENING = re.compile(r"\W*(?:in|on|at|within|along|around|for)\b", re.IGNORECASE)
 _JOINT = re.compile(r",|(?<!\w)and(?!\w)")
 _CENTIMETRES = ("cm", "centi")
@@ -130,20 +130,7 @@ def _change_size(
         scale = 10 if unit.lower().startswith(_CENTIMETRES) else 1
         is_small = Decimal(NUMBER.findall(numbers)[0]) * scale < size["below"]
         factor = Decimal(str(draws.pick(size["small" if is_small else "large"])))
-        chosen[key] = change_numbers(numbers, partial(_times, factor=factor))
+        chosen[key] = change_numbers(numbers, partial(scaled, factor=factor))
     start = measure.start(1)
     if chosen[key] != numbers:
         rewriter.put("size", start, start + len(numbers), chosen[key])
-
-
-def _times(digits: str, factor: Decimal) -> str:
-    """Multiply a number; keep its number of decimals if the result still differs by a factor of 1.5."""
-    value = Decimal(digits)
-    if not value:
-        return digits
-    exponent = Decimal(1).scaleb(-len(digits.partition(".")[2]))
-    for step in (exponent, exponent / 10, exponent / 100):
-        rounded = (value * factor).quantize(step)
-        if rounded and max(rounded, value) >= _FACTOR * min(rounded, value):
-            return f"{rounded:f}"
-    return f"{value * factor:f}"
