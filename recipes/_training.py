@@ -1,5 +1,6 @@
 """Steps that all training scripts share: process checks, loading, training, complete checkpoints and resuming."""
 
+import contextlib
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ from rrg_rewards.models.ct_chat.system_prompt import MISSING_SYSTEM_PROMPT
 from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.utilities.checkpoints import check_optimizer_state
 from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.files import locked_folder
 from rrg_rewards.utilities.processes import any_process
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.signals import handled_signals
@@ -246,14 +248,17 @@ def train_and_save(trainer: Any, checkpoint: str | None) -> None:
 
     Raises:
         CheckpointError: If the optimiser of ``checkpoint`` does not belong to the run.
+        SettingError: If another process trains in ``output_dir``.
         SystemExit: With code 143 after SIGTERM, and 129 after SIGHUP.
     """
     trainer.add_callback(_MarkComplete(trainer))
-    with saved_on_termination(trainer):
-        trainer.train(resume_from_checkpoint=checkpoint)
-    with kept_card(trainer.args.output_dir):
-        trainer.save_model(trainer.args.output_dir)
-    write_run_file(trainer.args.output_dir, "history.json", trainer.state.log_history)
+    folder = trainer.args.output_dir
+    with locked_folder(folder) if trainer.is_world_process_zero() else contextlib.nullcontext():
+        with saved_on_termination(trainer):
+            trainer.train(resume_from_checkpoint=checkpoint)
+        with kept_card(folder):
+            trainer.save_model(folder)
+        write_run_file(folder, "history.json", trainer.state.log_history)
 
 
 class _OrderByEpoch(RepeatSampler):  # type: ignore[misc]

@@ -4,13 +4,15 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
 from uuid import uuid4
+
+from rrg_rewards.utilities.settings import SettingError
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{32}\.tmp", re.DOTALL)
 # Characters of a file's name in the name of its temporary file, which must not become too long for the file system.
@@ -84,7 +86,7 @@ def _umask() -> int:
     return mask
 
 
-def lock_file(file: BinaryIO) -> bool | None:
+def lock_file(file: BinaryIO | int) -> bool | None:
     """Lock an open file until it is closed.
 
     Returns:
@@ -102,6 +104,26 @@ def lock_file(file: BinaryIO) -> bool | None:
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def locked_folder(folder: str | Path) -> Iterator[None]:
+    """Keep other runs out of a folder inside the block; a killed process keeps nothing.
+
+    Raises:
+        SettingError: If another process has the folder.
+    """
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    is_mine: bool | None = None
+    with ExitStack() as stack:
+        # Some file systems have no locks, and Windows opens no folders.
+        with suppress(OSError):
+            opened = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, opened)
+            is_mine = lock_file(opened)
+        if is_mine is False:
+            raise SettingError("output_dir", f"another process writes to {folder}; wait for it, or use another folder")
+        yield
 
 
 def abandoned_files(folder: Path) -> list[Path]:

@@ -134,6 +134,7 @@ def _check_size(content: str | bytes) -> None:
     known: dict[str, tuple[int, int] | None] = {}
     # Anchor, number of values and depth below of each open collection.
     opened: list[tuple[str | None, int, int]] = [(None, 0, -1)]
+    event: Any
     for event in yaml.parse(content, Loader=_UniqueKeys):
         count, depth = 1, 0
         if isinstance(event, yaml.CollectionStartEvent):

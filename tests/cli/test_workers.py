@@ -160,3 +160,49 @@ def test_workers_end_with_a_signal_to_all_processes(sent: str, code: int, table:
     assert process.returncode == code
     assert "error: interrupted" in messages.splitlines()[-1 if sent == "SIGINT" else -2]
     assert not [*tmp_path.glob(".*.tmp")]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
+def test_workers_that_are_killed_end_the_command_and_its_rows_are_kept(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(
+        "import os, signal, time\n"
+        "def score(predictions, references):\n"
+        "    with open('calls', 'ab') as file:\n"
+        "        file.write(b'x')\n"
+        "    if os.path.getsize('calls') > 20:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return [0.5] * len(predictions)\n"
+    )
+    options = ["--metrics", "killed:score", "--set", "killed:score.higher_is_better=true", "--batch-size", "1"]
+    command = [sys.executable, "-m", "rrg_rewards", "score", str(table), *options, "--workers", "2"]
+    done = subprocess.run(
+        [*command, "--constant-text", "none", "--output", "out.csv"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "a worker process was killed" in done.stderr
+    assert not (tmp_path / "out.csv").exists()
+    with (tmp_path / "out.partial.csv").open(newline="") as file:
+        kept = list(csv.DictReader(file))
+    assert len(kept) >= 10
+    assert [row["study"] for row in kept] == [str(number // 3) for number in range(len(kept))]
+
+
+@pytest.mark.slow
+def test_workers_of_two_commands_with_one_output_leave_a_whole_file(table: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rrg_rewards", "label", str(table), "--text-column", "reference"]
+    started = [
+        subprocess.Popen([*command, "--output", "out.csv"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    results = [(process.communicate(timeout=120)[1], process.returncode) for process in started]
+    assert 0 in [code for _, code in results]
+    assert all(code == 0 or "out.csv: exists already" in messages for messages, code in results)
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 60
+    assert not [*tmp_path.glob(".*.tmp")]

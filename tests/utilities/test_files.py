@@ -11,10 +11,12 @@ import pytest
 from rrg_rewards.utilities.files import (
     abandoned_files,
     is_same_file,
+    locked_folder,
     note_input,
     outputs_as_private_as_inputs,
     whole_file,
 )
+from rrg_rewards.utilities.settings import SettingError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions and locks")
 
@@ -117,3 +119,21 @@ def test_is_same_file_follows_links(tmp_path):
     hard.hardlink_to(one)
     assert is_same_file(soft, hard)
     assert not is_same_file(one, tmp_path / "other")
+
+
+def test_locked_folder_keeps_another_process_out_until_it_is_killed(tmp_path: Path) -> None:
+    script = "import sys, time\nfrom rrg_rewards.utilities.files import locked_folder\n"
+    script += "with locked_folder(sys.argv[1]):\n    print('locked', flush=True)\n    time.sleep(60)\n"
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "run")], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"locked\n"
+            with (
+                pytest.raises(SettingError, match="output_dir: another process writes to"),
+                locked_folder(tmp_path / "run"),
+            ):
+                pass
+        finally:
+            other.kill()
+    with locked_folder(tmp_path / "run"), locked_folder(tmp_path / "other"):
+        pass

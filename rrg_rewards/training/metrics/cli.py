@@ -25,6 +25,7 @@ from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
 from rrg_rewards.training.metrics.report import crepe_report, er2score_report, write_metric_card
+from rrg_rewards.utilities.files import locked_folder
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.processes import any_process
@@ -380,7 +381,15 @@ def run(cli: TrainCLI) -> dict[str, Any] | None:
 
     Returns:
         The content of ``report.json`` in the main process, ``None`` in the other processes.
+
+    Raises:
+        SettingError: If another process trains in ``output_dir``.
     """
+    with locked_folder(cli.config.output_dir) if cli.trainer.is_global_zero else contextlib.nullcontext():
+        return _run(cli)
+
+
+def _run(cli: TrainCLI) -> dict[str, Any] | None:
     best = fit(cli)
     # Loading the best checkpoint restores the history of its epoch.
     rows = list(history_of(cli).rows)
