@@ -58,7 +58,8 @@ def test_policy_module_two_processes_take_the_steps_of_one(tmp_path: Path) -> No
 @pytest.mark.parametrize("devices", [1, 2])
 def test_policy_module_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, devices: int) -> None:
     # Two rollouts an epoch of one process, one of two; killed twice, within a rollout and after one.
-    shared = {"module": {"minibatches": 2, "epochs": 2, "beta": 0.05}, "batch_size": 8, "devices": devices, "steps": 14}
+    module = {"minibatches": 2, "epochs": 2, "beta": 0.05, "scale": "gdpo", "mask_truncated": True, "max_draws": 2}
+    shared = {"module": module, "batch_size": 8, "devices": devices, "steps": 14}
     (whole,) = run(tmp_path / "whole", shared)
     going_on: dict[str, Any] = {}
     for step in (6, 8):
