@@ -29,7 +29,7 @@ from rrg_rewards.recipes._outputs import kept_card, write_run_file
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, make_watch
 from rrg_rewards.recipes._script import RecipeScript
 from rrg_rewards.recipes._training import load_pretrained, train_in_float32
-from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule
+from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule, PolicyOptions
 from rrg_rewards.training.base import whole_weights
 from rrg_rewards.training.checkpoints import is_complete
 from rrg_rewards.utilities.files import abandoned_files
@@ -47,6 +47,10 @@ class PolicyTraining:
     output_dir: str = option(dataclasses.MISSING, "Folder of the results.")
     algorithm: str = option("grpo", "grpo, dr_grpo, rloo, scst or ppo.")
     loss_aggregation: str | None = option("token_mean", "Aggregation of the loss over tokens (default: as in DAPO).")
+    clip_high: float | None = option(None, "Upper clipping of ratios, such as 0.28 (default: as the lower, 0.2).")
+    scale: str | None = option(None, "Divisor of advantages: group, batch, none or gdpo (default: by algorithm).")
+    mask_truncated: bool = option(False, "Leave completions without an end out of the loss.")
+    max_draws: int | None = option(None, "Draws of a prompt until its rewards differ; then leave it out.")
     batch_size: int = option(4, "Number of prompts of a rollout, in each process.")
     num_generations: int = option(8, "Number of completions for each prompt.")
     minibatches: int = option(1, "Number of minibatches, and so of steps, of each pass over a rollout.")
@@ -77,9 +81,25 @@ class PolicyTraining:
         """Number of processes."""
         return num_processes()
 
+    def __post_init__(self) -> None:
+        self.module_options()
+
     def to_dict(self) -> dict[str, Any]:
         """Return the arguments by name."""
         return dataclasses.asdict(self)
+
+    def module_options(self) -> dict[str, Any]:
+        """Return the options of ``PolicyModule``.
+
+        Raises:
+            ValueError: If a value is invalid, or has no effect with the algorithm.
+        """
+        named = {own.name for own in dataclasses.fields(PolicyOptions)}
+        options = {name: value for name, value in self.to_dict().items() if name in named}
+        loss = {"aggregation": self.loss_aggregation, "clip_high": self.clip_high}
+        options["loss"] = {name: value for name, value in loss.items() if value is not None}
+        options["micro_batch_tokens"] = self.micro_batch_tokens or "auto"
+        return vars(PolicyOptions(**options))
 
 
 def last_checkpoint(training: PolicyTraining) -> Path | None:
@@ -145,19 +165,6 @@ class _HeldoutReports(Callback):  # type: ignore[misc]  # Lightning is an option
             self.found.update(part)
 
 
-_OF_THE_MODULE = (
-    "algorithm",
-    "num_generations",
-    "minibatches",
-    "epochs",
-    "beta",
-    "learning_rate",
-    "schedule",
-    "warmup_ratio",
-    "seed",
-)
-
-
 def make_generator(recipe: WatchArguments, training: PolicyTraining, model: Any) -> CausalLMGenerator:
     """Load the policy, with a new adapter if the arguments require one."""
     # Lightning moves the model to the device of its process.
@@ -202,11 +209,11 @@ def run(
         make_generator(recipe, training, model),
         prepared.rewards,
         weights=prepared.weights,
-        reference_column=recipe.reference_column,
-        micro_batch_tokens=training.micro_batch_tokens or "auto",
-        reward_timeout=recipe.reward_timeout,
-        loss=None if training.loss_aggregation is None else {"aggregation": training.loss_aggregation},
-        **{name: getattr(training, name) for name in _OF_THE_MODULE},
+        **{
+            **training.module_options(),
+            "reference_column": recipe.reference_column,
+            "reward_timeout": recipe.reward_timeout,
+        },
     )
     history, reports = _History(), _HeldoutReports()
     watch = make_watch(recipe, prepared.watch_metrics, training.output_dir, RewardWatchCallback)

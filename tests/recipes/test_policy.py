@@ -46,6 +46,10 @@ def test_policy_recipe_a_run_writes_what_the_recipes_of_trl_write(
     path = policy_recipe(
         max_steps=4,
         minibatches=2,
+        scale="gdpo",
+        clip_high=0.28,
+        mask_truncated=True,
+        max_draws=2,
         heldout_metrics=[{"name": "bleu"}],
         watch=True,
         watch_metrics=[{"name": "chrf"}],
@@ -183,9 +187,21 @@ def test_policy_recipe_a_foreign_checkpoint_is_refused(
     assert file.exists()
 
 
-def test_policy_recipe_an_unknown_key_is_refused(policy_recipe: Callable[..., Path]) -> None:
-    with pytest.raises(ValueError, match="unknown key 'num_iterations'"):
-        parse(["--config", str(policy_recipe(num_iterations=2))])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_iterations": 2}, "unknown key 'num_iterations'"),
+        ({"scale": "banana"}, "scale: must be one of group, batch, none, gdpo"),
+        ({"algorithm": "rloo", "scale": "gdpo"}, "scale"),
+        ({"max_draws": 0}, "max_draws"),
+        ({"clip_high": -0.5}, "clip_high"),
+    ],
+)
+def test_policy_recipe_keys_that_cannot_be_are_refused(
+    policy_recipe: Callable[..., Path], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(["--config", str(policy_recipe(**changes))])
 
 
 def test_policy_recipe_a_wrong_option_of_a_heldout_metric_is_refused_before_the_run(

@@ -51,6 +51,23 @@ def test_policy_module_divided_steps_are_those_of_the_whole_minibatch(options, t
         assert own == pytest.approx(other, rel=1e-4, abs=1e-6)
 
 
+def test_policy_module_gradients_of_1_2_4_and_8_parts_are_equal_after_the_first_step(monkeypatch):
+    def gradients(parts):
+        def divide(lengths, group_size, _):
+            return [part.flatten() for part in torch.arange(len(lengths)).view(-1, group_size).chunk(parts)]
+
+        monkeypatch.setattr(policy_module, "divide_rows", divide)
+        module = PlainSteps(tiny_generator(5), word_value, learning_rate=0.05, num_generations=2, beta=0.1)
+        history = train(module, 2, batch_size=8)
+        assert history["kl"][1] > 1e-5
+        return torch.cat([own.grad.flatten() for own in module.parameters() if own.requires_grad])
+
+    expected = gradients(1)
+    assert expected.abs().max() > 1e-3
+    for parts in (2, 4, 8):
+        torch.testing.assert_close(gradients(parts), expected, rtol=0, atol=1e-6)
+
+
 def test_policy_module_divided_steps_in_mixed_precision(monkeypatch):
     expected, *_ = _run(None, monkeypatch, {"precision": "bf16-mixed"}, beta=0.04)
     found, _, divided = _run(20, monkeypatch, {"precision": "bf16-mixed"}, beta=0.04)
