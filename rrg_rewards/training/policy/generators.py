@@ -170,7 +170,7 @@ class TokenScores:
         flat, tokens = states.flatten(0, 1), completions.tokens.flatten()
         with torch.no_grad():
             vocabulary = head(flat[:1]).shape[-1]
-        tiles = list(zip(*(values.split(max(1, _TILE // vocabulary)) for values in (flat, tokens)), strict=True))
+        tiles = list(zip(*(torch.split(values, max(1, _TILE // vocabulary)) for values in (flat, tokens)), strict=True))
         run = partial(checkpoint, score, use_reentrant=False) if len(tiles) > 1 else score
         log_probs, entropies = zip(*(run(*tile) for tile in tiles), strict=True)
         shape = completions.tokens.shape

@@ -56,8 +56,8 @@ class RewardTable:
     def replaced(self, rows: Tensor, other: "RewardTable") -> "RewardTable":
         """Return the table with the rows of another at some rows, and the logged values of both."""
         logged = dict.fromkeys((*self.logged, *other.logged), (0.0, 0))
-        for name, (total, count) in (*self.logged.items(), *other.logged.items()):
-            logged[name] = (logged[name][0] + total, logged[name][1] + count)
+        for name, (added, count) in (*self.logged.items(), *other.logged.items()):
+            logged[name] = (logged[name][0] + added, logged[name][1] + count)
         extras = {
             name: replaced_values(
                 self.extras.get(name, [None] * len(self.total)), rows, other.extras.get(name, [None] * len(rows))

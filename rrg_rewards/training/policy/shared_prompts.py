@@ -188,6 +188,8 @@ class _RecomputedLayer(DynamicLayer):  # type: ignore[misc]  # transformers is a
     ``rows`` are the prompts of rows that continue them.
     """
 
+    keys: Any
+    values: Any
     rows: Tensor | None = None
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
