@@ -136,14 +136,14 @@ def _check_size(content: str | bytes) -> None:
     opened: list[tuple[str | None, int, int]] = [(None, 0, -1)]
     event: Any
     for event in yaml.parse(content, Loader=_UniqueKeys):
-        count, depth = 1, 0
+        count, depth, line = 1, 0, event.start_mark.line + 1
         if isinstance(event, yaml.CollectionStartEvent):
             opened.append((event.anchor, 1, 0))
             known |= {event.anchor: None} if event.anchor else {}
         elif isinstance(event, yaml.AliasEvent):
             # The loader raises an error for an unknown alias.
-            if (measured := known.get(event.anchor, (1, 0))) is None:
-                raise ValueError(f"line {event.start_mark.line + 1}: an alias stands for a value that contains it")
+            if (measured := known.get(event.anchor or "", (1, 0))) is None:
+                raise ValueError(f"line {line}: an alias stands for a value that contains it")
             count, depth = measured
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, count, depth = opened.pop()
@@ -153,11 +153,9 @@ def _check_size(content: str | bytes) -> None:
             count += others
             opened.append((anchor, count, max(below, depth + 1)))
         if count > _MAX_NODES:
-            raise ValueError(f"line {event.start_mark.line + 1}: more than {_MAX_NODES:,} values are no settings")
+            raise ValueError(f"line {line}: more than {_MAX_NODES:,} values are no settings")
         if len(opened) + depth > _MAX_DEPTH:
-            raise ValueError(
-                f"line {event.start_mark.line + 1}: values nested more than {_MAX_DEPTH} deep are no settings"
-            )
+            raise ValueError(f"line {line}: values nested more than {_MAX_DEPTH} deep are no settings")
 
 
 # Fast if libyaml is installed.
