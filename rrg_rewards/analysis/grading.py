@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from rrg_rewards.judges.tasks.grading import GradingItem, GradingTask, WrittenRe
 from rrg_rewards.schemas.scoring import ScoringSystem, get_scoring_system
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
-from rrg_rewards.utilities.yaml_files import parse_yaml
 
 
 class GradingRun(AnswerRun[GradingItem, WrittenReport]):
@@ -142,23 +140,17 @@ class GradingRun(AnswerRun[GradingItem, WrittenReport]):
 
 
 def choose_system(settings: GradingSettings) -> ScoringSystem:
-    """Return the scoring system of the settings, with their tiers.
+    """Return the scoring system of the settings.
 
     Raises:
-        SettingError: If the system is unknown, or no report can have a total in one of the tiers.
+        SettingError: If the system is unknown, or has neither tiers nor a finite range of totals.
         OSError: If its file cannot be read.
     """
     try:
         system = get_scoring_system(settings.system)
-    except ValueError as error:
-        raise SettingError("system", str(error)) from error
-    try:
-        tiers = parse_yaml(settings.tiers) if isinstance(settings.tiers, str) else settings.tiers
-        if settings.tiers is not None:
-            system = replace(system, tiers=tiers)
         quality_tiers(system)
     except ValueError as error:
-        raise SettingError("tiers", str(error)) from error
+        raise SettingError("system", str(error)) from error
     return system
 
 
@@ -180,7 +172,7 @@ def grade_reports(
         references: Reference reports; equal ones count once.
         judge: Judge, its name or its settings, as for :func:`~rrg_rewards.judges.get_judge`; a language model.
         output: JSON lines file to append to.
-        settings: Scoring system, tiers, and reports per tier.
+        settings: Scoring system, and reports per tier.
         log: Receives notes, warnings and progress.
 
     Returns:
@@ -191,10 +183,10 @@ def grade_reports(
         TableError: If the file has other content, or another process appends to it.
 
     Example:
-        >>> grade_reports(["Edema."], "openai:my-model", "graded.jsonl", GradingSettings(tiers=[[1, 2]]))
+        >>> grade_reports(["Edema."], "openai:my-model", "graded.jsonl", GradingSettings(system="radclik"))
         Traceback (most recent call last):
         ...
-        rrg_rewards.utilities.settings.SettingError: tiers: ... no report has a total in the tier [1, 2]...
+        rrg_rewards.utilities.settings.SettingError: system: ... did you mean 'radcliq'?...
     """
     return GradingRun(references, output, choose_model(judge, "writes no reports"), settings).complete(log)
 

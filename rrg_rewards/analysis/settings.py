@@ -427,12 +427,6 @@ class GradingSettings(Settings):
 
     report_column: str = setting("report", "column of references", metavar="NAME")
     system: Any = setting("radcliq", "scoring system: radcliq, mrscore or a .yaml file", metavar="NAME")
-    tiers: Any = setting(
-        None,
-        '[lowest, highest] total of each tier, for example "[[-2, 0], [-4, -3]]" (default: the tiers of the system, or '
-        "else thirds of the range of totals)",
-        metavar="LIST",
-    )
     per_tier: int = setting(1, "reports for each reference and tier", metavar="N", minimum=1)
     max_reports: int | None = setting(None, "use the first N references only", metavar="N", minimum=1)
     source: str = setting("judge", "value of source in the output", metavar="TEXT")

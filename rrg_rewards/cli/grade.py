@@ -20,7 +20,7 @@ Examples:
   rrg-rewards grade reports.csv --output graded.jsonl --system mrscore --per-tier 2 \
       --judge "{name: openai, model: gpt-x, base_url: https://api.example.org/v1, allow_remote: true, \
       concurrency: 4, max_retries: 8}"
-  rrg-rewards grade reports.csv --output graded.jsonl --system mine.yaml --tiers "[[8, 10], [4, 7], [0, 3]]" --dry-run
+  rrg-rewards grade reports.csv --output graded.jsonl --system mine.yaml --dry-run
 
 exit codes: 0 success, 1 reports were requested but none was written, 2 wrong command line, 130 interrupted
 """

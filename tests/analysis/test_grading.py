@@ -1,6 +1,7 @@
 """Reports of graded quality."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from answering_judge import AnsweringJudge
@@ -81,25 +82,23 @@ def test_a_file_with_an_invalid_score_is_refused(output):
     assert judge.asked == []
 
 
-@pytest.mark.parametrize("tiers", [[[-1, 0], [-3, -2]], "[[-1, 0], [-3, -2]]"])
-def test_tiers_as_numbers_or_text(output, tiers):
-    run = GradingRun(REFERENCES, output, settings=GradingSettings(tiers=tiers))
+def test_the_tiers_of_a_system_of_the_users(output):
+    system = replace(RADCLIQ, tiers=((-1, 0), (-3, -2)))
+    run = GradingRun(REFERENCES, output, settings=GradingSettings(system=system))
     assert run.wanted_by_tier == {"-1 to 0": 2, "-3 to -2": 2}
     assert run.estimate().requests == 4
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("system", "message"),
     [
-        ({"system": "radclik"}, "system: .* did you mean 'radcliq'"),
-        ({"tiers": "low"}, "tiers: .*tiers must be a list"),
-        ({"tiers": [[1, 2]]}, "tiers: .*no report has a total in the tier"),
-        ({"tiers": "[[-1, 0"}, "tiers: "),
+        ("radclik", "did you mean 'radcliq'"),
+        (replace(RADCLIQ, tiers=None), "have no thirds"),
     ],
 )
-def test_a_system_that_will_not_do(output, settings, message):
-    with pytest.raises(SettingError, match=message):
-        GradingRun(REFERENCES, output, settings=GradingSettings(**settings))
+def test_a_system_that_will_not_do(output, system, message):
+    with pytest.raises(SettingError, match=f"system: .*{message}"):
+        GradingRun(REFERENCES, output, settings=GradingSettings(system=system))
 
 
 def test_references_of_a_table_are_distinct_and_not_blank():

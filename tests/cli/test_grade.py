@@ -208,12 +208,6 @@ WRONG = {
     "no reports a tier": (("--per-tier", "0"), 2, "argument --per-tier: must be"),
     "unknown system": (("--dry-run", "--system", "radclik"), 2, "did you mean 'radcliq'?"),
     "no such file": (("--dry-run", "--system", "mine.yaml"), 1, "mine.yaml"),
-    "tiers as text": (("--dry-run", "--tiers", "low"), 2, "tiers must be a list of [least, greatest] totals"),
-    "tiers as numbers": (("--dry-run", "--tiers", "[0, 2]"), 2, "tier 1 must be two numbers"),
-    "a tier upside down": (("--dry-run", "--tiers", "[[0, -2]]"), 2, "must be [least, greatest] total"),
-    "a tier out of reach": (("--dry-run", "--tiers", "[[1, 2]]"), 2, "no report has a total in the tier [1, 2]"),
-    "a tier twice": (("--dry-run", "--tiers", "[[-1, 0], [-1, 0]]"), 2, "a tier is repeated"),
-    "tiers of no YAML": (("--dry-run", "--tiers", "[[-1, 0"), 2, "argument --tiers"),
     "no such column": (("--dry-run", "--report-column", "text"), 1, "text"),
 }
 

@@ -10,6 +10,8 @@ from typing import Any
 
 # Maximum wait for a write of another process: longer than a write takes, much shorter than a call to a model.
 LOCK_SECONDS = 5.0
+# Approximate maximum size of the database in bytes.
+_SIZE_LIMIT = 4 * 2**30
 # Name of the database. SQLite's further files begin with it.
 _FILE = "answers.db"
 _SETUP = (
@@ -50,7 +52,7 @@ def make_private(folder: Path) -> None:
 class AnswerCache:
     """Stores texts by key in a folder that several processes and threads can share.
 
-    Reading does not write. The oldest entries are deleted if the file exceeds the size limit.
+    Reading does not write. The oldest entries are deleted if the file exceeds 4 GiB.
 
     If the cache cannot be opened, read or written, for example because the disk is full, the file is damaged or another
     process holds the lock, it warns once. It then behaves as if it were empty until :meth:`close`, so that a lock is
@@ -59,7 +61,6 @@ class AnswerCache:
     Args:
         folder: Folder on a local disk. If it does not exist, it is created. Only this user can read its files, nor
             enter the folder unless other files are in it.
-        size_limit: Approximate maximum size in bytes.
         lock_seconds: Maximum seconds to wait for another process.
 
     Example:
@@ -73,11 +74,8 @@ class AnswerCache:
         ('answer', None, 1)
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], *, size_limit: int = 4 * 2**30, lock_seconds: float = LOCK_SECONDS
-    ) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, lock_seconds: float = LOCK_SECONDS) -> None:
         self._folder = Path(folder).expanduser()
-        self._size_limit = size_limit
         self._lock_seconds = lock_seconds
         self._connection: sqlite3.Connection | None = None
         self._is_failed = self._is_warned = False
@@ -98,7 +96,7 @@ class AnswerCache:
     def put(self, key: str, text: str) -> None:
         """Store a text, unless the key already has one."""
         self._run("INSERT OR IGNORE INTO answers VALUES (?, ?)", key, text)
-        self._run(_TRIM, self._size_limit)
+        self._run(_TRIM, _SIZE_LIMIT)
 
     def drop(self, key: str) -> None:
         """Delete the entry of a key."""

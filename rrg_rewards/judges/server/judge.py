@@ -168,7 +168,7 @@ class OpenAIJudge(Judge):
         # The cache waits for a lock at most once in an evaluation.
         deadline = math.inf if settings.batch_deadline is None else settings.batch_deadline
         lock_seconds = min(LOCK_SECONDS, deadline / 10)
-        return AnswerCache(settings.cache, size_limit=settings.cache_size_limit, lock_seconds=lock_seconds)
+        return AnswerCache(settings.cache, lock_seconds=lock_seconds)
 
 
 class Session:

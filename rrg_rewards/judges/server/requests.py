@@ -101,7 +101,6 @@ class ServerSettings(Settings):
             ``schema_object`` (llama.cpp), ``json_object`` (any JSON), ``text`` (no constraint), or ``auto``, which uses
             the first of these that the server accepts.
         cache: Folder in which accepted answers are stored; several processes may share it.
-        cache_size_limit: Approximate maximum size of the folder in bytes; the oldest answers are deleted first.
         extra_body: Further fields of each request, such as ``{"top_k": 1}``; they must be JSON.
         price: Price of a million prompt tokens and of a million completion tokens, for the cost in ``judge.usage``.
         price_cached: Price of a million prompt tokens that the server takes from its prefix cache; ``None`` for that of
@@ -138,7 +137,6 @@ class ServerSettings(Settings):
     seed_per_run: bool = True
     response_format: ResponseFormat = "auto"
     cache: str | os.PathLike[str] | None = None
-    cache_size_limit: int = setting(4 * 2**30, minimum=1)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     price: tuple[float, float] | None = None
     price_cached: float | None = setting(None, minimum=0)

@@ -77,8 +77,9 @@ def test_answer_cache_does_not_write_when_read(tmp_path):
     other.close()
 
 
-def test_answer_cache_deletes_the_oldest_entries_first(tmp_path):
-    cache = AnswerCache(tmp_path, size_limit=300_000)
+def test_answer_cache_deletes_the_oldest_entries_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("rrg_rewards.judges.server.cache._SIZE_LIMIT", 300_000)
+    cache = AnswerCache(tmp_path)
     for number in range(100):
         cache.put(str(number), "x" * 10_000)
     assert cache.get("0") is None

@@ -1,6 +1,7 @@
 """The task of writing graded reports: the prompt, and the checks of an answer."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -38,6 +39,21 @@ def test_quality_tiers_of_other_systems_are_thirds():
     assert sum(quality_tiers(MARKS), ()) == pytest.approx((upper, 29, lower, upper, 1, lower))
     with pytest.raises(ValueError, match=r"'radcliq' has no tiers, and totals in \[-inf, 0\] have no thirds"):
         quality_tiers(replace(RADCLIQ, tiers=None))
+
+
+@pytest.mark.parametrize(
+    ("tiers", "message"),
+    [
+        ("low", "tiers must be a list of [least, greatest] totals"),
+        ([0, 2], "tier 1 must be two numbers"),
+        ([[0, -2]], "must be [least, greatest] total"),
+        ([[1, 2]], "no report has a total in the tier [1, 2]"),
+        ([[-1, 0], [-1, 0]], "a tier is repeated"),
+    ],
+)
+def test_tiers_of_a_scoring_system_that_will_not_do(tiers, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        replace(RADCLIQ, tiers=tiers)
 
 
 @pytest.mark.parametrize(
