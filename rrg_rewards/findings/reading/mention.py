@@ -88,17 +88,18 @@ def without_mixtures(mentions: list[Mention], scope: Clauses) -> list[Mention]:
     """
     if len(mentions) <= 2 or not share_words(mentions):
         return mentions
-    parted = [mention for mention in mentions if scope.union(mention.start, mention.end) & _BETWEEN_TWO]
-    whole = [mention for mention in mentions if mention not in parted]
-    return [mention for mention in mentions if mention in whole or not _is_mixture(mention, whole, scope)]
+    whole = [mention for mention in mentions if not scope.union(mention.start, mention.end) & _BETWEEN_TWO]
+    return [mention for mention in mentions if not _is_mixture(mention, whole, scope)]
 
 
 def _is_mixture(mention: Mention, whole: Sequence[Mention], scope: Clauses) -> bool:
     """Whether a mention begins in one finding and ends in the next, and each of these has other words."""
     words, start, end = set(mention.words()), mention.start, mention.end
+    is_parted = scope.union(start, end) & _BETWEEN_TWO
     return any(
-        first.start <= start < first.end < end <= second.end
-        and first.end < second.start < end
+        first.start <= start < first.end <= second.start < end <= second.end
+        # "Air space opacity pleural effusion" is no air in the pleura.
+        and (second.start > first.end if is_parted else end < second.end and end - start > len(words))
         and (second.end - second.start > 1 or not scope.union(second.start - 1, second.start) & _UNDESCRIBED)
         and (second.start <= first.end + 2 or not words.issuperset(range(first.start, first.end)))
         for first in whole
