@@ -166,7 +166,7 @@ def run_side(arguments: Any) -> list[dict[str, float]]:
             else:
                 data, reward = read(arguments.mini, Path(output), heldout_rows=0)
                 generator = mini_generator(arguments.mini)
-                generator.max_new_tokens = arguments.tokens
+                generator.max_new_tokens, generator.decoding = arguments.tokens, arguments.decoding
                 module = PolicyModule(generator, reward, **GRPO, **COMMON, seed=arguments.seed)
                 rows = completions // GENERATIONS
                 steps = with_lightning(module, data.train, arguments.steps, arguments.seed, rows)
@@ -191,7 +191,12 @@ def run_side(arguments: Any) -> list[dict[str, float]]:
 
 def measure(side: str, arguments: Any, *more: str, timeout: float | None = None) -> dict[str, Any]:
     """Run one side in a new process and return its steps and its memory in GiB."""
-    given = {"mini": arguments.mini, "smollm2": arguments.smollm2, "reports": arguments.reports}
+    given = {
+        "decoding": arguments.decoding,
+        "mini": arguments.mini,
+        "smollm2": arguments.smollm2,
+        "reports": arguments.reports,
+    }
     options = [text for name, value in given.items() if value for text in (f"--{name}", str(value))]
     ended = subprocess.run(
         [sys.executable, __file__, *options, "--side", side, *more],
@@ -323,6 +328,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few steps, and one size of --scaling, with --mini")
     parser.add_argument("--completions", type=int, default=ROWS * GENERATIONS, help=argparse.SUPPRESS)
     parser.add_argument("--tokens", type=int, default=TOKENS, help=argparse.SUPPRESS)
+    parser.add_argument("--decoding", default="auto", help="auto, eager or graph, of PolicyModule with --mini")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -353,7 +359,7 @@ def main() -> None:
         "versions": versions(),
         **found,
     }
-    name = ("mini" if arguments.mini else "smollm2") + kind
+    name = ("mini" if arguments.mini else "smollm2") + kind + ("_graph" if arguments.decoding == "graph" else "")
     write_json(result, arguments.output or RESULTS / f"policy_throughput_{name}.json", overwrite=True)
     print(json.dumps({"machine": result["machine"], "figures": result["figures"]}, indent=2))
 

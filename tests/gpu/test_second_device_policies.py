@@ -16,8 +16,9 @@ from tiny_policy import tiny_model, tiny_tokenizer
 from torch import Tensor
 
 from rrg_rewards.training import CausalLMGenerator
-from rrg_rewards.training.policy import shared_prompts
+from rrg_rewards.training.policy import graphs, shared_prompts
 from rrg_rewards.training.policy.generators import repeat_rows
+from rrg_rewards.training.policy.graphs import GraphDecoder
 from rrg_rewards.training.policy.sampling import ALGORITHMS
 
 
@@ -38,10 +39,15 @@ def drawn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_prompts, "_TOKENS_PER_READ", 1)
     draw = shared_prompts.sample_tokens
 
-    def sample_tokens(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        tokens, scores = draw(logits.cpu(), temperature)
+    def sample_tokens(logits: Tensor, temperature: float, draws: Tensor) -> tuple[Tensor, Tensor]:
+        tokens, scores = draw(logits.cpu(), temperature, draws.cpu())
         return tokens.to(logits.device), scores.to(logits.device)
 
+    def random_draws(count: int, device: torch.device, of: Any = shared_prompts.random_draws) -> Tensor:
+        drawn: Tensor = of(count, CPU)
+        return drawn.to(device)
+
+    monkeypatch.setattr(shared_prompts, "random_draws", random_draws)
     monkeypatch.setattr(shared_prompts, "sample_tokens", sample_tokens)
 
 
@@ -92,21 +98,30 @@ def test_a_run_on_a_device_equals_one_on_the_cpu(algorithm: str, device: torch.d
         assert found.rows[-1][name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
 
 
+@pytest.mark.parametrize("decoding", ["eager", "graph"])
 @pytest.mark.parametrize("temperature", [1.0, 3.0])
-def test_completions_end_where_those_of_the_cpu_end(temperature: float, device: torch.device) -> None:
+def test_completions_end_where_those_of_the_cpu_end(
+    temperature: float, decoding: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows that have ended are noticed late. Greedy completions are equal, sampled ones as long as their longest."""
     torch.manual_seed(0)
-    generator = tiny_generator(20)
+    generator = tiny_generator(20).eval()
     generator.temperature = temperature
     with torch.no_grad():
         generator.model.lm_head.weight[2] *= 4  # Ends become probable.
     batch = generator.collate(tiny_rows(4))
     expected = generator.sample(repeat_rows(batch, 2), greedy=True)
     generator.to(device)
+    generator.decoding = "auto" if decoding == "graph" else "eager"
+    if decoding == "graph" and device.type != "cuda":
+        # The second device has no graphs: their steps run one by one.
+        monkeypatch.setattr(graphs, "compiled", lambda step, _: step)
+        generator._decoder, generator._decided_on = GraphDecoder(generator.model), device
     moved = repeat_rows(move_data_to_device(batch, device), 2)
     found = generator.sample(moved, greedy=True)
     assert torch.equal(found.tokens.cpu(), expected.tokens)
     assert torch.equal(found.mask.cpu(), expected.mask)
+    assert (generator._decoder is None) == (decoding == "eager")
     sampled = generator.sample(moved)
     assert sampled.tokens.shape[1] == max(sampled.length_list) <= 20
     assert len(set(sampled.length_list)) > 1

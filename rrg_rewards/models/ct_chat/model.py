@@ -83,6 +83,8 @@ class _CTChatPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
     _supports_flash_attn = True
     _supports_flex_attn = True
     _supports_attention_backend = True
+    # One token after the prompt has no soft tokens, and its computation does not depend on values.
+    _can_compile_fullgraph = True
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

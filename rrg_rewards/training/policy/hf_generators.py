@@ -1,9 +1,10 @@
 """Hugging Face models as report generators for reinforcement learning."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from transformers import DynamicCache, GenerationConfig, ProcessorMixin
 from rrg_rewards.training.policy.adapters import adapters_merged
 from rrg_rewards.training.policy.attention import continued_attention
 from rrg_rewards.training.policy.generators import Batch, Completions, TokenScores
+from rrg_rewards.training.policy.graphs import GraphDecoder, reason_against_graphs
 from rrg_rewards.training.policy.shared_prompts import (
     Prompts,
     accepted_arguments,
@@ -24,6 +26,11 @@ from rrg_rewards.training.policy.shared_prompts import (
     sample_completions,
 )
 from rrg_rewards.utilities.processes import num_processes
+from rrg_rewards.utilities.settings import SettingError
+
+logger = logging.getLogger(__name__)
+
+Decoding = Literal["auto", "eager", "graph"]
 
 
 def render_prompts(processor: Any, prompts: Sequence[Any]) -> tuple[list[str], bool]:
@@ -115,9 +122,14 @@ class CausalLMGenerator(_Generator):
             afterwards. Generation is faster, but the weights with adapters are stored twice meanwhile, and weights of
             16 bits round the samples' probabilities. Completions therefore have the log-probabilities of the sampler,
             with which :class:`~rrg_rewards.training.PolicyModule` corrects the loss (``sampler_correction``).
+        decoding: ``"graph"`` runs the steps of sampling as CUDA graphs, or compiled on the CPU, with keys and values of
+            a fixed size, so that the host has less to do for a token. ``"eager"`` runs the layers one by one. The
+            tokens are the same, up to rounding. ``"auto"`` is ``"graph"`` on a GPU if the model supports it, and
+            ``"eager"`` otherwise, and logs which once. On the CPU, compilation takes a minute or more.
 
     Raises:
-        ValueError: If a number is not positive, or the tokenizer has no padding or end-of-sequence token.
+        ValueError: If a number is not positive, the tokenizer has no padding or end-of-sequence token, or ``decoding``
+            is unknown. In sampling, if it is ``"graph"`` and the model does not support it.
     """
 
     def __init__(
@@ -128,13 +140,23 @@ class CausalLMGenerator(_Generator):
         max_new_tokens: int = 256,
         temperature: float = 1.0,
         merge_adapters: bool = False,
+        decoding: Decoding = "auto",
     ) -> None:
+        if decoding not in get_args(Decoding):
+            raise SettingError("decoding", f"must be auto, eager or graph, got {decoding!r}")
         tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
         super().__init__(model, tokenizer, max_new_tokens, temperature)
         self.processor = processor
         self.merge_adapters = merge_adapters
+        self.decoding = decoding
         self._takes = accepted_arguments(model)
         self._ends_with_head: bool | None = None
+        self._decoder: GraphDecoder | None = None
+        self._decided_on: torch.device | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without graphs, which cannot be copied."""
+        return {**self.__dict__, "_decoder": None, "_decided_on": None}
 
     @property
     def hidden_size(self) -> int:
@@ -155,6 +177,8 @@ class CausalLMGenerator(_Generator):
 
     def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
         """Generate one completion for each row."""
+        # In training mode, dropout and checkpoints change the computation.
+        decoder = None if self.model.training else self._graph_decoder()
         cache = None if is_sharded(self.model) else new_cache(self.model)
         if cache is None:
             inputs = model_inputs(batch)
@@ -163,18 +187,46 @@ class CausalLMGenerator(_Generator):
         with torch.no_grad(), merged, continued_attention(self.model):
             prompts = Prompts(batch)
             logits = prompts.read(self.model, cache).index_select(0, prompts.index)
-            completions = sample_completions(
-                self.model,
-                prompts.extensible_copies(cache),
-                logits,
-                prompts.mask,
-                is_padded=prompts.is_padded,
-                max_new_tokens=self.max_new_tokens,
-                temperature=0.0 if greedy else self.temperature,
-                end_token_ids=self.end_token_ids,
-                pad_token_id=self.tokenizer.pad_token_id,
-            )
+            completions = self._continue(decoder, prompts, cache, logits, 0.0 if greedy else self.temperature)
         return completions if self.merge_adapters and not greedy else replace(completions, log_probs=None)
+
+    def _continue(
+        self, decoder: GraphDecoder | None, prompts: Prompts, cache: DynamicCache, logits: Tensor, temperature: float
+    ) -> Completions:
+        """Sample completions of prompts that have been read."""
+        options: dict[str, Any] = {
+            "max_new_tokens": self.max_new_tokens,
+            "temperature": temperature,
+            "end_token_ids": self.end_token_ids,
+            "pad_token_id": self.tokenizer.pad_token_id,
+        }
+        if decoder is not None:
+            try:
+                return decoder.sample(prompts, cache, logits, **options)
+            except RuntimeError as error:
+                if self.decoding == "graph":
+                    raise
+                problem = str(error).partition("\n")[0]
+                logger.warning("decoding is eager from now on, because a graph failed: %s", problem)
+                self._decoder = None
+        rows = prompts.extensible_copies(cache)
+        return sample_completions(self.model, rows, logits, prompts.mask, is_padded=prompts.is_padded, **options)
+
+    def _graph_decoder(self) -> GraphDecoder | None:
+        """Return the decoder with graphs, or ``None`` for eager decoding. The choice is made once for a device."""
+        device = next(self.model.parameters()).device
+        if self.decoding == "eager":
+            return None
+        if device == self._decided_on:
+            return self._decoder
+        reason = "its weights are sharded" if holds_shards(self.model) else reason_against_graphs(self.model)
+        if self.decoding == "graph" and reason is not None:
+            raise SettingError("decoding", f"'graph' does not suit the model: {reason}; set it to 'auto' or 'eager'")
+        if self.decoding == "auto" and device.type == "cpu":
+            reason = reason or "it is on the CPU"
+        logger.info("decoding of the model: %s", "graph" if reason is None else f"eager, because {reason}")
+        self._decoder, self._decided_on = None if reason is not None else GraphDecoder(self.model), device
+        return self._decoder
 
     def log_probs(self, batch: Batch, completions: Completions) -> TokenScores:
         """Return the scores of given completions."""
@@ -290,6 +342,7 @@ class CTChatGenerator(CausalLMGenerator):
         max_new_tokens: Maximum length of a completion in tokens.
         temperature: Sampling temperature.
         merge_adapters: Whether to merge PEFT adapters during generation, as in :class:`CausalLMGenerator`.
+        decoding: How the steps of sampling run, as in :class:`CausalLMGenerator`.
     """
 
     def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -385,8 +438,11 @@ def _recording_states(model: Any, states: list[Tensor]) -> Iterator[None]:
 
 def is_sharded(model: nn.Module) -> bool:
     """Whether weights are sharded. All processes must then run the model equally often."""
-    if num_processes() == 1:
-        return False
+    return num_processes() > 1 and holds_shards(model)
+
+
+def holds_shards(model: nn.Module) -> bool:
+    """Whether weights are managed by FSDP or ZeRO-3, in any number of processes."""
     return any(isinstance(part, FullyShardedDataParallel) for part in model.modules()) or any(
         hasattr(parameter, "ds_id") or isinstance(parameter, DTensor) for parameter in model.parameters()
     )

@@ -62,7 +62,8 @@ def sample_completions(
     positions = mask.sum(1)
     every = 1 if device.type == "cpu" else _TOKENS_PER_READ
     for step in range(max_new_tokens):
-        new, scores = sample_tokens(logits, temperature)
+        draws = random_draws(count, device)
+        new, scores = sample_tokens(logits, temperature, None if draws is None else draws[rows])
         # Rows that have ended and are still in the batch get tokens, too. They are removed below.
         tokens[rows, step], log_probs[rows, step] = new, scores
         going &= ~torch.isin(new, ends)
@@ -85,21 +86,35 @@ def sample_completions(
             use_cache=True,
         ).logits[:, -1]
         positions = positions + 1
-    completions = Completions.until_end(tokens[:, : step + 1], end_token_ids)
+    return as_completions(tokens[:, : step + 1], log_probs[:, : step + 1], end_token_ids, pad_token_id)
+
+
+def as_completions(tokens: Tensor, log_probs: Tensor, end_token_ids: Sequence[int], pad_token_id: int) -> Completions:
+    """Return the completions of sampled tokens ``(N, T)``, some of which may follow the end of their completion."""
+    completions = Completions.until_end(tokens, end_token_ids)
     padding = completions.mask == 0
     completions = replace(
         completions,
         tokens=completions.tokens.masked_fill(padding, pad_token_id),
-        log_probs=log_probs[:, : step + 1].masked_fill(padding, 0.0),
+        log_probs=log_probs.masked_fill(padding, 0.0),
     )
-    # The last rows may have ended before it was read.
-    return completions if every == 1 else completions.rows(torch.arange(count))
+    # On a GPU, the last rows may have ended before it was read.
+    return completions if tokens.device.type == "cpu" else completions.rows(torch.arange(len(tokens)))
 
 
-def sample_tokens(logits: Tensor, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+def random_draws(count: int, device: torch.device) -> Tensor | None:
+    """Return a number from 0 to 1 for each completion, for :func:`sample_tokens` on the CPU.
+
+    Completions that have ended have one, too. Samples therefore do not depend on when they leave the batch.
+    """
+    return torch.rand(count, dtype=torch.float64) if device.type == "cpu" else None
+
+
+def sample_tokens(logits: Tensor, temperature: float = 1.0, draws: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Sample one token for each row of logits ``(N, V)``; return ids and log-probabilities, both ``(N,)``.
 
-    At temperature 0, the token is the most probable one, and its log-probability is 0.
+    At temperature 0, the token is the most probable one, and its log-probability is 0. ``draws`` are random numbers
+    from 0 to 1, ``(N,)``, by which tokens are drawn on the CPU.
 
     Example:
         >>> sample_tokens(torch.tensor([[0.0, -torch.inf], [-torch.inf, 3.0]]))
@@ -109,12 +124,12 @@ def sample_tokens(logits: Tensor, temperature: float = 1.0) -> tuple[Tensor, Ten
         tokens = logits.argmax(-1)
         return tokens, torch.zeros_like(tokens, dtype=torch.float32)
     probabilities = (logits.float() / temperature).softmax(-1)
-    if logits.device.type == "cpu":
+    if draws is not None or logits.device.type == "cpu":
         # By inversion: torch.multinomial draws one random number per token of the vocabulary. In float64, because rare
         # tokens would be lost in sums of float32.
         sums = probabilities.cumsum(-1, dtype=torch.float64)
-        drawn = torch.rand(len(sums), 1, dtype=torch.float64) * sums[:, -1:]
-        tokens = torch.searchsorted(sums, drawn, right=True).clamp(max=logits.shape[1] - 1)
+        draws = torch.rand(len(sums), dtype=torch.float64) if draws is None else draws
+        tokens = torch.searchsorted(sums, draws.unsqueeze(1) * sums[:, -1:], right=True).clamp(max=logits.shape[1] - 1)
     else:
         # As torch.multinomial draws one token, which also checks the probabilities and thereby waits for the device.
         tokens = (probabilities / torch.empty_like(probabilities).exponential_()).argmax(-1, keepdim=True)

@@ -1,0 +1,358 @@
+"""Decoding in graphs: one step of a causal language model and of sampling, without the host's work for each layer.
+
+Decoding eagerly, the host launches hundreds of kernels for each token, which takes longer than they do. Here keys and
+values have a fixed size and are written in place, so that a step can be captured as a CUDA graph on a GPU, or compiled.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import Cache, StaticLayer
+
+from rrg_rewards.training.policy.adapters import adapted_layers
+from rrg_rewards.training.policy.generators import Completions
+from rrg_rewards.training.policy.shared_prompts import Prompts, as_completions, new_cache, random_draws, sample_tokens
+
+# Least number of rows of a step. Fewer rows take as long.
+_FEWEST = 4
+# Keys and values have room for a multiple of this number of tokens.
+_ROOM = 64
+# Number of tokens after which sampling on a GPU reads how many completions have not ended, for which it waits.
+_TOKENS_PER_READ = 16
+# Buffers that take more than this fraction of a GPU's memory are freed for training.
+_KEPT = 1 / 8
+# Rotary embeddings that read the positions.
+_READING_ROPES = ("dynamic", "longrope")
+
+
+def reason_against_graphs(model: Any) -> str | None:
+    """Return why a model cannot decode in graphs, or ``None`` if it can."""
+    device = next(model.parameters()).device.type
+    if device not in ("cpu", "cuda"):
+        return f"it is on {device}"
+    if new_cache(model) is None:
+        return "it has sliding windows, recurrent states or trained prompts"
+    if any(not part._can_compile_fullgraph for part in model.modules() if isinstance(part, PreTrainedModel)):
+        return "transformers does not compile this architecture"
+    config = model.config.get_text_config(decoder=True)
+    if config._attn_implementation != "sdpa":
+        return f"its attention is {config._attn_implementation}, not sdpa"
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type")
+    if rope in _READING_ROPES or getattr(config, "alibi", False):
+        return f"its positions are encoded by {'alibi' if rope is None else rope}"
+    if len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1:
+        return "it is on several devices"
+    quantizer = getattr(model, "hf_quantizer", None)
+    return None if quantizer is None or quantizer.is_compileable else "its quantization cannot be compiled"
+
+
+class _FixedLayer(StaticLayer):  # type: ignore[misc]  # transformers is an optional dependency
+    """Keys and values of a layer, ``(N, heads, L, width)``, which are written at the position in ``slot`` ``(1,)``."""
+
+    def __init__(self, keys: Tensor, values: Tensor, slot: Tensor) -> None:
+        super().__init__(keys.shape[2])
+        self.keys, self.values, self.slot, self.cumulative_length = keys, values, slot, slot
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Write the keys and values of a token, and return all."""
+        self.keys.index_copy_(2, self.slot, key_states)
+        self.values.index_copy_(2, self.slot, value_states)
+        return self.keys, self.values
+
+
+@dataclass
+class _State:
+    """Completions that are being sampled. The first dimension of the tensors is that of the ``N`` rows of a step.
+
+    Args:
+        cache: Keys and values.
+        mask: ``(N, 1, 1, L)``, whether the next token sees a key.
+        last: Last token of each row.
+        positions: Position of this token.
+        rows: Row of ``tokens`` of each row.
+        going: Whether the completion has not ended.
+        tokens: Sampled tokens ``(M, T)``, of all rows.
+        log_probs: Their log-probabilities ``(M, T)``.
+        slot: Place of the last token among the keys, ``(1,)``.
+        step: Number of sampled tokens, ``(1,)``.
+    """
+
+    cache: Cache
+    mask: Tensor
+    last: Tensor
+    positions: Tensor
+    rows: Tensor
+    going: Tensor
+    tokens: Tensor
+    log_probs: Tensor
+    slot: Tensor
+    step: Tensor
+
+    @classmethod
+    def allocate(cls, cache: DynamicCache, rows: int, room: int, tokens: int) -> "_State":
+        """Return buffers for ``rows`` rows of ``room`` keys, of which ``tokens`` are those of the completion."""
+        (device,) = {layer.keys.device for layer in cache.layers}
+        numbers = {name: torch.zeros(rows, dtype=torch.long, device=device) for name in ("last", "positions")}
+        slot, step = (torch.zeros(1, dtype=torch.long, device=device) for _ in range(2))
+        # Zeros, because attention multiplies values that it does not see by 0.
+        layers = []
+        for layer in cache.layers:
+            keys, values = (own.new_zeros(rows, own.shape[1], room, own.shape[3]) for own in (layer.keys, layer.values))
+            layers.append(_FixedLayer(keys, values, slot))
+        return cls(
+            cache=Cache(layers=layers),
+            mask=torch.ones(rows, 1, 1, room, dtype=torch.bool, device=device),
+            rows=torch.arange(rows, device=device),
+            going=torch.zeros(rows, dtype=torch.bool, device=device),
+            tokens=torch.zeros(rows, tokens, dtype=torch.long, device=device),
+            log_probs=torch.zeros(rows, tokens, device=device),
+            slot=slot,
+            step=step,
+            **numbers,
+        )
+
+    def first(self, count: int) -> "_State":
+        """Return the first rows, in the same memory."""
+        layers = [_FixedLayer(layer.keys[:count], layer.values[:count], self.slot) for layer in self.cache.layers]
+        names = ("mask", "last", "positions", "rows", "going")
+        return replace(self, cache=Cache(layers=layers), **{name: getattr(self, name)[:count] for name in names})
+
+    def load(self, prompts: Prompts, cache: DynamicCache) -> None:
+        """Copy the prompts to their rows. Rows that are left over are those of the first prompt."""
+        left, width = len(self.last) - len(prompts.index), prompts.mask.shape[1]
+        index = pad(prompts.index, (0, left))
+        for own, read in zip(self.cache.layers, cache.layers, strict=True):
+            own.keys[:, :, :width] = read.keys.index_select(0, index)
+            own.values[:, :, :width] = read.values.index_select(0, index)
+        mask = prompts.inputs["attention_mask"].index_select(0, index)
+        self.mask.zero_()[:, 0, 0, :width] = mask.bool()
+        torch.sum(mask, 1, out=self.positions)
+        torch.arange(len(self.rows), out=self.rows)
+        torch.lt(self.rows, len(prompts.index), out=self.going)
+        self.slot.fill_(width)
+        self.step.zero_()
+
+    def add(self, logits: Tensor, temperature: float, ends: Tensor, draws: Tensor | None) -> None:
+        """Sample the next tokens."""
+        new, scores = sample_tokens(logits, temperature, None if draws is None else draws[self.rows])
+        self.tokens.index_put_((self.rows, self.step), new)
+        self.log_probs.index_put_((self.rows, self.step), scores)
+        self.last.copy_(new)
+        self.going.logical_and_((new.unsqueeze(1) != ends).all(1))
+        self.step.add_(1)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield all tensors."""
+        yield from (value for value in vars(self).values() if isinstance(value, Tensor))
+        yield from (part for layer in self.cache.layers for part in (layer.keys, layer.values))
+
+    def keep(self, kept: Tensor, width: int) -> None:
+        """Move some rows to the first places; ``width`` keys have been written."""
+        count = len(kept)
+        written = [part[:, :, :width] for layer in self.cache.layers for part in (layer.keys, layer.values)]
+        for own in (self.mask, self.last, self.positions, self.rows, self.going, *written):
+            own[:count] = own.index_select(0, kept)
+
+
+def _decode(model: Any, state: _State, temperature: float, ends: Tensor, draws: Tensor | None) -> None:
+    """Read the last token of each row, and sample the next one."""
+    state.mask.index_fill_(3, state.slot, True)
+    logits = model(
+        input_ids=state.last.unsqueeze(1),
+        attention_mask=state.mask,
+        position_ids=state.positions.unsqueeze(1),
+        past_key_values=state.cache,
+        use_cache=True,
+    ).logits[:, -1]
+    state.slot.add_(1)
+    state.positions.add_(1)
+    state.add(logits, temperature, ends, draws)
+
+
+class GraphDecoder:
+    """Samples as :func:`~rrg_rewards.training.policy.shared_prompts.sample_completions` does, with steps in graphs.
+
+    There is a graph for each of a few numbers of rows. Completions that have ended leave when those that are left fit
+    the next one. Graphs are kept while the weights stay where they are, whatever their values.
+
+    Args:
+        model: A causal language model for which :func:`reason_against_graphs` finds no reason.
+        compiles: Whether to compile steps, as on a CPU, instead of capturing them as CUDA graphs.
+    """
+
+    def __init__(self, model: Any, compiles: bool | None = None) -> None:
+        self.device = next(model.parameters()).device
+        self.compiles = self.device.type != "cuda" if compiles is None else compiles
+        # Adapters are layers of the model within.
+        self._model = getattr(model, "get_base_model", lambda: model)()
+        self._states: dict[int, _State] = {}
+        self._steps: dict[tuple[int, float], Callable[[Tensor | None], Any]] = {}
+        self._compiled: dict[float, Callable[..., None]] = {}
+        self._signature: Any = None
+        self._ends = torch.empty(0)
+        self._pool: Any = None
+
+    def sample(
+        self,
+        prompts: Prompts,
+        cache: DynamicCache,
+        logits: Tensor,
+        *,
+        max_new_tokens: int,
+        temperature: float,
+        end_token_ids: Sequence[int],
+        pad_token_id: int,
+    ) -> Completions:
+        """Generate one completion for each row, with the log-probabilities of its tokens.
+
+        Args:
+            prompts: The prompts of the rows.
+            cache: Their keys and values, which are not changed.
+            logits: Logits ``(N, V)`` after the prompts of the rows.
+            max_new_tokens: Maximum length of a completion.
+            temperature: Sampling temperature; 0 for the most probable tokens.
+            end_token_ids: Ids of the end-of-sequence tokens.
+            pad_token_id: Id of the padding token.
+        """
+        (count, width), is_cpu = prompts.mask.shape, self.device.type == "cpu"
+        self._prepare(cache, count, width, max_new_tokens, temperature, end_token_ids)
+        rows = first = self._rows_for(count)
+        state = self._states[rows]
+        state.load(prompts, cache)
+
+        def draws() -> Tensor | None:
+            drawn = random_draws(count, self.device)
+            return None if drawn is None else pad(drawn, (0, first - count))
+
+        state.add(pad(logits, (0, 0, 0, first - count)), temperature, self._ends, draws())
+        done = 1
+        while done < max_new_tokens:
+            if is_cpu or done % _TOKENS_PER_READ == 0:
+                going = int(state.going.sum())
+                if not going:
+                    break
+                fewer = self._rows_for(going)
+                if fewer < rows:
+                    # Rows that have ended fill the step.
+                    state.keep((~state.going).long().argsort(stable=True)[:fewer], width + done - 1)
+                    rows, state = fewer, self._states[fewer]
+            self._steps[rows, temperature](draws())
+            done += 1
+        found = as_completions(state.tokens[:count, :done], state.log_probs[:count, :done], end_token_ids, pad_token_id)
+        if not self._fits():
+            self.free()
+        return found
+
+    def _fits(self) -> bool:
+        """Whether the buffers may stay on a GPU. On a CPU, making them anew costs little."""
+        if self.device.type != "cuda":
+            return False
+        held = sum(tensor.nbytes for tensor in self._states[max(self._states)].tensors())
+        return held <= _KEPT * torch.cuda.get_device_properties(self.device).total_memory
+
+    def free(self) -> None:
+        """Free keys, values and CUDA graphs. Compiled code is kept."""
+        self._states, self._steps, self._signature = {}, {}, None
+
+    def _rows_for(self, count: int) -> int:
+        return min(rows for rows in self._states if rows >= count)
+
+    def _prepare(
+        self,
+        cache: DynamicCache,
+        count: int,
+        width: int,
+        tokens: int,
+        temperature: float,
+        end_token_ids: Sequence[int],
+    ) -> None:
+        """Make buffers that are large enough and belong to the weights, and the steps of a temperature."""
+        signature = *_signature(self._model), cache.layers[0].keys.dtype, *end_token_ids
+        room = -(-(width + tokens) // _ROOM) * _ROOM
+        held = self._states[max(self._states)] if self._states else None
+        size = (count, room, tokens)
+        known = (0, 0, 0) if held is None else (len(held.last), held.mask.shape[3], held.tokens.shape[1])
+        if signature != self._signature or any(new > old for new, old in zip(size, known, strict=True)):
+            if signature == self._signature:
+                size = (max(size[0], known[0]), max(size[1], known[1]), max(size[2], known[2]))
+            self.free()
+            whole = _State.allocate(cache, *size)
+            self._states = {rows: whole.first(rows) for rows in _numbers_of_rows(size[0], self.device.type == "cpu")}
+            self._signature, self._ends = signature, torch.tensor(list(end_token_ids), device=self.device)
+            # Graphs never run at the same time and leave their results in the states, so they share their memory.
+            self._pool = None if self.compiles else torch.cuda.graph_pool_handle()
+            if self.compiles and self.device.type == "cuda":
+                for tensor in chain(*(state.tensors() for state in self._states.values())):
+                    # Otherwise, CUDA graphs of torch.compile copy what is written in place, or are left out.
+                    torch._dynamo.mark_static_address(tensor)
+        for rows, state in self._states.items():
+            if (rows, temperature) not in self._steps:
+                self._steps[rows, temperature] = self._make_step(state, temperature)
+
+    def _make_step(self, state: _State, temperature: float) -> Callable[[Tensor | None], Any]:
+        if self.compiles:
+            if temperature not in self._compiled:
+                self._compiled[temperature] = compiled(_decode, self.device)
+            return partial(self._compiled[temperature], self._model, state, temperature, self._ends)
+        return captured(partial(_decode, self._model, state, temperature, self._ends, None), state, self._pool)
+
+
+def compiled(step: Callable[..., None], device: torch.device) -> Callable[..., None]:
+    """Return a compiled copy of a function, which is compiled when it is called with inputs of a new kind."""
+    # torch limits how often it compiles a function, by its code: each copy has a limit of its own.
+    assert isinstance(step, FunctionType)
+    own = FunctionType(step.__code__.replace(), step.__globals__, step.__name__)
+    mode = "reduce-overhead" if device.type == "cuda" else None
+    return torch.compile(own, fullgraph=True, mode=mode)
+
+
+def captured(step: Callable[[], None], state: _State, pool: Any) -> Callable[[Tensor | None], Any]:
+    """Return a step that a CUDA graph repeats. It is run twice meanwhile, on whatever rows the state has."""
+    device, kind = state.last.device, state.last.device.type
+    # Casts of weights must be part of the graph, because weights change.
+    casts = torch.autocast(
+        kind, torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind), cache_enabled=False
+    )
+    stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+    # Neither the random numbers of later samples nor loaders in other threads notice.
+    with torch.random.fork_rng(devices=[device]), casts:
+        state.slot.zero_(), state.step.zero_()
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            # Kernels are loaded at their first call, which cannot be captured.
+            step()
+        torch.cuda.current_stream(device).wait_stream(stream)
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            step()
+    return lambda _: graph.replay()
+
+
+def _numbers_of_rows(most: int, is_cpu: bool) -> list[int]:
+    """Return the numbers of rows of steps, down to the fewest.
+
+    On a GPU, each is half of the one before. On a CPU, the same code serves all numbers.
+    """
+    numbers = [most]
+    while numbers[-1] > _FEWEST:
+        numbers.append(max(_FEWEST, numbers[-1] * 7 // 8 if is_cpu else -(-numbers[-1] // 2)))
+    return numbers
+
+
+def _signature(model: Any) -> tuple[Any, ...]:
+    """Return what a CUDA graph of a model depends on: places of its weights, adapters in use, and autocasting."""
+    kind = next(model.parameters()).device.type
+    adapters = [
+        (tuple(layer.active_adapters), tuple(layer.merged_adapters), layer.disable_adapters)
+        for layer in adapted_layers(model).values()
+    ]
+    weights = [weight.data_ptr() for weight in chain(model.parameters(), model.buffers())]
+    return torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind), tuple(adapters), tuple(weights)

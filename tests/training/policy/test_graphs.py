@@ -1,0 +1,235 @@
+"""Decoding in graphs: the completions of eager decoding. Most steps are not compiled here, which takes long."""
+
+import copy
+import logging
+
+import pytest
+import torch
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from tiny_ct_chat import save_volumes, tiny_ct_chat, tiny_processor
+from tiny_generator import tiny_generator, tiny_rows
+from tiny_policy import tiny_model, tiny_tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+
+from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
+from rrg_rewards.training.policy import graphs
+from rrg_rewards.training.policy.generators import repeat_rows
+from rrg_rewards.training.policy.graphs import GraphDecoder, reason_against_graphs
+from rrg_rewards.utilities.settings import SettingError
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """Leave steps uncompiled."""
+    monkeypatch.setattr(graphs, "compiled", lambda step, device: step)
+
+
+def _text(model=None):
+    model = tiny_model() if model is None else model
+    # Otherwise, the tokens do not depend on the prompt.
+    torch.nn.init.normal_(model.get_output_embeddings().weight, std=0.3)
+    generator = CausalLMGenerator(model, tiny_tokenizer(), max_new_tokens=12, temperature=2.0, merge_adapters=True)
+    return generator.eval(), generator.collate(tiny_rows(5))
+
+
+def _grouped_heads():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=14, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2, initializer_range=0.3,
+        )
+    )  # fmt: skip
+
+
+def _adapted():
+    torch.manual_seed(0)
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    return get_peft_model(tiny_model(), lora)
+
+
+def _ct_chat(folder):
+    processor = tiny_processor()
+    generator = CTChatGenerator(tiny_ct_chat(processor), processor, max_new_tokens=6, merge_adapters=True)
+    contents = ["report", "report", "report report report"]
+    rows = [
+        {"prompt": [{"role": "user", "content": content}], "image": path}
+        for content, path in zip(contents, save_volumes(folder, 3), strict=True)
+    ]
+    return generator.eval(), generator.collate(rows)
+
+
+def _sampled(generator, rows, decoding, greedy=False):
+    generator.decoding = decoding
+    torch.manual_seed(3)
+    return generator.sample(rows, greedy=greedy)
+
+
+def _check_equal(generator, rows, greedy=False):
+    expected, found = (_sampled(generator, rows, decoding, greedy) for decoding in ("eager", "graph"))
+    assert torch.equal(found.tokens, expected.tokens)
+    assert torch.equal(found.mask, expected.mask)
+    assert torch.equal(found.finished, expected.finished)
+    if not greedy:
+        torch.testing.assert_close(found.log_probs, expected.log_probs, atol=1e-5, rtol=0)
+    return found
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("kind", ["text", "grouped heads", "unpadded", "merged", "unmerged", "ct_chat"])
+def test_graph_decoding_gives_the_completions_of_eager_decoding(kind, greedy, tmp_path):
+    if kind == "ct_chat":
+        generator, batch = _ct_chat(tmp_path)
+    else:
+        model = {"grouped heads": _grouped_heads, "merged": _adapted, "unmerged": _adapted}.get(kind, tiny_model)()
+        generator, batch = _text(model)
+    if kind == "unpadded":
+        batch = generator.collate([tiny_rows()[0]] * 3)
+    if kind == "unmerged":
+        # Without the log-probabilities of the sampler.
+        generator.merge_adapters = False
+        rows = repeat_rows(batch, 7)
+        expected, found = (_sampled(generator, rows, decoding, greedy) for decoding in ("eager", "graph"))
+        assert torch.equal(found.tokens, expected.tokens)
+        return
+    found = _check_equal(generator, repeat_rows(batch, 7), greedy)
+    if not greedy and kind != "ct_chat":
+        # Rows have ended at several times, and left the batch.
+        assert len(set(found.length_list)) > 3
+
+
+@pytest.mark.usefixtures("plain")
+def test_graph_decoding_keeps_its_graphs_and_follows_the_weights(monkeypatch):
+    generator, batch = _text()
+    made = []
+    monkeypatch.setattr(
+        GraphDecoder, "_make_step", lambda *args, of=GraphDecoder._make_step: made.append(1) or of(*args)
+    )
+    monkeypatch.setattr(GraphDecoder, "free", lambda *args: None)
+    _check_equal(generator, repeat_rows(batch, 4))
+    first = len(made)
+    assert first > 1
+    with torch.no_grad():
+        for weight in generator.parameters():
+            weight.mul_(1.1)
+    # Fewer rows, with rows of a step left over.
+    _check_equal(generator, repeat_rows(batch, 3))
+    _check_equal(generator, repeat_rows(batch, 1).take(torch.tensor([2])))
+    assert len(made) == first
+
+
+@pytest.mark.usefixtures("plain")
+def test_graph_decoding_one_token_and_more_rows_than_before():
+    generator, batch = _text()
+    generator.max_new_tokens = 1
+    _check_equal(generator, repeat_rows(batch, 1))
+    generator.max_new_tokens = 60
+    _check_equal(generator, repeat_rows(batch, 2))
+    generator.end_token_ids = [2, 4, 5]
+    _check_equal(generator, repeat_rows(batch, 3))
+
+
+@pytest.mark.slow
+def test_graph_decoding_compiled_steps_give_the_completions_of_eager_decoding():
+    generator, batch = _text(_adapted())
+    _check_equal(generator, repeat_rows(batch, 3))
+
+
+def _sliding():
+    config = MistralConfig(
+        vocab_size=14, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, sliding_window=4, pad_token_id=0, eos_token_id=2, bos_token_id=1,
+    )  # fmt: skip
+    return MistralForCausalLM(config)
+
+
+def _prompt_tuning():
+    return get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+
+
+def _eager_attention():
+    model = tiny_model()
+    model.set_attn_implementation("eager")
+    return model
+
+
+def _not_compiled():
+    model = tiny_model()
+    model._can_compile_fullgraph = False
+    return model
+
+
+def _reading_rope():
+    model = tiny_model()
+    model.config.rope_parameters = {**model.config.rope_parameters, "rope_type": "dynamic"}
+    return model
+
+
+def _sharded():
+    model = tiny_model()
+    model.lm_head.weight.ds_id = 0
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_sliding, "sliding windows"),
+        (_prompt_tuning, "trained prompts"),
+        (_eager_attention, "attention is eager"),
+        (_not_compiled, "does not compile"),
+        (_reading_rope, "encoded by dynamic"),
+        (_sharded, "sharded"),
+    ],
+)
+def test_graph_decoding_models_without_graphs_stay_eager(make, reason, caplog):
+    generator = CausalLMGenerator(make().eval(), tiny_tokenizer(), max_new_tokens=3)
+    rows = generator.collate(tiny_rows(2))
+    with caplog.at_level(logging.INFO):
+        generator.sample(rows)
+        generator.sample(rows)
+    (record,) = [record for record in caplog.records if "decoding" in record.message]
+    assert "eager, because" in record.message
+    assert reason in record.message
+    again = CausalLMGenerator(generator.model, tiny_tokenizer(), decoding="graph")
+    with pytest.raises(SettingError, match=reason) as raised:
+        again.sample(rows)
+    assert raised.value.setting == "decoding"
+
+
+def test_graph_decoding_a_failed_graph_is_an_error_unless_the_choice_is_automatic(monkeypatch, caplog):
+    def failed(*_, **__):
+        raise RuntimeError("no compiler\nand more")
+
+    generator, batch = _text()
+    monkeypatch.setattr(GraphDecoder, "sample", failed)
+    generator.decoding = "graph"
+    with pytest.raises(RuntimeError, match="no compiler"):
+        generator.sample(batch)
+    generator.decoding = "auto"
+    expected = _sampled(generator, batch, "eager", greedy=True)
+    generator._decoder, generator.decoding = GraphDecoder(generator.model), "auto"
+    assert generator.sample(batch, greedy=True).token_lists() == expected.token_lists()
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        "decoding is eager from now on, because a graph failed: no compiler"
+    ]
+    assert generator._decoder is None
+
+
+@pytest.mark.usefixtures("plain")
+def test_graph_decoding_generators_are_copied_without_graphs():
+    generator, batch = _text()
+    generator.decoding = "graph"
+    generator.sample(batch)
+    copied = copy.deepcopy(generator)
+    assert generator._decoder is not None
+    assert copied._decoder is None
+    assert _sampled(copied, batch, "graph", True).token_lists() == generator.sample(batch, greedy=True).token_lists()
+
+
+def test_graph_decoding_an_unknown_choice_is_an_error():
+    with pytest.raises(SettingError, match="compiled") as raised:
+        CausalLMGenerator(tiny_model(), tiny_tokenizer(), decoding="compiled")
+    assert raised.value.setting == "decoding"
+    assert reason_against_graphs(tiny_generator().model) is None
