@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py                # checks, then measurements; writes results/gpu.json
     python benchmarks/gpu.py --no-checks
+    python benchmarks/gpu.py --decode       # ways to decode, in at most eight minutes; writes results/gpu_decode.json
     python benchmarks/gpu.py --cpu          # the same measurements of a small model on the CPU, to test this script
 
 The checks are the tests with the marker `gpu` (`python -m pytest -m gpu tests/gpu`). The measurements need about 40 GB
@@ -28,6 +29,8 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 NO_GPU = 3
+# Seconds after which --decode begins nothing more; the last way takes at most two minutes.
+DECODE_SECONDS = 360
 # Needed if this file is imported from another folder.
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -88,6 +91,23 @@ def measure(device: torch.device, layers: int) -> dict[str, Any]:
     }
 
 
+def measure_decoding(device: torch.device, layers: int, tokens: int) -> dict[str, Any]:
+    """Return the rates, and the time of a token in each way to decode."""
+    from ct_chat_plan import settings
+    from gpu_decode import decode
+    from gpu_measures import Size, rates
+
+    run, adapter = settings("DDP", 1, 1, full=False)
+    run = replace(run, accumulation=4, steps_per_generation=4)
+    small = device.type == "cpu"
+    size = Size.small() if small else Size.published(layers, adapter.r)
+    run = replace(run, batch=2, rank=size.rank) if small else run
+    found = rates(device, size)
+    adapter = replace(adapter, r=size.rank)
+    rate = found["copy_gb_per_second"]
+    return {"layers": size.layers, "rates": found, **decode(device, size, run, adapter, rate, tokens, DECODE_SECONDS)}
+
+
 def estimate(run: Any, counts: Any, host: float, rewards: dict[str, float], layers: int) -> dict[str, dict[str, Any]]:
     """Return the plan's seconds ``[fast, slow]`` and GB of each phase, for a part of the layers."""
     from ct_chat_cost import LLAMA, memory, seconds
@@ -127,7 +147,9 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=32, help="decoder layers of the measured model (default: 32)")
     parser.add_argument("--no-checks", action="store_true", help="measure only")
     parser.add_argument("--cpu", action="store_true", help="measure a small model on the CPU, without checks")
-    parser.add_argument("--output", type=Path, help="default: results/gpu.json; with --cpu none")
+    parser.add_argument("--decode", action="store_true", help="measure the ways to decode, without checks")
+    parser.add_argument("--tokens", type=int, default=128, help="tokens of a completion with --decode (default: 128)")
+    parser.add_argument("--output", type=Path, help="default: results/gpu.json or gpu_decode.json; with --cpu none")
     arguments = parser.parse_args()
     if not (arguments.cpu or torch.cuda.is_available()):
         built = f"built with CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
@@ -137,8 +159,13 @@ def main() -> int:
     os.environ.setdefault("DS_ACCELERATOR", "cpu" if arguments.cpu else "cuda")
     warnings.simplefilter("ignore", FutureWarning)
     device = torch.device("cpu" if arguments.cpu else "cuda")
-    checks = [] if arguments.cpu or arguments.no_checks else run_checks()
-    result = {"machine": describe(device), "checks": checks, **measure(device, arguments.layers)}
+    checks = [] if arguments.cpu or arguments.no_checks or arguments.decode else run_checks()
+    measured = (
+        measure_decoding(device, arguments.layers, arguments.tokens)
+        if arguments.decode
+        else measure(device, arguments.layers)
+    )
+    result = {"machine": describe(device), "checks": checks, **measured}
 
     from ct_chat_plan import rounded
 
@@ -146,7 +173,7 @@ def main() -> int:
 
     result = rounded(result)
     show(result)
-    output = arguments.output or (None if arguments.cpu else RESULTS / "gpu.json")
+    output = arguments.output or (None if arguments.cpu else RESULTS / f"gpu{'_decode' * arguments.decode}.json")
     if output is not None:
         write_json(result, output, overwrite=True)
     return int(any(check["outcome"] == "failed" for check in checks))
@@ -159,6 +186,12 @@ def show(result: dict[str, Any]) -> None:
         print(f"{check['outcome']:8} {check['check']}" + (f": {check['reason']}" if "reason" in check else ""))
     for name, value in result["rates"].items():
         print(f"{name}: {value:.1f}")
+    for name, row in result.get("ways", {}).items():
+        figures = (f"{figure} {value:.3g}" for figure, value in row.items() if isinstance(value, float))
+        print(f"{name}: " + (", ".join(figures) or f"not run: {row['not_run']}"))
+    if "bound_ms" in result:
+        print(f"bound of the memory: {result['bound_ms']:.3g} ms a token of {result['rows']} rows")
+        return
     for name, found in result["attention"].items():
         print(f"{name}: " + (f"{found['seconds']:.4f} s" if "seconds" in found else f"not run: {found['not_run']}"))
     for name, row in result["phases"].items():

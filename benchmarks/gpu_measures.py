@@ -117,7 +117,7 @@ def phases(device: torch.device, size: Size, run: Run, adapter: Any) -> dict[str
     progress(f"making a model of {size.layers} layers")
     torch.manual_seed(0)
     model = build(size.layers, adapter, device=str(device), **size.text)
-    batch = _batch(model, size, run, device)
+    batch = make_batch(model, size, run, device)
     generation = {name: value.repeat_interleave(run.steps_per_generation, 0) for name, value in batch.items()}
     lengths = {"max_new_tokens": run.completion, "min_new_tokens": run.completion}
     no_end = {"pad_token_id": 0, "eos_token_id": None}
@@ -163,7 +163,7 @@ def _words(model: Any) -> int:
     return int(model.config.image_token_id)
 
 
-def _batch(model: Any, size: Size, run: Run, device: torch.device) -> dict[str, Tensor]:
+def make_batch(model: Any, size: Size, run: Run, device: torch.device) -> dict[str, Tensor]:
     """Return prompts with a volume each."""
     config = model.config
     tokens = torch.randint(_words(model), (run.batch, run.prompt), device=device)
