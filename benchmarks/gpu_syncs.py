@@ -35,7 +35,7 @@ from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore
 from rrg_rewards.metrics.preference_accuracy import PreferenceAccuracy
 from rrg_rewards.training import PolicyDataModule, PolicyModule
 from rrg_rewards.training.metrics.crepe import CountCorrelation
-from rrg_rewards.training.policy.sampling import ALGORITHMS
+from rrg_rewards.training.policy.options import ALGORITHMS
 
 TOKENS = (4, 16, 64)
 

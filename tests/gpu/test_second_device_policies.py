@@ -19,7 +19,7 @@ from rrg_rewards.training import CausalLMGenerator
 from rrg_rewards.training.policy import graphs, shared_prompts
 from rrg_rewards.training.policy.generators import repeat_rows
 from rrg_rewards.training.policy.graphs import GraphDecoder
-from rrg_rewards.training.policy.sampling import ALGORITHMS
+from rrg_rewards.training.policy.options import ALGORITHMS
 
 
 @pytest.fixture(scope="module", params=KINDS)

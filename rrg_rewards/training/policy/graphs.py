@@ -64,8 +64,9 @@ class _FixedLayer(StaticLayer):  # type: ignore[misc]  # transformers is an opti
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Write the keys and values of a token, and return all."""
-        self.keys.index_copy_(2, self.slot, key_states)
-        self.values.index_copy_(2, self.slot, value_states)
+        # With autocasting, the prompts' may be wider, as those to which a dynamic cache appends.
+        self.keys.index_copy_(2, self.slot, key_states.to(self.keys.dtype))
+        self.values.index_copy_(2, self.slot, value_states.to(self.values.dtype))
         return self.keys, self.values
 
 
