@@ -2,7 +2,7 @@
 
     python benchmarks/gpu.py                # checks, then measurements; writes results/gpu.json
     python benchmarks/gpu.py --no-checks
-    python benchmarks/gpu.py --decode       # ways to decode, none begun after six minutes; writes results/gpu_decode.json
+    python benchmarks/gpu.py --decode       # ways to decode, none begun after 6 minutes; writes results/gpu_decode.json
     python benchmarks/gpu.py --cpu          # the same measurements of a small model on the CPU, to test this script
 
 The checks are the tests with the marker `gpu` (`python -m pytest -m gpu tests/gpu`). The measurements need about 40 GB
