@@ -312,6 +312,13 @@ def test_build_items_segments_have_several_names(place: str) -> None:
     assert answers["location"] == SEGMENTS[place]
 
 
+def test_build_items_nodules_of_ground_glass_density_are_no_opacity() -> None:
+    report = "Several nodules are seen in the left lung, mainly with ground glass density."
+    assert {item.finding for item in build_items(report)} == {"Lung nodule"}
+    report = "Several nodules are seen in the left lung with areas of ground glass density."
+    assert {item.finding for item in build_items(report)} == {"Lung nodule", "Lung opacity"}
+
+
 @pytest.mark.parametrize(
     ("report", "number"),
     [
@@ -355,6 +362,7 @@ def test_build_items_places_are_complete_and_only_those_of_the_finding(report: s
 VALUES = {
     "A round low density area and a solid nodule are seen in the right lung.": ("density", "solid"),
     "A round solid nodule and a low density area are seen in the right lung.": ("shape", "round"),
+    "Twisted small air duct shadows can be seen in patchy high-density shadows in both lungs.": ("severity", None),
     "A few intrapulmonary localized nodules are seen.": ("distribution", None),
     "Subpleural localized nodules are seen.": ("distribution", None),
     "Localized emphysema is seen in the right upper lobe.": ("distribution", "focal"),

@@ -20,8 +20,12 @@ _SHARED = ("laterality", "location", "change", "device_position", "places", "pla
 _PLACE = ("laterality", "location", "places", "place_words")
 # Words of a caller's vocabulary.
 _WORDS = ("words", "place_words")
+# Attributes of what the noun after them names.
+_DESCRIBING = frozenset({"words", "severity", "morphology"})
 # Words that may stand between a value and the name of the finding: "ground glass density nodule".
 _VALUE_FILLERS = frozenset({"density", "like", "attenuation"})
+# Nouns of things that are no findings.
+_UNNAMED = frozenset({"area", "areas", "region", "regions", "zone", "zones", "shadow", "shadows", "focus", "foci"})
 _NOTHING = Attributes()
 _start = attrgetter("start")
 # Number of words after the last finding in which "around it" ties it to the finding before.
@@ -104,9 +108,11 @@ class AttributeReader:
         numbers = _statements(tokens, distinct)
         named = [_Named(span) for span in distinct]
         owners = self._owners(tokens, distinct, numbers)
+        has_unnamed = not _UNNAMED.isdisjoint(tokens)
         for modifier in sorted([*modifiers, *words], key=_start) if words else modifiers:
-            if owners[modifier.start] >= 0:
-                named[owners[modifier.start]].own.append(modifier)
+            one = named[owners[modifier.start]]
+            if owners[modifier.start] >= 0 and not (has_unnamed and one.lacks(tokens, modifier)):
+                one.own.append(modifier)
         if words and len(named) > 1:
             self._add_near(tokens, named, words)
         for one in named:
@@ -358,6 +364,14 @@ class _Named:
     attributes: Attributes = _NOTHING
     is_emphasis: bool = False
 
+    def lacks(self, tokens: Sequence[str], modifier: Modifier) -> bool:
+        """Whether a word describes something without a name before the finding: "a low density area and a nodule"."""
+        if modifier.values[0][0] not in _DESCRIBING:
+            return False
+        between = tokens[modifier.end : self.span.phrase[0]]
+        verbs = cue_words("statements", "verbs")
+        return any(noun in _UNNAMED and (word in verbs or word == "and") for noun, word in pairwise(between))
+
 
 @dataclass(slots=True)
 class _Part:
@@ -414,9 +428,6 @@ def _whereabouts(tokens: Sequence[str], modifiers: Sequence[Modifier]) -> tuple[
     if not parts:
         return _NOTHING, False
     _complete(tokens, parts)
-    if len(parts) == 1:
-        (part,) = parts
-        return Attributes(part.side, part.levels), part.side is None or part.is_emphasised
     stated = [part for part in parts if not part.is_emphasised]
     # "Nodules in the lungs, the largest on the right": the emphasised place says what the others leave open.
     sided = [part for part in stated if part.side]

@@ -48,6 +48,8 @@ from rrg_rewards.findings.reading.phrases import union
 
 # Cues that divide a sentence into clauses and lists.
 _DIVIDING = STATING | DENYING | BREAKING | BE | HAVE | OTHER | WITH | PERHAPS
+# Words between which and the start of an item there is no finding of the list: "cysts and, in the lung, a nodule".
+_ATTACHING = INSIDE | PURPOSE | LINKING
 # Maximum distances in tokens.
 # Between "not" and the verb that it negates: "was not clearly observed".
 _NOT_REACH = 3
@@ -337,6 +339,31 @@ class Clauses:
             ):
                 return range(start, comma)
         return range(start, end)
+
+    def own_item(self, start: int, end: int) -> range:
+        """Return the tokens of the context of a phrase without the other findings that "and" or "with" joins to it.
+
+        The phrase is in a list without a verb but "there is". It has its own words ("hepatic cysts and calcified
+        granuloma", but not "hepatic cysts and hemangiomas"), or the next item has its own organ ("granuloma and changes
+        of the spine", but not "hemangiomas and cysts in the liver").
+        """
+        context = self.context(start)
+        # Not the "with" of "consistent with"
+        joints = [i for i in context if self.codes[i] & (JOINT | OTHER | WITH) and not self.union(i - 1, i) & LINKING]
+        first = max((i + 1 for i in joints if i < start), default=context.start)
+        after = min((i for i in joints if i >= end), default=context.stop)
+        if self._is_statement(context) or self.union(first, start) & _ATTACHING or self.union(end, after) & INSIDE:
+            return context
+        if sum(not code & (ARTICLE | DEGREE) for code in self.codes[first:end]) < 2:
+            first = context.start
+        if after > end + 2 or self.union(after, context.stop) & INSIDE:
+            after = context.stop
+        return range(first, after)
+
+    def _is_statement(self, context: range) -> bool:
+        """Whether the words of a context have a verb other than that of "there is"."""
+        verbs = [self.codes[i] for i in context if self.codes[i] & (STATING | BE | HAVE)]
+        return bool(verbs) and not (len(verbs) == 2 and verbs[0] & EXIST and verbs[1] & BE)
 
     def nearest(self, start: int, end: int, context: range) -> int:
         """Return the bits of the site nearest to the phrase at tokens ``start`` to ``end``, or else those of the label.

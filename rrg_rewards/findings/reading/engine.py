@@ -33,6 +33,7 @@ from rrg_rewards.findings.reading.phrases import Memo
 from rrg_rewards.findings.reading.plain_text import PlainText, plain_text
 from rrg_rewards.findings.reading.schema_words import (
     WordBook,
+    density_names,
     foreign_spans,
     stated_words,
     with_ranges,
@@ -387,6 +388,9 @@ class FindingEngine:
         if self._has_foreign:
             foreign = foreign_spans(self.lexicon, tokens, mentions, words, self._vocabulary)
             findings += [_TokenFinding(_FOREIGN, PRESENT, span.start, span.end, span, None) for span in foreign]
+        if self._vocabulary:
+            densities = density_names(tokens, [finding.span for finding in findings])
+            findings = [finding for finding in findings if finding.span not in densities]
         elsewhere = elsewhere_tokens(tokens, {i for found in findings for i in range(found.span.start, found.end)})
         findings = [found._replace(organ=ELSEWHERE) if found.span.start in elsewhere else found for found in findings]
         return sorted(findings, key=lambda found: (found.span.end, found.start)), scope, words

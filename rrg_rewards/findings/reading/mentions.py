@@ -1,7 +1,7 @@
 """Find mentions of a lexicon's concepts in a sentence."""
 
 from collections.abc import Iterable, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from rrg_rewards.findings.knowledge.load import cue_words
@@ -40,6 +40,7 @@ def find_mentions(
     words, codes, sentence, cues, label = coded
     scope: NegationScope | None = None
     named: dict[int, int] = {}
+    misplaced: list[Mention] = []
     for i, _, end, rule in sorted(lexicon.rules.matches(words, codes, cues), key=_start_and_rank):
         # A concept is named once: "pleural effusion" is not also the "effusion" in it.
         if named.get(rule.meaning, 0) > i or (rule.above and not _exceeds(words, i, end, rule.above)):
@@ -52,11 +53,36 @@ def find_mentions(
             continue
         if not is_conditional or _is_placed(rule, i, end, scope):
             named[rule.meaning] = end
-            presence = PRESENT
-            if with_presence:
-                presence = ABSENT if rule.absent else scope.presence(i, end)
+            presence = _presence(rule, i, end, scope) if with_presence else PRESENT
             mentions.append(Mention(rule.meaning, presence, i, end, rule, codes))
-    return mentions if scope is None else without_mixtures(mentions, scope), scope
+        elif rule.not_at and not (rule.at or rule.wide):
+            misplaced.append(Mention(rule.meaning, PRESENT, i, end, rule, codes))
+    if scope is None:
+        return mentions, scope
+    if misplaced and cues & _JOINING:
+        mentions = _with_placed(mentions, misplaced, scope, with_presence)
+    return without_mixtures(mentions, scope), scope
+
+
+def _presence(rule: Rule, start: int, end: int, scope: NegationScope) -> int:
+    return ABSENT if rule.absent else scope.presence(start, end)
+
+
+def _with_placed(
+    mentions: list[Mention], misplaced: Iterable[Mention], scope: NegationScope, with_presence: bool
+) -> list[Mention]:
+    """Add the mentions that cannot be in the organ of the finding that "and" or "with" joins to them.
+
+    The granuloma in "calcified granuloma and degenerative changes of the spine" is in the lung, as without an organ.
+    """
+    taken = {i for mention in mentions for i in range(mention.start, mention.end)}
+    added = []
+    for mention in misplaced:
+        rule, start, end = mention.rule, mention.start, mention.end
+        if taken.isdisjoint(range(start, end)) and _is_placed(rule, start, end, scope, scope.own_item(start, end)):
+            taken.update(range(start, end))
+            added.append(mention._replace(presence=_presence(rule, start, end, scope)) if with_presence else mention)
+    return sorted([*mentions, *added], key=attrgetter("start"))
 
 
 class _Coded(NamedTuple):
@@ -241,9 +267,10 @@ def _fits(rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
     return around & rule.needs == rule.needs and not around & rule.bars
 
 
-def _is_placed(rule: Rule, start: int, end: int, scope: NegationScope) -> bool:
+def _is_placed(rule: Rule, start: int, end: int, scope: NegationScope, context: range | None = None) -> bool:
     """Whether the organ of a phrase, in its context, is one of those that its rule allows."""
     if not (rule.at or rule.not_at):
         return True
-    site = scope.nearest(start, end, scope.context(start, rule.wide))
+    context = scope.context(start, rule.wide) if context is None else context
+    site = scope.nearest(start, end, context)
     return not ((rule.at and not site & rule.at) or site & rule.not_at)

@@ -1,6 +1,7 @@
 """Merge the mentions of a report into its abnormal findings."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from string import ascii_lowercase
@@ -12,6 +13,7 @@ from rrg_rewards.findings.reading.attributes import attribute_reader
 from rrg_rewards.findings.reading.finding import DOUBTFUL, OTHER, Attributes, Finding, is_plural, may_be_same
 from rrg_rewards.findings.reading.plain_text import plain_text
 from rrg_rewards.findings.reading.tokens import tokenise
+from rrg_rewards.findings.reading.wordings import diagnosing_words
 
 # The words of a heading after a finding that it names: "Nodes/esophagus:".
 _HEADING_END = re.compile(r"(?: ?(?:/|,|&|\band\b) ?[A-Za-z]+){0,2} ?:")
@@ -31,6 +33,9 @@ _REFERENCE_REACH = 6
 _SIZE_SEARCHED = 16
 # Number of characters before an apposition that can contain "the largest".
 _LARGEST_SEARCHED = 150
+# Number of characters after a denial in which a word of correction is looked for.
+_CORRECTION_REACH = 30
+_CORRECTION = re.compile("|".join(sorted(cue_words("references", "corrections"))), re.IGNORECASE)
 _COUNTABLE = tuple(stem.rstrip("*") for stem in cue_words("references", "countable"))
 # An ASCII letter that no word of ``likening`` contains.
 _OTHER_LETTER = re.compile(
@@ -69,13 +74,23 @@ def abnormal_findings(report: str, mentions: Sequence[Finding]) -> list[Finding]
 def _abnormal(report: str, mentions: Sequence[Finding]) -> list[Finding]:
     """Return the findings of a plain text."""
     findings: list[Finding] = []
+    stated: set[str] = set()
     last: Finding | None = None
+    corrections: list[tuple[int, int]] | None = None
     for mention in mentions:
         if mention.presence == "absent" or mention.certainty == DOUBTFUL:
             if last is not None and _is_heading(last, mention, report):
                 findings.pop()
+            if mention.concept in stated:
+                # Once for all denials of a report, and not for reports without any.
+                if corrections is None:
+                    corrections = [match.span() for match in _CORRECTION.finditer(report)]
+                if corrections:
+                    findings = [finding for finding in findings if not _is_withdrawn(finding, mention, corrections)]
             last = None
-        elif last is not None and (merged := _interpreted(last, mention, report)) is not None:
+            continue
+        stated.update((mention.concept, *concept_graph().wider(mention.concept)))
+        if last is not None and (merged := _interpreted(last, mention, report)) is not None:
             findings[-1] = last = merged
         elif (explained := _explained_finding(findings, mention, report)) is not None:
             findings[explained] = _merged(findings[explained], mention, mention.concept)
@@ -83,6 +98,14 @@ def _abnormal(report: str, mentions: Sequence[Finding]) -> list[Finding]:
             findings.append(mention)
             last = mention
     return _distinct(_without_requests(findings, report), report)
+
+
+def _is_withdrawn(finding: Finding, denial: Finding, corrections: Sequence[tuple[int, int]]) -> bool:
+    """Whether an addendum denies a finding that the report stated: "Addendum: the nodule is a nipple shadow"."""
+    if not (_is_kind(finding.concept, denial.concept) and _may_be_one(finding.attributes, denial.attributes)):
+        return False
+    following = corrections[bisect_left(corrections, (finding.end, 0)) :][:1]
+    return any(end <= denial.end + _CORRECTION_REACH for _, end in following)
 
 
 def _is_kind(narrow: str, wide: str) -> bool:
@@ -116,6 +139,10 @@ def _interpreted(first: Finding, second: Finding, report: str) -> Finding | None
         return _filled(second, first)
     if link == "doubted" and not explained:
         return None
+    if link == "glossed":
+        # "Cystic lesions (bullae)", "consolidation (dense opacity)"
+        is_wider = len(graph.wider(second.concept)) < len(graph.wider(first.concept))
+        return _filled(first, second) if is_wider else _filled(second, first)
     return _merged(first, second, second.concept)
 
 
@@ -167,7 +194,7 @@ def _link(first: Finding, second: Finding, report: str) -> str | None:
     text = report[first.end : second.start]
     if text.strip() == "(":
         # "Opacity (pneumonia)", "opacity (pneumonia?)"
-        return "doubted" if second.presence == "uncertain" else "stated"
+        return "doubted" if second.presence == "uncertain" else "glossed"
     # The second mention is in the same sentence or in the next one.
     return _stated_link(_SENTENCE_END.split(text)[-1], second.sentence != first.sentence)
 
@@ -181,8 +208,10 @@ def _stated_link(text: str, continues: bool) -> str | None:
 
 
 def _interprets(words: Sequence[str]) -> bool:
-    """Whether a sentence begins with a word for the findings before: "this may be"."""
-    return not cue_words("continuations", "interpretation").isdisjoint(words[:1])
+    """Whether a sentence begins with a word for the findings before: "this may be", "the pattern favors"."""
+    has_article = not cue_words("continuations", "article").isdisjoint(words[:1])
+    is_pattern = not cue_words("continuations", "pattern").isdisjoint(words[has_article:][:1])
+    return is_pattern or not cue_words("continuations", "interpretation").isdisjoint(words[:1])
 
 
 def _distinct(findings: Sequence[Finding], report: str) -> list[Finding]:
@@ -371,8 +400,20 @@ def _merged(first: Finding, second: Finding, *alternatives: str) -> Finding:
 
 
 def _filled(first: Finding, second: Finding) -> Finding:
-    """Return a finding with the attributes and the alternatives of another mention of it."""
-    return _merged(first, second, *second.alternatives)
+    """Return a finding with the attributes and the alternatives of another mention of it.
+
+    It is named as in the second mention if only this one is a diagnosis: "lesion in segment 4, a metastasis".
+    """
+    merged = _merged(first, second, *second.alternatives)
+    is_named = first.concept == second.concept and second.presence == "present" and _is_diagnosis(second)
+    if not is_named or _is_diagnosis(first):
+        return merged
+    return merged._replace(start=second.start, end=second.end, text=second.text)
+
+
+def _is_diagnosis(finding: Finding) -> bool:
+    """Whether the words of a mention name the cause of a lesion."""
+    return any(table[word] for table in diagnosing_words(finding.concept) for word in tokenise(finding.text))
 
 
 def _is_near(mention: Finding, report: str, name: str) -> bool:

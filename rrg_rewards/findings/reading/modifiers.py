@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import Any, NamedTuple
 
 from rrg_rewards.findings.knowledge.load import cue_words, load_knowledge
@@ -29,6 +29,8 @@ _VERTEBRA = re.compile(r"[tlc](\d{1,2})")
 _NO_SIZE_REACH = 3
 # Maximum distance in words from a denial to the word that it denies: "without significant displacement".
 _DENIAL_REACH = 2
+# The same to a place: "the tube is not in the right main bronchus".
+_PLACE_REACH = 5
 PLACED = frozenset({"laterality", "location", "segment", "implied"})
 """Kinds of modifiers that state a place."""
 # Attributes that a denial does not remove: "not changed" states a change, "cannot exclude" states a doubt.
@@ -102,7 +104,7 @@ class ModifierReader:
         """Return the modifiers that no word before them denies."""
         if self._denials.isdisjoint(tokens):
             return modifiers
-        return [one for one in modifiers if not self._is_denied(tokens, one)]
+        return [one for one in modifiers if not (self._is_denied(tokens, one) or self._is_elsewhere(tokens, one))]
 
     def _has_number(self, word: str) -> bool:
         """Whether a word can begin a measure or a level without being one of the phrases."""
@@ -114,6 +116,15 @@ class ModifierReader:
             return False
         # "non" denies the next word only: in "non specific 4 mm nodule" the size is stated.
         return any(word in self._denials and (word != "non" or i == len(before) - 1) for i, word in enumerate(before))
+
+    def _is_elsewhere(self, tokens: Sequence[str], modifier: Modifier) -> bool:
+        """Whether a modifier is a place that is denied: "the tube is not in the right main bronchus"."""
+        if modifier.values[0][0] not in (*PLACED, "place_words"):
+            return False
+        before = tokens[max(0, modifier.start - _PLACE_REACH) : modifier.start]
+        following = list(dropwhile(lambda word: word != "not", before))[1:]
+        is_placed = not cue_words("references", "placing").isdisjoint(following[:1])
+        return is_placed and cue_words("connectives", "enders").isdisjoint(following)
 
     def _measure(self, tokens: Sequence[str], start: int) -> Modifier | None:
         """Return a size such as "2.5 x 3 cm", or the position of a tube from its distance to the carina."""

@@ -207,8 +207,8 @@ def cue_bits(section: str, *lists: str) -> WordBits:
     return WordBits((word, 1 << i) for i, name in enumerate(lists) for word in cue_words(section, name))
 
 
-Anchored = tuple[int, AnyPhrase, int, int, int]
-"""A phrase after the bits of its words, its rank, and the fewest and the most tokens to its rarest word."""
+Anchored = tuple[AnyPhrase, int, int, int]
+"""A phrase, its rank among all phrases, and the fewest and the most tokens from its first to its rarest word."""
 
 
 class PhraseTable(Memo[str, tuple[Anchored[AnyPhrase], ...]]):
@@ -235,7 +235,7 @@ class PhraseTable(Memo[str, tuple[Anchored[AnyPhrase], ...]]):
             places = sorted(range(len(bits)), key=[commonness[bit.bit_length() - 1] for bit in bits].__getitem__)
             place, rarest = places[0], bits[places[0]]
             most = sum(reach for _, reach, _ in phrase.rest[:place])
-            self._by_rarest.setdefault(rarest, []).append((phrase.words, phrase, rank, place, most))
+            self._by_rarest.setdefault(rarest, []).append((phrase, rank, place, most))
         self.bits = rarest = union(self._by_rarest)
         of_bits = cache(self._of_bits)
         super().__init__(lambda word: of_bits(words[word] & rarest))
@@ -255,9 +255,8 @@ class PhraseTable(Memo[str, tuple[Anchored[AnyPhrase], ...]]):
         """
         found = []
         for i, phrases in enumerate(map(self.__getitem__, tokens)):
-            for bits, phrase, rank, least, most in phrases:
-                # Few phrases have all of their words in the sentence.
-                if bits & sentence != bits or (phrase.at and not phrase.at & sentence):
+            for phrase, rank, least, most in phrases:
+                if phrase.words & sentence != phrase.words or (phrase.at and not phrase.at & sentence):
                     continue
                 if not phrase.rest:
                     found.append((i, rank, i + 1, phrase))

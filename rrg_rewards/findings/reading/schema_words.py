@@ -19,6 +19,10 @@ _UPPER_STATION, _LOWER_STATION = "upper paratracheal", "lower paratracheal"
 _BOUND_REACH = 4
 _LONE_UNIT = re.compile(r"(?<=\d) ?m\b(?! ?m)")
 _RANGE_SIGNS = "-~\u2013"
+# Words of "nodules, mainly with ground glass density".
+_NODULES = frozenset({"nodule", "nodules"})
+_DEGREES = frozenset({"mainly", "mostly", "predominantly", "partly", "a", "some", "pure"})
+_DENSITIES = frozenset({"density", "densities", "attenuation"})
 
 
 LENGTH = "length"
@@ -209,3 +213,32 @@ def foreign_spans(
         elif mention.start not in signs:
             spans.append(mention.last_word())
     return spans
+
+
+def density_names(tokens: Sequence[str], spans: Sequence[Span]) -> set[Span]:
+    """Return the names that only state the density of the nodules before them.
+
+    Example:
+        >>> density_names("nodules mainly with ground glass density".split(), [Span(0, 1), Span(4, 5, 3)])
+        {Span(start=4, end=5, first=3)}
+    """
+    if _NODULES.isdisjoint(tokens) or _DENSITIES.isdisjoint(tokens):
+        return set()
+    found = set()
+    before: Span | None = None
+    for span in sorted(spans):
+        if before is not None and _is_density(tokens, before, span):
+            found.add(span)
+        else:
+            before = span
+    return found
+
+
+def _is_density(tokens: Sequence[str], before: Span, span: Span) -> bool:
+    """Whether a name only states the density of the nodule before it: "nodules, mainly with ground glass density"."""
+    if tokens[before.end - 1] not in _NODULES or _DENSITIES.isdisjoint(tokens[span.end - 1 : span.end + 1]):
+        return False
+    i = (span.start if span.first is None else span.first) - 1
+    while i >= before.end and tokens[i] in _DEGREES:
+        i -= 1
+    return i >= before.end and (tokens[i] == "with" or (tokens[i] in ("of", "in") and i == before.end))

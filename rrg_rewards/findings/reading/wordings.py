@@ -192,3 +192,10 @@ def relating_words() -> dict[tuple[str, str], tuple[WordBits, bool]]:
         words = WordBits((word, 1) for word in rule["words"])
         found[rule["concept"], rule[relation]] = words, relation == "interprets"
     return found
+
+
+@cache
+def diagnosing_words(concept: str) -> tuple[WordBits, ...]:
+    """Return the words that make a mention of a concept a diagnosis: "metastasis" of a lesion."""
+    relating = relating_words().items()
+    return tuple([words for (named, _), (words, is_diagnosis) in relating if named == concept and is_diagnosis])

@@ -69,6 +69,7 @@ def test_abnormal_findings_wordings_say_the_same(wording, other):
         ("Opacity (pneumonia) in the right lower lobe.", ["pneumonia"]),
         ("GGO (ground-glass opacity) in the left lung.", ["ground_glass_opacity"]),
         ("Increased density (consolidation) in the right middle lobe.", ["consolidation"]),
+        ("Cystic lesions (bullae) in the apices.", ["bulla"]),
         ("Linear opacity (scar) at the left base.", ["fibrotic_sequela"]),
         ("Stones in the gallbladder (cholelithiasis).", ["gallstone"]),
         ("Consolidation (with air bronchograms) and effusion (small).", ["consolidation", "pleural_effusion"]),
@@ -81,11 +82,14 @@ def test_abnormal_findings_parentheses_gloss_the_finding_before_them(report, exp
 @pytest.mark.parametrize(
     ("report", "expected"),
     [
+        ("Right rib fracture. Small effusion. Addendum: there is no rib fracture.", ["pleural_effusion"]),
+        ("Nodule in the right upper lobe. On second look the nodule is a nipple shadow.", []),
+        ("Small left pneumothorax. Erratum: the pneumothorax is artifactual.", []),
         ("Left nodule. Addendum: no nodule in the right lung.", ["lung_nodule"]),
         ("Consolidation in the left lower lobe. No consolidation elsewhere.", ["consolidation"]),
     ],
 )
-def test_abnormal_findings_a_denial_elsewhere_withdraws_nothing(report, expected):
+def test_abnormal_findings_an_addendum_withdraws_what_it_denies(report, expected):
     assert [found.concept for found in abnormal_findings(report, extract_findings(report))] == expected
 
 
