@@ -60,7 +60,7 @@ class PolicyTraining:
     max_new_tokens: int = option(256, "Maximum length of a completion in tokens.")
     temperature: float = option(1.0, "Sampling temperature.")
     merge_adapters: bool = option(False, "Merge adapters into the weights during generation.")
-    decoding: str = option("auto", "Steps of sampling: graph, eager, or auto (graph on a GPU if possible).")
+    decoding: str = option("eager", "Steps of sampling: eager, graph, or auto (graph on a GPU if possible).")
     max_steps: int = option(100, "Number of optimiser steps.")
     learning_rate: float = option(1e-6, "Highest learning rate.")
     schedule: str = option("constant", "Learning rate schedule: linear, cosine or constant.")

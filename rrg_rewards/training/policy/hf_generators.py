@@ -125,7 +125,8 @@ class CausalLMGenerator(_Generator):
         decoding: ``"graph"`` runs the steps of sampling as CUDA graphs, or compiled on the CPU, with keys and values of
             a fixed size, so that the host has less to do for a token. ``"eager"`` runs the layers one by one. The
             tokens are the same, up to rounding. ``"auto"`` is ``"graph"`` on a GPU if the model supports it, and
-            ``"eager"`` otherwise, and logs which once. On the CPU, compilation takes a minute or more.
+            ``"eager"`` otherwise, and logs which once. CUDA graphs have not been run on a GPU yet; on the CPU,
+            compilation takes a minute or more.
 
     Raises:
         ValueError: If a number is not positive, the tokenizer has no padding or end-of-sequence token, or ``decoding``
@@ -140,7 +141,7 @@ class CausalLMGenerator(_Generator):
         max_new_tokens: int = 256,
         temperature: float = 1.0,
         merge_adapters: bool = False,
-        decoding: Decoding = "auto",
+        decoding: Decoding = "eager",
     ) -> None:
         if decoding not in get_args(Decoding):
             raise SettingError("decoding", f"must be auto, eager or graph, got {decoding!r}")

@@ -184,7 +184,7 @@ def _sharded():
     ],
 )
 def test_graph_decoding_models_without_graphs_stay_eager(make, reason, caplog):
-    generator = CausalLMGenerator(make().eval(), tiny_tokenizer(), max_new_tokens=3)
+    generator = CausalLMGenerator(make().eval(), tiny_tokenizer(), max_new_tokens=3, decoding="auto")
     rows = generator.collate(tiny_rows(2))
     with caplog.at_level(logging.INFO):
         generator.sample(rows)
