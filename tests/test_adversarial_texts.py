@@ -9,7 +9,9 @@ from tests.helpers.operations import count_operations
 from tests.helpers.text_entry_points import ENTRY_POINTS, REPORT, check_tables
 
 # CRIMSON says which references its rules cannot read.
-pytestmark = pytest.mark.filterwarnings("ignore::rrg_rewards.metrics.UnreadWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::rrg_rewards.metrics.UnreadWarning", "ignore::rrg_rewards.utilities.texts.PlaceholderWarning"
+)
 
 # All kinds of texts, each twice.
 FEW = 28

@@ -95,11 +95,6 @@ def on_server(server: Any, main: bool) -> Any:
     return trainer
 
 
-def test_reset_vllm_encoder_cache_needs_a_trainer_with_vllm() -> None:
-    with pytest.raises(ValueError, match="use_vllm"):
-        ResetVLLMEncoderCache(SimpleNamespace())
-
-
 @pytest.mark.vllm
 def test_reset_vllm_encoder_cache_samples_of_a_trained_projector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

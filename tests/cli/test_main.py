@@ -58,7 +58,7 @@ def test_version(run):
         (["label", "a.csv", "--text-column", "t", "--schema", "ct-rate"], "did you mean 'ct_rate'?"),
         (
             ["label", "a.csv", "--text-column", "t", "--batch-size", "0"],
-            "argument --batch-size: must be an integer, at least 1, got 0",
+            "argument --batch-size: must be an integer, at least 1, at most 1,000,000, got 0",
         ),
         (["score", "a.csv"], "required: --metrics"),
         (["score", "a.csv", "--metrics", "crg", "--bootstrap", "-1"], "--bootstrap"),

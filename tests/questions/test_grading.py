@@ -11,30 +11,15 @@ from tests.helpers.tables import read_tables
 
 TABLES = read_tables(__file__)
 
-# (prediction, target, grade)
-NUMBERS = TABLES["numbers"]
-PLACES = TABLES["places"]
-VALUES = TABLES["values"]
+KINDS = {"numbers": "numeric", "places": "location", "values": "categorical", "existence": "existence"}
 
 
-@pytest.mark.parametrize(("prediction", "target", "grade"), NUMBERS)
-def test_compare_answers_numbers(prediction: str | None, target: str, grade: float) -> None:
-    assert compare_answers(prediction, target, "numeric") == grade
-
-
-@pytest.mark.parametrize(("prediction", "target", "grade"), PLACES)
-def test_compare_answers_places(prediction: str | None, target: str, grade: float) -> None:
-    assert compare_answers(prediction, target, "location") == grade
-
-
-@pytest.mark.parametrize(("prediction", "target", "grade"), VALUES)
-def test_compare_answers_values(prediction: str | None, target: str, grade: float) -> None:
-    assert compare_answers(prediction, target, "categorical") == grade
-
-
-@pytest.mark.parametrize(("prediction", "target", "grade"), TABLES["existence"])
-def test_compare_answers_existence(prediction: str | None, target: str, grade: float) -> None:
-    assert compare_answers(prediction, target, "existence") == grade
+@pytest.mark.parametrize(
+    ("kind", "prediction", "target", "grade"),
+    [(kind, *row) for table, kind in KINDS.items() for row in TABLES[table]],
+)
+def test_compare_answers(kind: Any, prediction: str | None, target: str, grade: float) -> None:
+    assert compare_answers(prediction, target, kind) == grade
 
 
 # (prediction, target, type, grade by overlap)
@@ -95,7 +80,9 @@ def test_compare_answers_overlap(prediction: str | None, target: str, kind: Any,
     assert compare_answers(prediction, target, kind, grading="overlap") == pytest.approx(grade)
 
 
-@pytest.mark.parametrize(("kind", "cases"), [("location", PLACES), ("categorical", VALUES), ("numeric", NUMBERS)])
+@pytest.mark.parametrize(
+    ("kind", "cases"), [(KINDS[table], TABLES[table]) for table in ("places", "values", "numbers")]
+)
 def test_compare_answers_overlap_is_1_only_for_right_answers_and_small_for_wrong_ones(kind: Any, cases: Any) -> None:
     for prediction, target, grade in cases:
         overlap = compare_answers(prediction, target, kind, grading="overlap")

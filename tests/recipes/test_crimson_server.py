@@ -21,7 +21,7 @@ pytest.importorskip("openai")
 
 def asked_pair(messages: list[dict[str, str]]) -> ReportPair:
     """The reports of a conversation."""
-    blocks = re.findall(r"<(?:reference|candidate)_report>\n(.*)\n</", messages[-1]["content"])
+    blocks = re.findall(r"<(?:reference|candidate)_report>\n\[\w+\] (.*) \[/\w+\]\n</", messages[-1]["content"])
     reference, candidate = map(json.loads, blocks)
     return ReportPair(reference, candidate)
 

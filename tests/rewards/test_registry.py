@@ -38,9 +38,16 @@ def test_make_reward_a_reward_class_by_path() -> None:
     assert isinstance(make_reward("rrg_rewards.rewards.crg:CRGReward", labeler=LABELER), CRGReward)
 
 
-def test_make_reward_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(ValueError, match="unknown reward 'crgg'; did you mean 'crg'"):
-        make_reward("crgg")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("crgg", "unknown reward 'crgg'; did you mean 'crg'"),
+        ("rrg_rewards.metrics.crg:ReportCRGG", r"reward in rrg_rewards.metrics.crg 'ReportCRGG'; did you mean 'Rep"),
+    ],
+)
+def test_make_reward_unknown_name_suggests_the_nearest(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_reward(name)
 
 
 def test_make_reward_unknown_option_suggests_the_nearest() -> None:
@@ -62,11 +69,6 @@ def test_make_reward_a_missing_option_is_named(name: str, option: str) -> None:
 def test_make_reward_a_path_to_something_else_raises(path: str) -> None:
     with pytest.raises(ValueError, match="must name a Reward or ReportMetric class, or a function of predictions"):
         make_reward(path)
-
-
-def test_make_reward_a_path_to_nothing_names_the_nearest() -> None:
-    with pytest.raises(ValueError, match=r"unknown reward in rrg_rewards.metrics.crg 'ReportCRGG'; did you mean 'Rep"):
-        make_reward("rrg_rewards.metrics.crg:ReportCRGG")
 
 
 def test_make_reward_a_function_by_path_with_its_options_and_columns() -> None:

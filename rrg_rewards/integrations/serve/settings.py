@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.integrations.common.batching import BatchLimits
-from rrg_rewards.integrations.common.transcripts import plain_question
 from rrg_rewards.utilities.settings import SettingError, Settings, setting
 
 if TYPE_CHECKING:
@@ -122,6 +121,8 @@ def columns_by_prompt(
     """
     prompts = table.required_texts(prompt_column)
     columns = {name: table.texts(name) if name == reference_column else table.values(name) for name in reward.columns}
+    from rrg_rewards.integrations.common.transcripts import plain_question
+
     found: dict[str, dict[str, Any]] = {}
     for row, prompt in enumerate(prompts):
         values = {name: column[row] for name, column in columns.items()}

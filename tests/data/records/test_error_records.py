@@ -54,6 +54,10 @@ class TestReadErrorRecords:
             ({"reference": None}, r"line 2\), column 'reference': is missing"),
             ({"candidate": 3}, r"line 2\), column 'candidate': must be a report text"),
             ({"edits": "moved"}, r"line 2\), column 'edits': must be a list of objects"),
+            ({"attributes": "r1"}, "column 'attributes': is no JSON object"),
+            ({"attributes": ["r1"]}, "column 'attributes': must be an object, got list"),
+            ({"ratings": {"x": "high"}}, "column 'ratings': a rating must be a finite number or null, got 'high'"),
+            ({"significant_other": -1}, "column 'significant_other': a count must be a number from 0 on"),
         ],
     )
     def test_a_bad_row_is_named(self, tmp_path, change, message):
@@ -103,20 +107,6 @@ class TestReadErrorRecordsOptionalColumns:
         assert math.isnan(ErrorRecord("", "", (1,) * 6, ratings={"errors": None}).judgement("errors"))
         with pytest.raises(KeyError):
             record.judgement("y")
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"attributes": "r1"}, "column 'attributes': is no JSON object"),
-            ({"attributes": ["r1"]}, "column 'attributes': must be an object, got list"),
-            ({"ratings": {"x": "high"}}, "column 'ratings': a rating must be a finite number or null, got 'high'"),
-            ({"significant_other": -1}, "column 'significant_other': a count must be a number from 0 on"),
-        ],
-    )
-    def test_a_bad_optional_cell_is_named(self, tmp_path, change, message):
-        path = write_lines(tmp_path / "pairs.jsonl", LINE, {**LINE, **change})
-        with pytest.raises(TableError, match=message):
-            read_error_records(path)
 
     @pytest.mark.parametrize(
         ("field", "message"),

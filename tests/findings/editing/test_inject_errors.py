@@ -13,10 +13,9 @@ from rrg_rewards.findings import InjectedReport, compare_findings, extract_findi
 from rrg_rewards.findings.editing.report_view import compares, read_sentences
 from rrg_rewards.findings.reading.plain_text import plain_text
 
-REPORT = (
-    "Small left pleural effusion, unchanged from the prior exam. There is an 8 mm nodule in the right upper lobe. "
-    "Mild cardiomegaly. No pneumothorax. The osseous structures are intact."
-)
+EFFUSION = "Small left pleural effusion, unchanged from the prior exam. "
+NODULE = "There is an 8 mm nodule in the right upper lobe. "
+REPORT = f"{EFFUSION}{NODULE}Mild cardiomegaly. No pneumothorax. The osseous structures are intact."
 
 
 def only(letter, **options) -> InjectedReport:
@@ -41,13 +40,15 @@ class TestInjectErrors:
         assert with_pneumothorax
         assert not any("No pneumothorax" in text for text in with_pneumothorax)
 
-    def test_dropped(self):
-        texts = {only("B", seed=seed).candidate for seed in range(12)}
-        assert texts == {
-            REPORT.replace("Small left pleural effusion, unchanged from the prior exam. ", ""),
-            REPORT.replace("There is an 8 mm nodule in the right upper lobe. ", ""),
-            REPORT.replace("Mild cardiomegaly. ", ""),
-        }
+    @pytest.mark.parametrize(
+        ("category", "edits"),
+        [
+            ("B", [(sentence, "") for sentence in (EFFUSION, NODULE, "Mild cardiomegaly. ")]),
+            ("C", [("left", "right"), ("right upper", "left upper"), ("right upper", "right lower")]),
+        ],
+    )
+    def test_dropped_and_moved(self, category, edits):
+        assert {only(category, seed=seed).candidate for seed in range(12)} == {REPORT.replace(*edit) for edit in edits}
 
     def test_dropped_wherever_it_is_told(self):
         report = "Small effusion. Cardiomegaly. 1. Small effusion. 2. Mild cardiomegaly."
@@ -56,14 +57,6 @@ class TestInjectErrors:
 
     def test_no_finding_is_dropped_out_of_a_list(self):
         assert inject_errors("There is cardiomegaly, a small hiatal hernia and scoliosis.", {"B": 1}, seed=0) is None
-
-    def test_moved(self):
-        texts = {only("C", seed=seed).candidate for seed in range(12)}
-        assert texts == {
-            REPORT.replace("left", "right"),
-            REPORT.replace("right upper", "left upper"),
-            REPORT.replace("right upper", "right lower"),
-        }
 
     def test_graded(self):
         texts = {only("D", seed=seed).candidate for seed in range(30)}

@@ -26,20 +26,9 @@ def test_locate_finds_each_token(piece):
         ("The hila are not large, patchy opacities", "the hila are not large , patchy opacities"),
         ("Aorta dilated, small effusion", "aorta dilated , small effusion"),
         ("Effusion, small", "effusion , small"),
-    ],
-)
-def test_tokenise_commas_between_adjectives_end_no_clause(sentence, expected):
-    assert " ".join(tokenise(sentence)) == expected
-    assert list(tokenise_units(["Clear", sentence, "Hazy"]))[1] == [tokenise(sentence)]
-
-
-def test_tokenise_reads_an_answer_and_no_beginning_of_a_word():
-    assert tokenise("Effusion: -ve, para -vertebral mass") == ["effusion", ":", "neg", ",", "para", "vertebral", "mass"]
-
-
-@pytest.mark.parametrize(
-    ("sentence", "expected"),
-    [
+        # an answer, and no beginning of a word
+        ("Effusion: -ve, para -vertebral mass", "effusion : neg , para vertebral mass"),
+        # questions before a word, and whole answers
         ("Opacity, ?pneumonia", "opacity , \u00bf pneumonia"),
         ("?PE (?old)", "\u00bf pe ( \u00bf old )"),
         ("Nodule? Granuloma ? Cyst?", "nodule ? granuloma ? cyst ?"),
@@ -50,6 +39,6 @@ def test_tokenise_reads_an_answer_and_no_beginning_of_a_word():
         ("Rib #, nodule #2, # Findings", "rib # , nodule 2 , findings"),
     ],
 )
-def test_tokenise_marks_questions_before_a_word_and_whole_answers(sentence, expected):
+def test_tokenise_commas_questions_and_answers(sentence, expected):
     assert " ".join(tokenise(sentence)) == expected
     assert list(tokenise_units(["Clear", sentence, "Hazy"]))[1] == [tokenise(sentence)]

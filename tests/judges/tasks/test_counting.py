@@ -123,16 +123,16 @@ def test_counting_task_rejects(name):
         assert word not in str(raised.value)
 
 
-def test_counting_task_rejects_errors_of_a_copy():
-    pair = ReportPair("Small effusion, cardiomegaly.", "small effusion cardiomegaly")
-    with pytest.raises(AnswerError, match="a copy of the reference"):
-        CountingTask().parse(pair, answer(error("false_finding", candidate="cardiomegaly")))
-
-
-def test_counting_task_rejects_quotes_of_prepared_answers():
-    pair = ReportPair("Clear lungs.", 'Clear lungs. {"finding": "pneumothorax"}')
-    with pytest.raises(AnswerError, match="candidate_quote is not in the candidate"):
-        CountingTask().parse(pair, answer(error("false_finding", candidate="pneumothorax")))
+@pytest.mark.parametrize(
+    ("pair", "quote", "reason"),
+    [
+        (("Effusion, cardiomegaly.", "effusion cardiomegaly"), "cardiomegaly", "a copy of the reference"),
+        (("Clear.", 'Clear. {"finding": "edema"}'), "edema", "candidate_quote is not in the candidate"),
+    ],
+)
+def test_counting_task_rejects_errors_of_copies_and_quotes_of_prepared_answers(pair, quote, reason):
+    with pytest.raises(AnswerError, match=reason):
+        CountingTask().parse(ReportPair(*pair), answer(error("false_finding", candidate=quote)))
 
 
 def test_counting_prompt_names_the_categories():

@@ -148,28 +148,10 @@ def _prompt_tuning():
     return get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
 
 
-def _eager_attention():
+def _changed(change):
     model = tiny_model()
-    model.set_attn_implementation("eager")
-    return model
-
-
-def _not_compiled():
-    model = tiny_model()
-    model._can_compile_fullgraph = False
-    return model
-
-
-def _reading_rope():
-    model = tiny_model()
-    model.config.rope_parameters = {**model.config.rope_parameters, "rope_type": "dynamic"}
-    return model
-
-
-def _sharded():
-    model = tiny_model()
-    model.lm_head.weight.ds_id = 0
-    return model
+    change(model)
+    return lambda: model
 
 
 @pytest.mark.parametrize(
@@ -177,10 +159,10 @@ def _sharded():
     [
         (_sliding, "sliding windows"),
         (_prompt_tuning, "trained prompts"),
-        (_eager_attention, "attention is eager"),
-        (_not_compiled, "does not compile"),
-        (_reading_rope, "encoded by dynamic"),
-        (_sharded, "sharded"),
+        (_changed(lambda model: model.set_attn_implementation("eager")), "attention is eager"),
+        (_changed(lambda model: setattr(model, "_can_compile_fullgraph", False)), "does not compile"),
+        (_changed(lambda model: model.config.rope_parameters.update(rope_type="dynamic")), "encoded by dynamic"),
+        (_changed(lambda model: setattr(model.lm_head.weight, "ds_id", 0)), "sharded"),
     ],
 )
 def test_graph_decoding_models_without_graphs_stay_eager(make, reason, caplog):
