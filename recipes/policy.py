@@ -12,6 +12,7 @@ which makes it faster for long prompts (``benchmarks/policy_throughput.py``).
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from rrg_rewards.recipes._training import load_pretrained, train_in_float32
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule, PolicyOptions
 from rrg_rewards.training.base import whole_weights
 from rrg_rewards.training.checkpoints import is_complete
-from rrg_rewards.utilities.files import abandoned_files
+from rrg_rewards.utilities.files import abandoned_files, locked_folder
 from rrg_rewards.utilities.processes import gather_objects, num_processes, process_index
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class PolicyTraining:
 
     output_dir: str = option(dataclasses.MISSING, "Folder of the results.")
     algorithm: str = option("grpo", "grpo, dr_grpo, rloo, scst or ppo.")
-    loss_aggregation: str | None = option("token_mean", "Aggregation of the loss over tokens (default: as in DAPO).")
+    loss_aggregation: str | None = option(None, "Aggregation of the loss (default: token_mean for grpo, as in DAPO).")
     clip_high: float | None = option(None, "Upper clipping of ratios, such as 0.28 (default: as the lower, 0.2).")
     scale: str | None = option(None, "Divisor of advantages: group, batch, none or gdpo (default: by algorithm).")
     mask_truncated: bool = option(False, "Leave completions without an end out of the loss.")
@@ -97,7 +98,8 @@ class PolicyTraining:
         """
         named = {own.name for own in dataclasses.fields(PolicyOptions)}
         options = {name: value for name, value in self.to_dict().items() if name in named}
-        loss = {"aggregation": self.loss_aggregation, "clip_high": self.clip_high}
+        aggregation = self.loss_aggregation or ("token_mean" if self.algorithm == "grpo" else None)
+        loss = {"aggregation": aggregation, "clip_high": self.clip_high}
         options["loss"] = {name: value for name, value in loss.items() if value is not None}
         options["micro_batch_tokens"] = self.micro_batch_tokens or "auto"
         return vars(PolicyOptions(**options))
@@ -227,9 +229,10 @@ def run(
     def train() -> None:
         rows = list(prepared.data.train)
         data = PolicyDataModule(rows, batch_size=training.batch_size, collate=collate, seed=training.seed)
-        trainer.fit(module, data, ckpt_path=checkpoint)
-        _save(module.generator, training.output_dir)
-        write_run_file(training.output_dir, "history.json", history.rows)
+        with locked_folder(training.output_dir) if trainer.is_global_zero else nullcontext():
+            trainer.fit(module, data, ckpt_path=checkpoint)
+            _save(module.generator, training.output_dir)
+            write_run_file(training.output_dir, "history.json", history.rows)
 
     def generate(rows: Any) -> list[str]:
         trainer.validate(module, _heldout_loader(rows, recipe.heldout_batch_size, collate), verbose=False)

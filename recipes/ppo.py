@@ -14,6 +14,7 @@ If several rows have the same prompt, only the first is used.
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -39,6 +40,7 @@ from rrg_rewards.recipes._training import (
 )
 from rrg_rewards.rewards.ppo import RewardFunctionModel
 from rrg_rewards.utilities.checks import check_model_source
+from rrg_rewards.utilities.files import locked_folder
 from rrg_rewards.utilities.imports import install_command
 from rrg_rewards.utilities.processes import process_index
 from rrg_rewards.utilities.yaml_files import read_user_yaml
@@ -124,14 +126,15 @@ def run(recipe: PPOArguments, training: Any, model: Any) -> Any:
 def _train_and_save(trainer: Any, policy: Any, tokenizer: Any) -> None:
     """Train, and save the policy and ``history.json``."""
     folder = trainer.args.output_dir
-    with saved_on_termination(trainer):
-        trainer.train()
-    if process_index() == 0:
-        # trainer.save_model would also save the value model if several processes wrap the policy.
-        with kept_card(folder):
-            policy.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-    write_run_file(folder, "history.json", trainer.state.log_history)
+    with locked_folder(folder) if process_index() == 0 else nullcontext():
+        with saved_on_termination(trainer):
+            trainer.train()
+        if process_index() == 0:
+            # trainer.save_model would also save the value model if several processes wrap the policy.
+            with kept_card(folder):
+                policy.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+        write_run_file(folder, "history.json", trainer.state.log_history)
 
 
 def _different_prompts(data: RecipeData, tokenizer: Any) -> tuple[RecipeData, list[list[int]]]:

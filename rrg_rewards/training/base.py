@@ -199,9 +199,11 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
             GradientError: If several steps in a row are skipped.
         """
         gradients = [weights.grad for weights in self.parameters() if weights.grad is not None]
-        if getattr(self.trainer.strategy.precision_plugin, "scaler", None) is not None or not gradients:
+        if getattr(self.trainer.strategy.precision_plugin, "scaler", None) is not None:
             return
-        norm = torch.stack([gradient.norm().to(self.device) for gradient in gradients]).norm()
+        # A process of FSDP may hold no gradients, and takes part all the same.
+        norms = [gradient.norm().to(self.device) for gradient in gradients] or [torch.zeros((), device=self.device)]
+        norm = torch.stack(norms).norm()
         is_finite = getattr(norm, "full_tensor", lambda: norm)().isfinite().float()
         if self.trainer.strategy.reduce(1 - is_finite, reduce_op="sum") == 0:
             self._skipped_in_a_row = 0

@@ -40,21 +40,17 @@ def policy_recipe(recipe: Callable[..., Path]) -> Callable[..., Path]:
     return lambda **changes: recipe(**{**dict.fromkeys(others), **own, **changes})
 
 
+@pytest.mark.parametrize(("algorithm", "loss"), [("grpo", {"aggregation": "token_mean"}), ("dr_grpo", {})])
+def test_policy_training_has_the_loss_of_its_algorithm(algorithm: str, loss: dict[str, str]) -> None:
+    assert PolicyTraining(output_dir="run", algorithm=algorithm).module_options()["loss"] == loss
+
+
 def test_policy_recipe_a_run_writes_what_the_recipes_of_trl_write(
     policy_recipe: Callable[..., Path], tmp_path: Path
 ) -> None:
-    path = policy_recipe(
-        max_steps=4,
-        minibatches=2,
-        scale="gdpo",
-        clip_high=0.28,
-        mask_truncated=True,
-        max_draws=2,
-        heldout_metrics=[{"name": "bleu"}],
-        watch=True,
-        watch_metrics=[{"name": "chrf"}],
-        watch_labeler="",
-    )
+    own = {"max_steps": 4, "minibatches": 2, "scale": "gdpo", "clip_high": 0.28, "mask_truncated": True, "max_draws": 2}
+    watch = {"watch": True, "watch_metrics": [{"name": "chrf"}], "watch_labeler": ""}
+    path = policy_recipe(**own, **watch, heldout_metrics=[{"name": "bleu"}])
     validate(path)
     main(["--config", str(path)])
     folder = tmp_path / "run"
