@@ -309,7 +309,7 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             self._warned.add(f"unread {name}")
             keys = {column: column for column in unread}
             rank_zero_warn(
-                f"{name} does not read {' and '.join(map(repr, unread))} of the output, which would change its scores: "
+                f"{name} does not read {' and '.join(map(repr, unread))} of the output, which may change its scores: "
                 f"set context_keys={{{name!r}: {keys}}}, or leave them out",
                 category=UnreadColumnWarning,
             )

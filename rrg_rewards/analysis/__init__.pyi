@@ -33,7 +33,6 @@ from rrg_rewards.analysis.evaluating import read_sourced_pairs as read_sourced_p
 from rrg_rewards.analysis.finding_export import FindingExport as FindingExport
 from rrg_rewards.analysis.finding_export import FindingExportSettings as FindingExportSettings
 from rrg_rewards.analysis.finding_export import findings_of_report as findings_of_report
-from rrg_rewards.analysis.frames import score_frame as score_frame
 from rrg_rewards.analysis.grading import GradingRun as GradingRun
 from rrg_rewards.analysis.grading import grade_reports as grade_reports
 from rrg_rewards.analysis.grading import read_references as read_references

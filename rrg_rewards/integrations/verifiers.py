@@ -28,7 +28,7 @@ async def reward(task: Any, trace: Any) -> float:
         ValueError: If the settings are invalid, or a column is missing.
     """
     trainer_reward = get_trainer_reward()
-    trainer_reward.reward.warn_of_unread(vars(task))
+    trainer_reward.reward.warn_of_unread(getattr(task, "__dict__", {}))
     columns = {column: getattr(task, column) for column in trainer_reward.reward.columns if hasattr(task, column)}
     row = trainer_reward.read_columns(columns)
     numbers = (await trainer_reward.reward_one_async(trace.last_reply, row)).numbers()

@@ -358,7 +358,7 @@ class ReportMetric(ScalarMetric, ABC):
     ) -> tuple[Tensor, list[str], list[str], dict[str, list[Any]]]:
         """Check the inputs of :meth:`score`; return a mask of the scorable pairs, and their reports and context."""
         self._check_columns(context)
-        preds, target = read_reports("preds", preds), self._without_placeholders(read_reports("target", target))
+        preds, target = read_reports("preds", preds), self.without_placeholders(read_reports("target", target))
         check_same_length("preds", preds, "target", target)
         columns = self._read_context({name: read_column(name, one, len(preds)) for name, one in context.items()})
         rows = self._scorable(preds, target, columns)
@@ -372,7 +372,7 @@ class ReportMetric(ScalarMetric, ABC):
             {name: [column[row] for row in chosen] for name, column in columns.items()},
         )
 
-    def _without_placeholders(self, target: list[str | None]) -> list[str | None]:
+    def without_placeholders(self, target: list[str | None]) -> list[str | None]:
         """Return references with ``None`` in place of texts that stand for a missing report, and warn once of them."""
         words = find_placeholders(target)
         if words and not self._has_warned_of_placeholders:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -11,7 +12,6 @@ from rrg_rewards.metrics.coco import CocoMetric
 from rrg_rewards.metrics.nlg import BLEU
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.checks import check_same_length, read_reports
-from rrg_rewards.utilities.texts import without_placeholders
 
 References = Sequence[str | None]
 
@@ -61,7 +61,7 @@ def score_references(
         tensor(1., dtype=torch.float64)
     """
     check_references(metric, best)
-    preds, target = _read_texts(preds, target)
+    preds, target = _read_texts(metric, preds, target)
     kept = [[text for text in texts if text is not None and text.strip()] for texts in target]
     if isinstance(metric, BLEU | CocoMetric):
         rows = torch.tensor([pred is not None and bool(texts) for pred, texts in zip(preds, kept, strict=True)])
@@ -107,7 +107,7 @@ def _best_rows(scores: Scores, rows: Sequence[int], num_reports: int, higher_is_
 
 
 def _read_texts(
-    preds: Sequence[str | None], target: Sequence[References]
+    metric: ReportMetric, preds: Sequence[str | None], target: Sequence[References]
 ) -> tuple[list[str | None], list[list[str | None]]]:
     """Return reports and the references of each, ``None`` for a missing one."""
     check_same_length("preds", preds, "target", target)
@@ -115,8 +115,9 @@ def _read_texts(
     for row, texts in enumerate(target):
         if isinstance(texts, str) or not isinstance(texts, Sequence):
             raise TypeError(f"target[{row}] must be a list of references, got {type(texts).__name__}")
-        read.append(without_placeholders(read_reports(f"target[{row}]", texts)))
-    return read_reports("preds", preds), read
+        read.append(read_reports(f"target[{row}]", texts))
+    known = iter(metric.without_placeholders([text for texts in read for text in texts]))
+    return read_reports("preds", preds), [[*islice(known, len(texts))] for texts in read]
 
 
 def signature_with_references(metric: ReportMetric, best: bool | None) -> str:

@@ -420,7 +420,7 @@ class MetricReward(Reward):
         if unread and not self._has_warned_of_unread:
             self._has_warned_of_unread = True
             warnings.warn(
-                f"reward {self.__name__!r} does not read {' and '.join(map(repr, unread))}, which would change its "
+                f"reward {self.__name__!r} does not read {' and '.join(map(repr, unread))}, which may change its "
                 f"scores: make it with context_columns={unread}, or leave the columns out",
                 UnreadColumnWarning,
                 stacklevel=2,

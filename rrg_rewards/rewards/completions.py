@@ -79,40 +79,52 @@ def as_completions(texts: Sequence[str | None]) -> list[Completion]:
     return [[] if text is None else text for text in texts]
 
 
-# Reasoning of DeepSeek, Qwen and others; Magistral; Kimi; MedGemma; OpenThinker; Command A; tutorials of Unsloth.
+# Reasoning of DeepSeek, Qwen and others; Magistral; Kimi; MedGemma; OpenThinker; Command A; Gemma; Unsloth.
 _THOUGHT = r"think(?:ing)?|thoughts?|reason(?:ing)?|seed:think"
 _OPEN = re.compile(
     rf"<(?:{_THOUGHT})>|\[THINK\]|\u25c1think\u25b7|<unused94>|<\|begin_of_thought\|>|<\|START_THINKING\|>|"
-    r"<start_working_out>",
+    r"<\|channel>|<start_working_out>",
     re.I,
 )
 _CLOSE = re.compile(
     rf"</(?:{_THOUGHT})>|\[/THINK\]|\u25c1/think\u25b7|<unused95>|<\|end_of_thought\|>|<\|END_THINKING\|>|"
-    r"<end_working_out>",
+    r"<channel\|>|<end_working_out>",
     re.I,
 )
 # The Harmony format of gpt-oss, and what a tokenizer that skips special tokens leaves of it.
-_CHANNEL = "<|channel|>"
-_FINAL = re.compile(r".*<\|channel\|>final[^\n<]{0,40}<\|message\|>|\A(?:analysis|commentary).*assistantfinal", re.S)
-# DeepSeek's tokens have full-width bars and low blocks in place of spaces.
+_HARMONY = re.compile(r"<\|channel\|>|\A(?:analysis|commentary)(?=[A-Z])")
+_FINAL = re.compile(
+    r".*<\|channel\|>final[^\n<]{0,40}(?:<\|constrain\|>[^\n<]{0,40})?<\|message\|>|"
+    r"\A(?:analysis|commentary).*assistantfinal",
+    re.S,
+)
+# DeepSeek's tokens have full-width bars and low blocks in place of spaces. The start of a turn has a role.
 SPECIAL_TOKENS = re.compile(
-    r"<\|[A-Za-z0-9_ ]{1,40}\|>|<\uff5c[A-Za-z0-9_\u2581 ]{1,40}\uff5c>|</?s>|"
-    r"<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>"
+    r"<\|(?:im_start|start_header_id)\|>assistant(?:<\|end_header_id\|>)?\s*|<start_of_turn>model\s*|"
+    r"<\|[A-Za-z0-9_ ]{1,40}\|>|<\uff5c[A-Za-z0-9_\u2581 ]{1,40}\uff5c>|</?s>|<\|?turn\|?>|"
+    r"<(?:eos|bos|pad|end_of_turn|start_of_turn)>"
 )
 """Special tokens of the common tokenizers in a decoded text."""
 
 _ANSWER = r"(?:final[_ ])?(?:answer|report)|solution|response|output"
+# Tokens of GLM and OpenThinker around an answer.
+_BOX = re.compile(r"<\|(begin|end)_of_(?:box|solution)\|>")
+_BRACED = r"(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*"
 # What stands around a report, by a sign without which there is none. The first group is the report, in the last match.
 _FORMS = {
     # In tags, of which the prompt may have opened the first.
     "</": re.compile(rf"(?:<(?:{_ANSWER})>|\A)((?:(?!</?(?:{_ANSWER})>).)*)</(?:{_ANSWER})>", re.I | re.S),
-    # In a code fence at the end, alone or after a line that ends with a colon.
-    "```": re.compile(r"(?:\A|:[*_ \t]*\n)\s*```(?:[\w+-]*[ \t]*\n)?((?:(?!```).)*)```\s*\Z", re.S),
-    "\\boxed{": re.compile(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}"),
-    "\\text{": re.compile(r"\A\s*\\text\{(.*)\}\s*\Z", re.S),
-    "final answer": re.compile(r"\A.*\bfinal answer[*_]*[ \t]*(?::[*_]*|\n)(.*)\Z", re.I | re.S),
+    # In the only code fence, with at most one line before it, which ends with a colon.
+    "```": re.compile(r"\A(?:[^\n`]{0,200}:[*_ \t]*\n)?\s*```(?:[\w+-]*[ \t]*\n)?((?:(?!```).)*)```\s*\Z", re.S),
+    "\\boxed{": re.compile(rf"\\boxed\{{({_BRACED})\}}"),
+    "\\text{": re.compile(rf"\A\s*\\text\{{({_BRACED})\}}\s*\Z"),
+    # At the start of a line or sentence.
+    "final answer": re.compile(
+        r"\A(?:.*[\n.!?])?[#*_ \t]*(?:the )?final answer(?: is)?[*_]*[ \t]*(?::[*_]*|\n)(.*)\Z", re.I | re.S
+    ),
 }
 _MOST_FORMS = 8
+_CHOICES = ("auto", "opened", "raw")
 
 
 @dataclass(frozen=True)
@@ -132,9 +144,10 @@ class ReportExtractor:
     A text without any of these forms remains as it is, byte for byte.
 
     Args:
-        report: ``"auto"``; ``"raw"``, which changes nothing; or a regular expression, in which ``.`` matches line
-            breaks, too: the report is the groups of its last match in the completion, joined by line breaks, up to the
-            first special token. Without a match, the report is empty.
+        report: ``"auto"``; ``"opened"``, if the prompt opens the reasoning: a completion without an end of it is an
+            empty report; ``"raw"``, which changes nothing; or a regular expression, in which ``.`` matches line breaks,
+            too: after steps 1 and 2, the report is the groups of its last match, joined by line breaks. Without a
+            match, the report is empty.
 
     Raises:
         SettingError: If ``report`` is no regular expression with a group.
@@ -145,7 +158,7 @@ class ReportExtractor:
         'Cardiomegaly.'
         >>> extract("<think>Large heart?"), extract("Heart <5 cm. ")
         ('', 'Heart <5 cm. ')
-        >>> ReportExtractor("<findings>(.*)</findings>.*<impression>(.*)</impression>")(
+        >>> ReportExtractor("<findings>(.*?)</findings>.*?<impression>(.*?)</impression>")(
         ...     "<findings>Edema.</findings><impression>Heart failure.</impression>")
         'Edema.\nHeart failure.'
     """
@@ -154,21 +167,25 @@ class ReportExtractor:
 
     def __post_init__(self) -> None:
         try:
-            groups = 1 if self.report in ("auto", "raw") else re.compile(self.report).groups
+            # A compiled expression has no place in YAML.
+            groups = 1 if self.report in _CHOICES else re.compile("" + self.report).groups
         except (TypeError, re.error) as error:
-            raise SettingError("report", f"must be auto, raw or a regular expression: {error}") from None
+            raise SettingError("report", f"must be auto, opened, raw or a regular expression: {error}") from None
         if not groups:
-            problem = "must be auto, raw or a regular expression whose groups are the report, such as '<a>(.*)</a>'"
+            problem = "must be auto, opened, raw or a regular expression with a group, such as '<a>(.*?)</a>'"
             raise SettingError("report", f"{problem}, got {self.report!r}")
 
     def __call__(self, text: str) -> str:
         """Return the report."""
         if self.report == "raw":
             return text
-        if self.report != "auto":
-            *_, groups = ((), *(match.groups() for match in re.finditer(self.report, text, re.S)))
-            return _until_end("\n".join(group for group in groups if group is not None)).strip()
-        report = _until_end(_without_reasoning(text))
+        if self.report == "opened" and _CLOSE.search(text) is None:
+            return ""
+        rest = _BOX.sub(lambda token: "<answer>" if token[1] == "begin" else "</answer>", _without_reasoning(text))
+        report = _until_end(rest)
+        if self.report not in _CHOICES:
+            *_, groups = ((), *(match.groups() for match in re.finditer(self.report, report, re.S)))
+            return "\n".join(group for group in groups if group is not None).strip()
         for _ in range(_MOST_FORMS):
             forms = (form for sign, form in _FORMS.items() if sign in report.lower())
             matches = (match for form in forms for match in reversed([*form.finditer(report)]))
@@ -183,7 +200,7 @@ class ReportExtractor:
 
 
 def _without_reasoning(text: str) -> str:
-    if (final := _FINAL.match(text)) is not None or _CHANNEL in text:
+    if (final := _FINAL.match(text)) is not None or _HARMONY.search(text) is not None:
         text = "" if final is None else text[final.end() :]
     rest = _CLOSE.split(text)[-1]
     opened = _OPEN.search(rest)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Reward
-from rrg_rewards.rewards.completions import Completion, completion_texts
+from rrg_rewards.rewards.completions import SPECIAL_TOKENS, Completion, completion_texts
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.settings import SettingError
@@ -19,6 +19,7 @@ from rrg_rewards.utilities.signature import format_signature
 # A word is a run of letters, or a number. Any other character separates words: "nodule,effusion/hernia_mass".
 _WORD = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_LAST_TOKENS = re.compile(rf"(?:\s|{SPECIAL_TOKENS.pattern})+\Z")
 # "a)", "(iv)", or "b." at the start of a line or sentence.
 _ITEM = r"(?:[a-z]|[ivx]{2,5})"
 _COUNTER = re.compile(rf"(?<![^\W_])\(?{_ITEM}\)|(?:^|(?<=[.;:!?\n]))[^\S\n]*{_ITEM}[.:](?=\s)", re.M)
@@ -231,7 +232,7 @@ class FormatReward(TextReward):
             raise ValueError(f"sections must be a list of names, if there is no pattern, got {sections!r}, {pattern!r}")
         try:
             self.pattern = None if pattern is None else re.compile(pattern, re.S)
-        except re.error as error:
+        except (TypeError, re.error) as error:
             raise SettingError("pattern", f"must be a regular expression: {error}") from None
         if min_words < 1:
             raise ValueError(f"min_words must be positive, got {min_words}")
@@ -256,7 +257,9 @@ class FormatReward(TextReward):
 
     def _value(self, text: str) -> float:
         if self.pattern is not None:
-            return float(self.pattern.fullmatch(text.strip()) is not None)
+            # Some trainers keep the token that ends a completion.
+            written = _LAST_TOKENS.sub("", text).strip()
+            return float(self.pattern.fullmatch(written) is not None)
         headers = list(self._header.finditer(text))
         ends = [*(header.start() for header in headers), len(text)]
         places: dict[int, int] = {}

@@ -41,7 +41,7 @@ class Policy(LightningModule):
         self.hacked = hacked
         self.watch: RewardWatchCallback | None = None
         self.rollout: Any = None
-        self.rewards = SimpleNamespace(names=["bleu", "form"], weights=[1.0, 0.0])
+        self.rewards = SimpleNamespace(names=["bleu", "form"])
 
     def write(self) -> tuple[list[str], list[float]]:
         draw = random.Random(self.global_step)
@@ -58,6 +58,7 @@ class Policy(LightningModule):
                 texts=texts,
                 batch={"reference": REFERENCES, "pixels": torch.zeros(len(texts), 2, 2, 2)},
                 rewards=table,
+                weights=[1.0, 0.0],
                 statistics={"crimson/failed": 0.25, "reward": 1.0},
             )
 

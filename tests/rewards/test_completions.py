@@ -1,6 +1,7 @@
 """The report in what a policy wrote."""
 
 import csv
+import re
 from typing import Any
 
 import pytest
@@ -45,6 +46,15 @@ from rrg_rewards.utilities.settings import SettingError
         (r"The report is $\boxed{\text{Clear.}}$.", "Clear."),
         ("No edema.\n\n**Final answer:**\nClear.", "Clear."),
         ("Final answer: no. ## Final Answer\n\\boxed{Clear.}", "Clear."),
+        ("Large heart? The final answer is: Clear.", "Clear."),
+        ("<|channel>thought\nEdema?\n<channel|>Clear.<turn|>", "Clear."),
+        ("<think>x</think><answer><|begin_of_box|>Clear.<|end_of_box|></answer>", "Clear."),
+        ("<think>x</think>The report:\n<|begin_of_box|>Clear.<|end_of_box|>", "Clear."),
+        ("<|start|>assistant<|channel|>final <|constrain|>text<|message|>Clear.<|return|>", "Clear."),
+        ("<|start_header_id|>assistant<|end_header_id|>\n\nClear.<|eot_id|>", "Clear."),
+        ("<|im_start|>assistant\nClear.<|im_end|>", "Clear."),
+        (r"No: \boxed{Edema.} Now: \boxed{\text{Clear {\bf{5} mm}}}", r"Clear {\bf{5} mm}"),
+        ("analysisThe image shows edema. We must write", ""),
     ],
 )
 def test_a_report_is_extracted_from_known_forms(text: str, report: str) -> None:
@@ -63,6 +73,11 @@ def test_a_report_is_extracted_from_known_forms(text: str, report: str) -> None:
         r"Clear \boxed{",
         "I think the final answer will come with the follow-up.",
         "FINAL REPORT\nREPORT: Clear.",
+        "FINDINGS: Edema.\n\nIMPRESSION:\n```\nHeart failure.\n```",
+        "Findings:\n```\nEdema.\n```\nImpression:\n```\nCHF.\n```",
+        "No final answer: pathology pending. Edema.",
+        "Edema. Awaiting final answer\nNo effusion.",
+        "Size 3<unk>4 mm.",
     ],
 )
 def test_other_text_is_untouched(text: str) -> None:
@@ -90,15 +105,16 @@ def test_the_time_grows_with_the_length_only(part: str, size: int) -> None:
         ("<a>(.*?)</a>", "<think><a>No.</a></think><a>Edema.\nNodule.</a><|im_end|>", "Edema.\nNodule."),
         ("<f>(.*)</f>|<i>(.*)</i>", "Edema.", ""),
         ("<f>(.*)</f>(?:.*<i>(.*)</i>)?", "<f>Edema.</f>", "Edema."),
-        (".*</think>(.*)", "Edema? No.", ""),
-        (".*</think>(.*)", "Edema?</think> No. </think> Clear.<|im_end|>", "Clear."),
+        ("<f>(.*?)</f>", "<think><f>Clear.</f> hm", ""),
+        ("opened", "Edema? No.", ""),
+        ("opened", "Edema?</think> No. </think><answer>Clear.</answer><|im_end|>", "Clear."),
     ],
 )
 def test_a_pattern_selects_the_report(pattern: str, text: str, report: str) -> None:
     assert ReportExtractor(pattern)(text) == report
 
 
-@pytest.mark.parametrize("report", ["think", "(", 3, None])
+@pytest.mark.parametrize("report", ["think", "(", 3, None, re.compile("(a)")])
 def test_a_setting_without_a_report_is_refused(report: Any) -> None:
     with pytest.raises(SettingError, match="report"):
         make_reward("rouge", report=report)
@@ -130,4 +146,4 @@ def test_parts_of_a_composed_reward_extract_for_themselves() -> None:
     assert make_reward("composed", parts=parts)([text], **reference) == [111.0]
     (reward,) = make_reward("composed", parts=parts, report="raw")([text], **reference)
     assert 110.0 < reward < 111.0
-    assert make_reward("composed", parts=parts, report="<think>(.*)</think>")([text], **reference) == [110.0]
+    assert make_reward("composed", parts=parts, report="Nodule(.*)")([text], **reference) == [110.0]

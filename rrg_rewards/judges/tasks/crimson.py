@@ -142,8 +142,8 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
     - each report's list covers at least half of what the rules find present in the report
       (:data:`rrg_rewards.judges.tasks.grounding.COVERAGE`).
 
-    With the prompts of ``crimson-score``, strict checks accept unknown labels of significance and severity, errors
-    without an explanation, and errors of JSON that the published code repairs.
+    With the prompts of ``crimson-score``, strict checks accept unknown labels of significance and severity, further
+    keys, errors without an explanation, and errors of JSON that the published code repairs.
 
     Whether matches and levels of significance are correct is not checked.
 

@@ -4,10 +4,12 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable
+from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
 from rrg_rewards.functional import CrimsonEvaluation
+from rrg_rewards.functional.crimson import CrimsonChecks
 from rrg_rewards.judges.base import AnswerError, Message, ReportPair
 from rrg_rewards.judges.tasks.base import read_json, unique_keys
 from rrg_rewards.utilities.imports import require
@@ -121,27 +123,43 @@ def read_published_answer(answer: str) -> CrimsonEvaluation:
 def read_repaired_answer(answer: str) -> CrimsonEvaluation:
     """Read an answer of the published judge for strict checks.
 
-    JSON is read as it is, also in fences; anything else as by :func:`read_published_answer`. No object
-    may contain a key twice: a text of a report could otherwise end its string and add a key.
+    JSON is read as it is, also in fences; anything else as by :func:`read_published_answer`. Every list is needed,
+    and every key of its entries but explanations. No object may contain a key twice: a text of a report could otherwise
+    end its string and add a key.
 
     Raises:
         AnswerError: ``malformed``; without text of the answer.
 
     Example:
-        >>> read_repaired_answer('{"matched_findings": [], errors": {"false_findings": ["P1"]}}').false_findings
-        ('P1',)
+        >>> read_repaired_answer('{"error": "I cannot help"}')
+        Traceback (most recent call last):
+        ...
+        rrg_rewards.judges.base.AnswerError: a list, or a key of an entry, is missing: 'errors'
     """
     try:
         content = read_json(answer)
     except AnswerError:
-        return _read(lambda: _published_json(answer, unique_keys))
-    return _read(lambda: content)
+        return _read(lambda: _whole(_published_json(answer, unique_keys)), "strict")
+    return _read(lambda: _whole(content), "strict")
 
 
-def _read(parse: Callable[[], Any]) -> CrimsonEvaluation:
+def _whole(content: Any) -> Any:
+    """Return a content that has every list, and the labels of its findings and errors."""
+    try:
+        errors, _ = itemgetter("errors", "matched_findings")(content)
+        wrong, *_ = itemgetter("attribute_errors", "false_findings", "missing_findings")(errors)
+        [*map(itemgetter("severity", "error_types"), wrong)]
+        findings = [*content["reference_findings"], *content["predicted_findings"]]
+        [*map(itemgetter("finding", "clinical_significance"), findings)]
+    except (KeyError, TypeError) as error:
+        raise AnswerError("malformed", f"a list, or a key of an entry, is missing: {error}") from None
+    return content
+
+
+def _read(parse: Callable[[], Any], checks: CrimsonChecks = "published") -> CrimsonEvaluation:
     """Return the evaluation of a content; every error of it is an :class:`AnswerError`."""
     try:
-        return CrimsonEvaluation.from_dict(parse(), checks="published")
+        return CrimsonEvaluation.from_dict(parse(), checks=checks)
     except json.JSONDecodeError as error:
         reason = f"not JSON, also with the published repairs: {error.msg} at character {error.pos} of {len(error.doc)}"
     except RecursionError:
