@@ -193,7 +193,8 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
     def on_before_optimizer_step(self, optimizer: Any) -> None:
         """Skip the step in all processes if the norm of the gradients is not finite, and log the number of such steps.
 
-        DeepSpeed and gradient scalers have checks of their own.
+        Steps of gradient scalers, which skip by themselves, and of DeepSpeed, which holds gradients elsewhere, are not
+        counted.
 
         Raises:
             GradientError: If several steps in a row are skipped.
@@ -202,7 +203,9 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         if getattr(self.trainer.strategy.precision_plugin, "scaler", None) is not None:
             return
         # A process of FSDP may hold no gradients, and takes part all the same.
-        norms = [gradient.norm().to(self.device) for gradient in gradients] or [torch.zeros((), device=self.device)]
+        norms = [gradient.norm(dtype=torch.float32).to(self.device) for gradient in gradients] or [
+            torch.zeros((), device=self.device)
+        ]
         norm = torch.stack(norms).norm()
         is_finite = getattr(norm, "full_tensor", lambda: norm)().isfinite().float()
         if self.trainer.strategy.reduce(1 - is_finite, reduce_op="sum") == 0:

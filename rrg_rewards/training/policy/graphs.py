@@ -132,8 +132,10 @@ class _State:
         left, width = len(self.last) - len(prompts.index), prompts.mask.shape[1]
         index = pad(prompts.index, (0, left))
         for own, read in zip(self.cache.layers, cache.layers, strict=True):
-            own.keys[:, :, :width] = read.keys.index_select(0, index)
-            own.values[:, :, :width] = read.values.index_select(0, index)
+            for part, prompt in ((own.keys, read.keys), (own.values, read.values)):
+                part[:, :, :width] = prompt.index_select(0, index)
+                # What is not seen is multiplied by 0, which NaN of earlier batches would survive.
+                part[:, :, width:].zero_()
         mask = prompts.inputs["attention_mask"].index_select(0, index)
         self.mask.zero_()[:, 0, 0, :width] = mask.bool()
         torch.sum(mask, 1, out=self.positions)
@@ -202,6 +204,9 @@ class GraphDecoder:
         self._ends = torch.empty(0)
         self._pool: Any = None
 
+    # Buffers that validation makes in inference mode could not be written in training.
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def sample(
         self,
         prompts: Prompts,
@@ -317,7 +322,7 @@ def compiled(step: Callable[..., None], device: torch.device) -> Callable[..., N
 
 
 def captured(step: Callable[[], None], state: _State, pool: Any) -> Callable[[Tensor | None], Any]:
-    """Return a step that a CUDA graph repeats. It is run twice meanwhile, on whatever rows the state has."""
+    """Return a step that a CUDA graph repeats. It is run once meanwhile, on whatever rows the state has."""
     device, kind = state.last.device, state.last.device.type
     # Casts of weights must be part of the graph, because weights change.
     casts = torch.autocast(
@@ -325,14 +330,14 @@ def captured(step: Callable[[], None], state: _State, pool: Any) -> Callable[[Te
     )
     stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
     # Neither the random numbers of later samples nor loaders in other threads notice.
-    with torch.random.fork_rng(devices=[device]), casts:
+    with torch.cuda.device(device), torch.random.fork_rng(devices=[device]), casts:
         state.slot.zero_(), state.step.zero_()
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
             # Kernels are loaded at their first call, which cannot be captured.
             step()
         torch.cuda.current_stream(device).wait_stream(stream)
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             step()
     return lambda _: graph.replay()
 

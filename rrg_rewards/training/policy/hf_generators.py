@@ -123,10 +123,10 @@ class CausalLMGenerator(_Generator):
             16 bits round the samples' probabilities. Completions therefore have the log-probabilities of the sampler,
             with which :class:`~rrg_rewards.training.PolicyModule` corrects the loss (``sampler_correction``).
         decoding: ``"graph"`` runs the steps of sampling as CUDA graphs, or compiled on the CPU, with keys and values of
-            a fixed size, so that the host has less to do for a token. ``"eager"`` runs the layers one by one. The
-            tokens are the same, up to rounding. ``"auto"`` is ``"graph"`` on a GPU if the model supports it, and
-            ``"eager"`` otherwise, and logs which once. CUDA graphs have not been run on a GPU yet; on the CPU,
-            compilation takes a minute or more.
+            a fixed size, so that the host has less to do for a token. ``"eager"`` runs the layers one by one. Greedy
+            tokens are the same, up to rounding; samples, too, on the CPU. ``"auto"`` is ``"graph"`` on a GPU if the
+            model supports it, and ``"eager"`` otherwise, and logs which once. CUDA graphs have not been run on a GPU
+            yet; on the CPU, compilation takes a minute or more.
 
     Raises:
         ValueError: If a number is not positive, the tokenizer has no padding or end-of-sequence token, or ``decoding``
@@ -265,7 +265,7 @@ class CausalLMGenerator(_Generator):
         """Let the model return the inputs of its head instead of logits, and yield the head; ``None`` if it cannot."""
         head = self.model.get_output_embeddings()
         if self._ends_with_head is None:
-            self._ends_with_head = head is not None and not is_sharded(self.model) and self._is_last(head, inputs)
+            self._ends_with_head = head is not None and not holds_shards(self.model) and self._is_last(head, inputs)
         if not self._ends_with_head:
             yield None
             return

@@ -206,11 +206,14 @@ class SamplingModule(TrainingModule):
             again = self._has_spread(table).logical_not().nonzero().squeeze(1)
             if not any(gather_objects(len(again) > 0)):
                 break
-            # With sharded weights, every process must generate.
-            drawn = self._draw(rows.take(again if len(again) else torch.arange(self.num_generations)))
-            if len(again):
-                completions, table = completions.replaced(again, drawn[0]), table.replaced(again, drawn[2])
-                texts = replaced_values(texts, again, drawn[1])
+            if not len(again):
+                # With sharded weights, every process must generate.
+                with self._sampling():
+                    self.generator.sample(rows.take(torch.arange(self.num_generations)))
+                continue
+            drawn = self._draw(rows.take(again))
+            completions, table = completions.replaced(again, drawn[0]), table.replaced(again, drawn[2])
+            texts = replaced_values(texts, again, drawn[1])
         return completions, texts, table, self._has_spread(table)
 
     def _has_spread(self, table: RewardTable) -> Tensor:

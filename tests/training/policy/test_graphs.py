@@ -215,3 +215,17 @@ def test_graph_decoding_an_unknown_choice_is_an_error():
         CausalLMGenerator(tiny_model(), tiny_tokenizer(), decoding="compiled")
     assert raised.value.setting == "decoding"
     assert reason_against_graphs(tiny_generator().model) is None
+
+
+@pytest.mark.usefixtures("plain")
+def test_graph_decoding_buffers_serve_after_validation_and_after_nan(monkeypatch):
+    monkeypatch.setattr(GraphDecoder, "_fits", lambda _: True)
+    generator, batch = _text()
+    rows = repeat_rows(batch, 2)
+    with torch.inference_mode():
+        _check_equal(generator, rows, greedy=True)
+    generator.max_new_tokens = 3
+    (layer, *_) = next(iter(generator._decoder._states.values())).cache.layers
+    layer.values.fill_(torch.nan)
+    _check_equal(generator, rows, greedy=True)
+    assert generator.sample(rows).log_probs.isfinite().all()
