@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 from rrg_rewards.utilities.checks import check_list
@@ -138,7 +139,7 @@ class ReportExtractor:
        exemption by never ending it.
     2. Text from the first special token on is dropped, such as ``<|im_end|>`` and padding. Special tokens at the start
        are skipped.
-    3. The report is what stands in the last pair of tags such as ``<answer>...</answer>`` or ``<report>``, in a code
+    3. The report is the text in the last pair of tags such as ``<answer>...</answer>`` or ``<report>``, in a code
        fence, in ``\boxed{}``, or after "Final answer:". These may be nested.
 
     A text without any of these forms remains as it is, byte for byte.
@@ -177,8 +178,9 @@ class ReportExtractor:
 
     def __call__(self, text: str) -> str:
         """Return the report."""
-        if self.report == "raw":
-            return text
+        return text if self.report == "raw" else _extracted(self, text)
+
+    def _extract(self, text: str) -> str:
         if self.report == "opened" and _CLOSE.search(text) is None:
             return ""
         rest = _BOX.sub(lambda token: "<answer>" if token[1] == "begin" else "</answer>", _without_reasoning(text))
@@ -197,6 +199,12 @@ class ReportExtractor:
     def reports(self, completions: Sequence[Completion]) -> list[str | None]:
         """Return the reports of completions; ``None`` for a conversation without a reply."""
         return [None if text is None else self(text) for text in completion_texts(completions)]
+
+
+@lru_cache(maxsize=1024)
+def _extracted(extractor: ReportExtractor, text: str) -> str:
+    """Return a report; a text is read once for its score, its log and all parts of a composed reward."""
+    return extractor._extract(text)
 
 
 def _without_reasoning(text: str) -> str:
