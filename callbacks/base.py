@@ -62,7 +62,7 @@ class WatchCallback:
         stop: Names of the checks whose alarms stop the run, or ``True`` for all checks.
         reference_column: Name of the column of references.
         report: How the watched report is extracted from a completion, as in :func:`rrg_rewards.rewards.make_reward`.
-        folder: Output folder. ``reward_watch.html``, its plots as PNG and ``reward_watch.json`` are written at each
+        folder: Output folder. ``reward_watch.html`` and ``reward_watch.json`` are written at each
             alarm and at the end of the run. ``None`` writes nothing.
         metric_every: Number of steps from one evaluation of the held-out metrics to the next. A higher number reduces
             the cost of a judge.

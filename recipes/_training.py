@@ -1,6 +1,5 @@
 """Steps that all training scripts share: process checks, loading, training, complete checkpoints and resuming."""
 
-import contextlib
 import logging
 import os
 import signal
@@ -253,7 +252,7 @@ def train_and_save(trainer: Any, checkpoint: str | None) -> None:
     """
     trainer.add_callback(_MarkComplete(trainer))
     folder = trainer.args.output_dir
-    with locked_folder(folder) if trainer.is_world_process_zero() else contextlib.nullcontext():
+    with locked_folder(folder, trainer.is_world_process_zero()):
         with saved_on_termination(trainer):
             trainer.train(resume_from_checkpoint=checkpoint)
         with kept_card(folder):

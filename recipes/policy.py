@@ -12,7 +12,6 @@ which makes it faster for long prompts (``benchmarks/policy_throughput.py``).
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -229,7 +228,7 @@ def run(
     def train() -> None:
         rows = list(prepared.data.train)
         data = PolicyDataModule(rows, batch_size=training.batch_size, collate=collate, seed=training.seed)
-        with locked_folder(training.output_dir) if trainer.is_global_zero else nullcontext():
+        with locked_folder(training.output_dir, trainer.is_global_zero):
             trainer.fit(module, data, ckpt_path=checkpoint)
             _save(module.generator, training.output_dir)
             write_run_file(training.output_dir, "history.json", history.rows)

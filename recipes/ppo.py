@@ -14,7 +14,6 @@ If several rows have the same prompt, only the first is used.
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -126,7 +125,7 @@ def run(recipe: PPOArguments, training: Any, model: Any) -> Any:
 def _train_and_save(trainer: Any, policy: Any, tokenizer: Any) -> None:
     """Train, and save the policy and ``history.json``."""
     folder = trainer.args.output_dir
-    with locked_folder(folder) if process_index() == 0 else nullcontext():
+    with locked_folder(folder, process_index() == 0):
         with saved_on_termination(trainer):
             trainer.train()
         if process_index() == 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rrg_rewards.utilities.settings import MAX_SEED, SettingError, Settings, setting
+from rrg_rewards.utilities.settings import MAX_SEED, MAX_WORKERS, SettingError, Settings, setting
 
 LANGUAGE_MODEL = "openai:MODEL, local:MODEL, or a YAML file or mapping of a name and settings"
 """Help for the setting of a judge that is a language model."""
@@ -44,7 +44,7 @@ class Workers(Settings):
         "the same with any number. Not for models and language models",
         metavar="N",
         minimum=0,
-        maximum=512,
+        maximum=MAX_WORKERS,
     )
 
 

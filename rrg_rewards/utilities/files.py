@@ -107,12 +107,19 @@ def lock_file(file: BinaryIO | int) -> bool | None:
 
 
 @contextmanager
-def locked_folder(folder: str | Path) -> Iterator[None]:
+def locked_folder(folder: str | Path, is_main: bool = True) -> Iterator[None]:
     """Keep other runs out of a folder inside the block; a killed process keeps nothing.
+
+    Args:
+        folder: The folder, which is made if it does not exist.
+        is_main: Whether this is the main process of its run; the others lock nothing.
 
     Raises:
         SettingError: If another process has the folder.
     """
+    if not is_main:
+        yield
+        return
     Path(folder).mkdir(parents=True, exist_ok=True)
     is_mine: bool | None = None
     with ExitStack() as stack:

@@ -12,6 +12,9 @@ from rrg_rewards.utilities.names import shown
 MAX_SEED = 2**32 - 1
 """The largest seed that all libraries accept."""
 
+MAX_WORKERS = 512
+"""The largest number of worker processes."""
+
 _MOST, _MOST_INTEGER = 1e18, 10**15
 
 

@@ -20,7 +20,7 @@ from multiprocessing import forkserver, get_context, parent_process
 from typing import Any, Generic, TypeVar
 
 from rrg_rewards.utilities.backend import Backend
-from rrg_rewards.utilities.settings import SettingError
+from rrg_rewards.utilities.settings import MAX_WORKERS, SettingError
 
 Key = TypeVar("Key")
 Task = TypeVar("Task")
@@ -50,8 +50,8 @@ def worker_count(workers: int) -> int:
         >>> worker_count(2), worker_count(0) >= 1
         (2, True)
     """
-    if isinstance(workers, bool) or not isinstance(workers, int) or not 0 <= workers <= 512:
-        raise SettingError("workers", f"must be 0 or a positive integer, at most 512, got {workers!r}")
+    if isinstance(workers, bool) or not isinstance(workers, int) or not 0 <= workers <= MAX_WORKERS:
+        raise SettingError("workers", f"must be 0 or a positive integer, at most {MAX_WORKERS}, got {workers!r}")
     if workers:
         return workers
     # A container or a batch system may give fewer cores than the machine has.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedTokenizerFast
 
 WORDS = ["edema", "effusion", "nodule", "normal", "heart", "lungs", "report", "system", "user", "assistant"]
 SPECIAL = ["<pad>", "<bos>", "<eos>", "<unk>"]
@@ -51,3 +51,12 @@ def save_tiny_policy(folder: Path, words: Sequence[str] = WORDS) -> Path:
     tiny_model(words).save_pretrained(folder)
     tiny_tokenizer(words).save_pretrained(folder)
     return folder
+
+
+def sliding_model():
+    """A model with sliding windows."""
+    config = MistralConfig(
+        vocab_size=14, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, sliding_window=4, pad_token_id=0, eos_token_id=2, bos_token_id=1,
+    )  # fmt: skip
+    return MistralForCausalLM(config)

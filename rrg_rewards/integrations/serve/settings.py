@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.integrations.common.batching import BatchLimits
-from rrg_rewards.utilities.settings import SettingError, Settings, setting
+from rrg_rewards.utilities.settings import MAX_WORKERS, SettingError, Settings, setting
 
 if TYPE_CHECKING:
     from rrg_rewards.data.tables.table import Table
@@ -69,7 +69,7 @@ class ServerOptions(Settings):
     max_connections: int = setting(
         1024, "connections of a worker; further requests get HTTP 503", metavar="N", minimum=1
     )
-    workers: int = setting(1, "processes", metavar="N", minimum=1, maximum=512)
+    workers: int = setting(1, "processes", metavar="N", minimum=1, maximum=MAX_WORKERS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -119,10 +119,11 @@ def columns_by_prompt(
         >>> columns_by_prompt(table, "prompt", make_reward("rouge"))
         {'Report study 1.': {'reference': 'Normal.'}}
     """
-    prompts = table.required_texts(prompt_column)
-    columns = {name: table.texts(name) if name == reference_column else table.values(name) for name in reward.columns}
+    # Not at the top, because the help of the command would wait for torch.
     from rrg_rewards.integrations.common.transcripts import plain_question
 
+    prompts = table.required_texts(prompt_column)
+    columns = {name: table.texts(name) if name == reference_column else table.values(name) for name in reward.columns}
     found: dict[str, dict[str, Any]] = {}
     for row, prompt in enumerate(prompts):
         values = {name: column[row] for name, column in columns.items()}

@@ -148,11 +148,12 @@ def _whole(content: Any) -> Any:
     try:
         errors, _ = itemgetter("errors", "matched_findings")(content)
         wrong, *_ = itemgetter("attribute_errors", "false_findings", "missing_findings")(errors)
-        [*map(itemgetter("severity", "error_types"), wrong)]
-        findings = [*content["reference_findings"], *content["predicted_findings"]]
-        [*map(itemgetter("finding", "clinical_significance"), findings)]
-    except (KeyError, TypeError) as error:
-        raise AnswerError("malformed", f"a list, or a key of an entry, is missing: {error}") from None
+        for error in wrong:
+            itemgetter("severity", "error_types")(error)
+        for finding in (*content["reference_findings"], *content["predicted_findings"]):
+            itemgetter("finding", "clinical_significance")(finding)
+    except (KeyError, TypeError) as missing:
+        raise AnswerError("malformed", f"a list, or a key of an entry, is missing: {missing}") from None
     return content
 
 

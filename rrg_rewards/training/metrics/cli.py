@@ -385,7 +385,7 @@ def run(cli: TrainCLI) -> dict[str, Any] | None:
     Raises:
         SettingError: If another process trains in ``output_dir``.
     """
-    with locked_folder(cli.config.output_dir) if cli.trainer.is_global_zero else contextlib.nullcontext():
+    with locked_folder(cli.config.output_dir, cli.trainer.is_global_zero):
         return _run(cli)
 
 

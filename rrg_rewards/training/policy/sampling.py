@@ -57,7 +57,7 @@ def _against_others(rollout: Rollout, group_size: int, beta: float) -> None:
     """Set advantages relative to the other rewards of the group, with the divergence subtracted from the rewards."""
     total = rollout.total.to(rollout.mask.device)
     if rollout.reference_log_probs is not None:
-        total = total - beta * (_divergences(rollout) * rollout.mask).sum(1)
+        total = total - beta * _divergences(rollout).sum(1)
     rollout.advantages = leave_one_out_advantages(total, group_size)
 
 
@@ -88,7 +88,7 @@ def _against_values(rollout: Rollout, beta: float, gamma: float, lam: float) -> 
 def _divergences(rollout: Rollout) -> Tensor:
     assert rollout.old_log_probs is not None
     assert rollout.reference_log_probs is not None
-    return kl_estimate(rollout.old_log_probs, rollout.reference_log_probs, "k1").masked_fill(rollout.mask == 0, 0.0)
+    return kl_estimate(rollout.old_log_probs, rollout.reference_log_probs, "k1", rollout.mask)
 
 
 def _whitened(advantages: Tensor, mask: Tensor) -> Tensor:

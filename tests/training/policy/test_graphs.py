@@ -8,8 +8,8 @@ import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from tiny_ct_chat import save_volumes, tiny_ct_chat, tiny_processor
 from tiny_generator import tiny_generator, tiny_rows
-from tiny_policy import tiny_model, tiny_tokenizer
-from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from tiny_policy import sliding_model, tiny_model, tiny_tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
 from rrg_rewards.training.policy import graphs
@@ -136,14 +136,6 @@ def test_graph_decoding_compiled_steps_give_the_completions_of_eager_decoding():
     _check_equal(generator, repeat_rows(batch, 3))
 
 
-def _sliding():
-    config = MistralConfig(
-        vocab_size=14, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=2, sliding_window=4, pad_token_id=0, eos_token_id=2, bos_token_id=1,
-    )  # fmt: skip
-    return MistralForCausalLM(config)
-
-
 def _prompt_tuning():
     return get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
 
@@ -157,7 +149,7 @@ def _changed(change):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (_sliding, "sliding windows"),
+        (sliding_model, "sliding windows"),
         (_prompt_tuning, "trained prompts"),
         (_changed(lambda model: model.set_attn_implementation("eager")), "attention is eager"),
         (_changed(lambda model: setattr(model, "_can_compile_fullgraph", False)), "does not compile"),

@@ -7,8 +7,8 @@ import torch
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from tiny_ct_chat import save_volumes, tiny_ct_chat, tiny_processor
 from tiny_generator import tiny_generator, tiny_rows
-from tiny_policy import tiny_model, tiny_tokenizer
-from transformers import GraniteConfig, GraniteForCausalLM, MistralConfig, MistralForCausalLM
+from tiny_policy import sliding_model, tiny_model, tiny_tokenizer
+from transformers import GraniteConfig, GraniteForCausalLM
 
 from rrg_rewards.functional import token_log_probs
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
@@ -232,14 +232,6 @@ def test_adapters_merged_merged_adapters_leave_the_weights_unchanged():
     assert torch.equal(model(input_ids=ids).logits, expected)
 
 
-def _sliding():
-    config = MistralConfig(
-        vocab_size=14, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=2, sliding_window=4, pad_token_id=0, eos_token_id=2, bos_token_id=1,
-    )  # fmt: skip
-    return MistralForCausalLM(config)
-
-
 def _checkpointing():
     model = tiny_model()
     model.gradient_checkpointing_enable({"use_reentrant": True})
@@ -250,7 +242,7 @@ def _prompt_tuning():
     return get_peft_model(tiny_model(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
 
 
-@pytest.mark.parametrize("make", [_sliding, _checkpointing, _prompt_tuning])
+@pytest.mark.parametrize("make", [sliding_model, _checkpointing, _prompt_tuning])
 def test_causal_lm_generator_models_that_cannot_share_compute_whole_rows(make):
     torch.manual_seed(0)
     model = make()
