@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.analysis.answers import AnswerRun, choose_model, distinct_items
-from rrg_rewards.analysis.judge_choice import JudgeSetting
+from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_prompt_task
 from rrg_rewards.analysis.settings import CountingSettings
 from rrg_rewards.data.records.error_records import read_error_records
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import Judge, ReportPair
-from rrg_rewards.judges.tasks.counting import CountedErrors, CountingTask
+from rrg_rewards.judges.tasks.counting import CountedErrors, CountingTask, CountPromptTask
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.utilities.run_log import RunLog
 
@@ -23,7 +23,11 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
         pairs: The report pairs; equal ones count once.
         output: JSON lines file to append to.
         judge: The judge; ``None`` if nothing is requested.
-        settings: The settings; ``source`` is used.
+        settings: The settings; ``source`` and ``prompt`` are used.
+
+    Raises:
+        SettingError: If the prompt is wrong.
+        OSError: If its file cannot be read.
 
     Example:
         >>> run = CountingRun([ReportPair("Small left effusion.", "Clear.")] * 2, "counts.jsonl")
@@ -42,7 +46,9 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
         judge: Judge | None = None,
         settings: CountingSettings = CountingSettings(),
     ) -> None:
-        super().__init__(CountingTask(), pairs, output, judge)
+        prompt = settings.prompt
+        task = CountingTask() if prompt is None else choose_prompt_task("prompt", prompt, CountPromptTask)
+        super().__init__(task, pairs, output, judge)
         self._source = settings.source
         self.categories = {category: {"errors": 0, "significant": 0} for category in ERROR_CATEGORIES}
         """Numbers of all and of significant errors that this run has written, by category."""

@@ -1,11 +1,13 @@
 """Question items on single attributes of findings, and the attributes that a corpus states."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.settings import MiningSettings, QuestionSettings
+from rrg_rewards.analysis.settings import MiningSettings, QuestionSettings, VersionSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.readers import read_table
@@ -22,6 +24,7 @@ from rrg_rewards.questions.schema import (
     items_on,
     name_key,
 )
+from rrg_rewards.questions.schema_files import EXISTENCE_NAMES
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 
 # Spellings of Merlin's label of what a report does not mention.
 _NOT_MENTIONED = frozenset({str(NOT_MENTIONED), f"{NOT_MENTIONED}.0"})
+
+# Number of examples of an attribute in a draft; the paper's guideline asks for five or more.
+_NUM_EXAMPLES = 8
 
 Triple = tuple[str, str, str]
 """Finding, attribute and value."""
@@ -153,16 +159,17 @@ def _of_studies(
     return [rows[places[study]] if study in places else None for study in studies]
 
 
-def _ask(
+def ask_judge(
     task: "JudgeTask[Item, Result]",
     items: "Sequence[Item]",
     reports: ReportTexts,
-    settings: QuestionSettings,
+    settings: "QuestionSettings | VersionSettings",
     log: RunLog,
+    noun: str = "reports",
 ) -> "Iterator[tuple[int, Result]]":
-    """Let the judge evaluate one item for each report in batches, and yield the results with their rows.
+    """Let the judge evaluate items of reports in batches, and yield the results with their rows.
 
-    Failures are warned of and left out.
+    Failures are warned of, as those of ``noun``, and left out.
 
     Raises:
         SettingError: For an unknown judge, or the judge ``rules``, which evaluates CRIMSON only.
@@ -184,7 +191,7 @@ def _ask(
         kinds = by_kind(failed)
         if failed.total() == len(items):
             raise ValueError(f"{reports.source}: the judge failed on every report ({kinds}); nothing is written")
-        log.warn(f"the judge failed on {failed.total()} of {len(items)} reports ({kinds}): they are left out")
+        log.warn(f"the judge failed on {failed.total()} of {len(items)} {noun} ({kinds}): they are left out")
     for row, result in enumerate(results):
         if not isinstance(result, JudgeFailure):
             yield row, result
@@ -258,16 +265,60 @@ def _engine_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog)
 def _judged_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog) -> dict[str, tuple[QAItem, ...]]:
     from rrg_rewards.judges.tasks.finebench import ItemsTask, Refused
 
-    task = ItemsTask(get_question_schema(settings.schema))
-    ids, made = list(reports.texts), {}
-    refused: Counter[str] = Counter()
-    for row, items in _ask(task, list(reports.texts.values()), reports, settings, log):
-        refused.update(item.value for item in items if isinstance(item, Refused))
-        made[ids[row]] = tuple(item for item in items if not isinstance(item, Refused))
-    if refused:
+    if (prompt := settings.prompt) is not None:
+        made = _prompted_items(prompt, reports, settings, log)
+    else:
+        ids, task = list(reports.texts), ItemsTask(get_question_schema(settings.schema))
+        asked = ask_judge(task, list(reports.texts.values()), reports, settings, log)
+        made = {ids[row]: list(items) for row, items in asked}
+    if refused := Counter(item.value for items in made.values() for item in items if isinstance(item, Refused)):
         reasons = ", ".join(f"{reason} {count}" for reason, count in refused.items())
         log.warn(f"{refused.total()} attributes that the judge stated have no question: their answer is {reasons}")
+    return {name: tuple(item for item in items if isinstance(item, QAItem)) for name, items in made.items()}
+
+
+def _prompted_items(
+    prompt: str | Path, reports: ReportTexts, settings: QuestionSettings, log: RunLog
+) -> dict[str, list[Any]]:
+    """Return the items of each report with a prompt of the user, which asks about one attribute of a finding.
+
+    A report with a failed request is left out. Labels and stated attributes tell that a finding exists.
+    """
+    from rrg_rewards.analysis.judge_choice import choose_prompt_task
+    from rrg_rewards.judges.tasks.finebench import question_item
+    from rrg_rewards.judges.tasks.finebench_prompt_files import AskedAttribute, QuestionPromptTask
+
+    schema, task = (
+        get_question_schema(settings.schema),
+        choose_prompt_task("prompt", prompt, QuestionPromptTask),
+    )
+    positive = reports.positive
+    asked = {
+        (name, finding.name, spec.name): AskedAttribute(text, finding.name, spec)
+        for name, text in reports.texts.items()
+        for finding in schema.findings
+        if positive is None or finding.name in positive[name]
+        for spec in finding.attributes
+        if spec.answer_type != "existence"
+    }
+    found = dict(ask_judge(task, list(asked.values()), reports, settings, log, "requests") if asked else ())
+    results = {key: found[row] for row, key in enumerate(asked) if row in found}
+    failed = {name for name, *_ in asked.keys() - results.keys()}
+    made: dict[str, list[Any]] = {name: [] for name in reports.texts if name not in failed}
+    for name, items in made.items():
+        for finding in schema.findings:
+            told = [one for spec in finding.attributes if (one := results.get((name, finding.name, spec.name)))]
+            if told or (positive is not None and finding.name in positive[name]):
+                exists = [spec for spec in finding.attributes if spec.answer_type == "existence"]
+                items += [*(question_item(finding.name, spec, "yes") for spec in exists), *told]
     return made
+
+
+def _are_alike(one: tuple[str, Sequence[str]], other: tuple[str, Sequence[str]]) -> bool:
+    """Whether two attributes of a finding may be one, by their names and values."""
+    shared = len({*one[1]} & {*other[1]})
+    words = {*name_key(one[0]).split()} & {*name_key(other[0]).split()}
+    return bool(words) or 2 * shared >= min(len(one[1]), len(other[1]))
 
 
 @dataclass(frozen=True)
@@ -297,6 +348,40 @@ class MinedAttributes:
         columns["count"] = list(self.counts.values())
         columns["pair_count"] = [self.pairs[triple[:2]] for triple in self.counts]
         return Table(columns)
+
+    def draft(self) -> Table:
+        """Return a draft of a question schema, to be edited and read by :func:`~rrg_rewards.analysis.convert_schema`.
+
+        Each row is a finding (``Finding``) with an attribute (``Feature``), the commonest values (``Examples``), and an
+        ``Explanation`` that has to be written. ``Count`` is the count of the pair, and ``Merge`` names attributes of
+        the finding that share a word with this one, or at least half of the values of one of both.
+
+        Example:
+            >>> counts = {("Nodule", "location", "left lung"): 2, ("Nodule", "position", "left lung"): 1}
+            >>> pairs = {("Nodule", "location"): 2, ("Nodule", "position"): 1}
+            >>> MinedAttributes(counts, pairs).draft().columns["Merge"]
+            ['position', 'location']
+        """
+        stated: dict[tuple[str, str], list[str]] = {}
+        for finding, attribute, value in self.counts:
+            if name_key(attribute) not in EXISTENCE_NAMES:
+                stated.setdefault((finding, attribute), []).append(value)
+        rows = [
+            {
+                "Finding": finding,
+                "Feature": attribute,
+                "Explanation": f"{attribute} of the finding",
+                "Examples": json.dumps(values[:_NUM_EXAMPLES], ensure_ascii=False),
+                "Count": self.pairs[finding, attribute],
+                "Merge": ", ".join(
+                    other
+                    for (owner, other), theirs in stated.items()
+                    if owner == finding and other != attribute and _are_alike((attribute, values), (other, theirs))
+                ),
+            }
+            for (finding, attribute), values in stated.items()
+        ]
+        return Table.from_records(rows)
 
 
 def mine_attributes(
@@ -358,10 +443,15 @@ def _triples(finding: Finding) -> Iterator[Triple]:
 
 def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) -> Mapping[Triple, int]:
     """Count the triples that a judge lists, each once in a report."""
-    from rrg_rewards.judges.tasks.finebench import ReportFindings, TriplesTask
+    from rrg_rewards.analysis.judge_choice import choose_prompt_task
+    from rrg_rewards.judges.tasks.finebench import FindingTriples, ReportFindings, TriplesTask
+    from rrg_rewards.judges.tasks.finebench_prompt_files import TriplesPromptTask
 
-    task = TriplesTask(get_question_schema(settings.schema))
-    names = tuple(finding.name for finding in task.questions.findings)
+    schema = get_question_schema(settings.schema)
+    task: JudgeTask[ReportFindings, FindingTriples] = TriplesTask(schema)
+    if settings.prompt is not None:
+        task = choose_prompt_task("prompt", settings.prompt, TriplesPromptTask)
+    names = tuple(finding.name for finding in schema.findings)
     positive = reports.positive
     items = [
         ReportFindings(text, tuple(name for name in names if positive is None or name in positive[report_id]))
@@ -370,7 +460,7 @@ def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) 
     # A report without a positive finding has nothing to list.
     asked = [item for item in items if item.findings]
     counts: Counter[Triple] = Counter()
-    for _, listed in _ask(task, asked, reports, settings, log) if asked else ():
+    for _, listed in ask_judge(task, asked, reports, settings, log) if asked else ():
         counts.update({(one.finding, one.attribute, one.value) for one in listed})
         counts.update({(one.finding, "existence", "present") for one in listed})
     return counts

@@ -418,6 +418,11 @@ class CountingSettings(Settings):
     reference_column: str = setting("reference", "column of references", metavar="NAME")
     prediction_column: str = setting("prediction", "column of predictions", metavar="NAME")
     max_pairs: int | None = setting(None, "use the first N pairs only", metavar="N", minimum=1)
+    prompt: str | Path | None = setting(
+        None,
+        "file with a prompt of yours, whose answers have the format that the paper of CREPE prints",
+        metavar="FILE",
+    )
     source: str = setting("judge", "value of source in the output", metavar="TEXT")
 
 
@@ -482,6 +487,9 @@ class QuestionSettings(Batches, ScanChoice):
     id_column: str | None = setting(None, "column of report ids (default: `key`, or else row numbers)", metavar="NAME")
     schema: Any = setting("ct_rate", "question schema: ct_rate, merlin or a YAML file", metavar="NAME")
     judge: Any = setting(None, f"{LANGUAGE_MODEL} (default: the finding engine)", metavar="JUDGE")
+    prompt: str | Path | None = setting(
+        None, "file with a prompt of yours for `judge`, such as the one that the paper prints", metavar="FILE"
+    )
     labels: bool | str = setting(
         False,
         "use only findings whose label is 1, in columns named like the findings, or in those of another table FILE, "
@@ -491,6 +499,8 @@ class QuestionSettings(Batches, ScanChoice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.prompt is not None and self.judge is None:
+            raise SettingError("prompt", "needs `judge`, which gets it")
         if isinstance(self.labels, str) and self.key is None:
             raise SettingError("labels", "labels of another table need `key`, the column of the names of studies")
 
@@ -536,6 +546,9 @@ class MiningSettings(QuestionSettings):
     """Settings of :func:`~rrg_rewards.analysis.mine_attributes`."""
 
     min_count: int = setting(50, "minimum count of a pair of finding and attribute", metavar="N", minimum=1)
+    draft: str | Path | None = setting(
+        None, "also write a draft of a question schema to a table (.csv)", metavar="FILE"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -544,8 +557,18 @@ class MiningSettings(QuestionSettings):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class VersionSettings(Settings):
-    """Settings of :func:`~rrg_rewards.analysis.make_versions`."""
+class VersionSettings(Batches):
+    """Settings of :func:`~rrg_rewards.analysis.make_versions`. A version without a prompt is made by rules."""
 
-    seed: int = setting(0, "random seed of the versions", minimum=0, maximum=MAX_SEED)
+    judge: Any = setting(None, f"language model that gets the prompts: {LANGUAGE_MODEL}", metavar="JUDGE")
+    paraphrase_prompt: str | Path | None = setting(None, "file with a prompt of yours for paraphrases", metavar="FILE")
+    adversarial_prompt: str | Path | None = setting(
+        None, "file with a prompt of yours for reports with wrong details", metavar="FILE"
+    )
+    seed: int = setting(0, "random seed of the versions by rules", minimum=0, maximum=MAX_SEED)
     limit: int | None = setting(None, "use the first N reports only", metavar="N", minimum=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.judge is None) != (self.paraphrase_prompt is None and self.adversarial_prompt is None):
+            raise SettingError("judge", "needs a prompt, and a prompt needs it")

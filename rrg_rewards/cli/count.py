@@ -11,6 +11,11 @@ findings, omitted findings, wrong locations, wrong severities, false comparisons
 significant ones), errors with their quotes, matched findings, and the judge. Repeat a command that
 was interrupted to request the pairs that --output does not contain yet.
 
+With --prompt the language model gets the text of a file, such as the prompt that the paper prints, with both reports in
+place of {reference_report} and {candidate_report}. It answers in the printed format: [Clinically Significant Errors]
+and [Clinically Insignificant Errors] with a line "(a) <type>: <number>. <errors>" for (a) to (f), and [Matched
+Findings]. Errors then have no quotes and are not compared with the reports.
+
 Reports are sent to this machine only unless the judge has allow_remote: true.
 
 Examples:

@@ -27,7 +27,8 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.terminal import Terminal
 
-_ITEMS = ("id_column", "schema", "judge", "labels", "label_prefix", "key", "one_per_scan", "no_chest", "batch_size")
+_LABELLED = ("labels", "label_prefix", "key", "one_per_scan", "no_chest", "batch_size")
+_ITEMS = ("id_column", "schema", "judge", "prompt", *_LABELLED)
 _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
 
 
@@ -41,7 +42,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_shared_options(build, "output", "spreadsheet_safe")
 
     mine = _add_task(tasks, "mine", run_mine, "count the attributes of findings in reports")
-    add_settings(mine, MiningSettings, "min_count", *_ITEMS[1:], labels=_LABELS)
+    add_settings(mine, MiningSettings, "min_count", "draft", *_ITEMS[1:], labels=_LABELS)
     add_shared_options(mine, "output", "spreadsheet_safe")
 
     schema = add_command_parser(
@@ -88,7 +89,9 @@ def run_build(args: argparse.Namespace, terminal: Terminal) -> int:
     The output has one row per report, with a list of items. Missing and blank reports, and reports on which the judge
     fails, are left out and counted. With --labels only findings that the labels of the data set call positive have
     items; the labels are 0 or 1, or -1 for not mentioned, in columns that are named like the findings of the schema,
-    ignoring case and underscores.
+    ignoring case and underscores. With --prompt each attribute of a finding is a request of its own; the file has the
+    placeholders <report>, <disease>, <attribute>, <attribute explanation> and <attribute example>, and asks for
+    <step3>["question", "answer"]</step3>, as the prompt that the paper prints.
 
     Examples:
       rrg-rewards finebench build reports.csv --text-column report_text --id-column AccessionNo --output items.jsonl
@@ -125,20 +128,30 @@ def run_mine(args: argparse.Namespace, terminal: Terminal) -> int:
     Pairs of finding and attribute that occur fewer than --min-count times are left out. By default the finding engine
     reads the reports: each finding of a report counts once, and findings that the engine does not know are not counted.
     With --judge a language model lists the attributes of the findings of --schema, in words of the report, and each
-    triple of a report counts once.
+    triple of a report counts once. With --prompt the judge gets the text of a file with <report> and <findings>, the
+    names of the findings, and answers with a list of [sentence, finding, attribute, value] in <step3>.
+
+    --draft writes one row for each finding and attribute, to be edited by these steps: (1) remove attributes without
+    medical meaning; (2) split attributes that have several meanings; (3) join those of one meaning, which the column
+    Merge proposes; (4) write the Explanation of each, and five Examples or more. `finebench schema` reads the table.
 
     Examples:
-      rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv
+      rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv \
+          --draft attributes.csv
       rrg-rewards finebench mine reports.csv --text-column report_text --labels --output triples.csv \
           --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
     """
     from rrg_rewards.analysis.question_items import mine_attributes, read_report_texts
-    from rrg_rewards.data.tables.writers import write_table
+    from rrg_rewards.data.tables.writers import check_output, write_table
 
     settings_from(args, Outputs).check()
+    if args.draft is not None:
+        check_output(args.draft, args.overwrite)
     settings = settings_from(args, MiningSettings)
     reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
     mined = mine_attributes(reports, settings, terminal)
+    if args.draft is not None:
+        write_table(mined.draft(), args.draft, None, args.overwrite, args.spreadsheet_safe)
     write_table(mined.to_table(), args.output, args.format, args.overwrite, args.spreadsheet_safe)
     terminal.note(
         f"{len(mined.counts)} values of {mined.num_kept} pairs that occur {args.min_count} times or more in "
@@ -191,15 +204,18 @@ def run_questions(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def run_versions(args: argparse.Namespace, terminal: Terminal) -> int:
-    r"""Make two versions of each report by rules: a paraphrase, and one with wrong details.
+    r"""Make two versions of each report: a paraphrase, and one with wrong details.
 
-    The output has the columns report_id, report, paraphrased and adversarial. Compare the versions with any metrics:
+    They are made by rules, or by a language model with a prompt file, such as the prompts that the paper prints. The
+    output has the columns report_id, report, paraphrased and adversarial. Compare the versions with any metrics:
     one of clinical content gives the paraphrase the higher score, one of wording the lower score.
 
     Examples:
       rrg-rewards finebench versions reports.csv --text-column report_text --output versions.csv
       rrg-rewards compare versions.csv --reference-column report --prediction-column paraphrased \
           --prediction-column adversarial --metrics bleu,rouge,ct_finebench
+      rrg-rewards finebench versions reports.csv --text-column report_text --output versions.csv \
+          --paraphrase-prompt paraphrase.txt --adversarial-prompt adversarial.txt --judge my_judge.yaml
     """
     from rrg_rewards.analysis.question_items import read_report_texts
     from rrg_rewards.analysis.report_versions import make_versions
@@ -208,6 +224,6 @@ def run_versions(args: argparse.Namespace, terminal: Terminal) -> int:
     settings_from(args, Outputs).check()
     table = settings_from(args, InputTable).read(terminal)
     reports = read_report_texts(table, settings_from(args, QuestionSettings), terminal, args.table)
-    made = make_versions(reports, settings_from(args, VersionSettings))
+    made = make_versions(reports, settings_from(args, VersionSettings), terminal)
     write_table(made, args.output, args.format, args.overwrite, args.spreadsheet_safe)
     return 0

@@ -20,7 +20,8 @@ from rrg_rewards.judges.tasks.finebench import (
     Questions,
     Refused,
 )
-from rrg_rewards.judges.tasks.finebench_prompt_files import AnswerPromptTask, GradePromptTask, read_prompt_file
+from rrg_rewards.judges.tasks.finebench_prompt_files import AnswerPromptTask, GradePromptTask
+from rrg_rewards.judges.tasks.prompt_files import read_prompt_task
 from rrg_rewards.questions.engine import answer_items, build_items
 from rrg_rewards.questions.grading import Grading, OverSpecified, check_grading, compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema
@@ -395,9 +396,9 @@ def _from_file(name: str, path: str | None, judge: Judge | None, task: Any) -> J
         role = "answerer" if name == "answer" else "comparer"
         raise ValueError(f"{name}_prompt: needs a judge, which gets the prompt; set {role}")
     try:
-        made: JudgeTask[Any, Any] = task(read_prompt_file(path))
+        made: JudgeTask[Any, Any] = read_prompt_task(path, task)
     except ValueError as error:
-        raise ValueError(f"{name}_prompt, {path}: {error}") from None
+        raise ValueError(f"{name}_prompt, {error}") from None
     return made
 
 

@@ -10,12 +10,16 @@ from writing_judge import WritingJudge
 from rrg_rewards.analysis import (
     MiningSettings,
     QuestionSettings,
+    ReleasedSchemaSettings,
     ReportTexts,
     build_question_items,
+    convert_schema,
     mine_attributes,
     read_report_texts,
 )
+from rrg_rewards.analysis.question_items import MinedAttributes
 from rrg_rewards.data.tables.table import Table, TableError
+from rrg_rewards.judges.tasks.finebench import ReportFindings
 from rrg_rewards.questions import get_question_schema
 from rrg_rewards.questions.engine import build_items
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
@@ -210,3 +214,62 @@ def test_attributes_in_other_words_have_no_item_and_are_counted(run_notes) -> No
     assert [[item.attribute for item in row.items] for row in items.rows] == [["existence", "size"], [], [], []]
     told = "1 attributes that the judge stated have no question: their answer is not in the words of the report 1"
     assert told in run_notes.text
+
+
+def test_prompts_of_the_user_build_and_mine(tmp_path):
+    def answer(item):
+        if isinstance(item, ReportFindings):
+            return '<step3>[["nodule", "lung nodule", "Size", "5 mm"]]</step3>'
+        answers = {"size": "5 mm", "location": "left lung"} if "Nodule" in item.report else {}
+        if item.report == "Edema." and item.spec.name == "size":
+            return "none"
+        name = item.spec.name
+        return f"<step3>{json.dumps([f'{name}?', answers[name]] if name in answers else [])}</step3>"
+
+    judge, prompt = AnsweringJudge(answer), tmp_path / "prompt.txt"
+    prompt.write_text("Ask about <attribute> of <disease> in <report>.")
+    reports = ReportTexts(
+        dict(zip("abcd", TEXTS, strict=True)),
+        {"a": {"Lung nodule"}, "b": {"Lung nodule"}, "c": set(), "d": {"Pleural effusion"}},
+    )
+    with pytest.warns(RunWarning, match=r"the judge failed on 1 of \d+ requests \(malformed 1\)"):
+        items = build_question_items(reports, QuestionSettings(judge=judge, prompt=prompt))
+    questions = {row.report_id: [(item.question, item.answer) for item in row.items] for row in items.rows}
+    nodule, effusion = ("Lung nodule", "Pleural effusion")
+    schema = get_question_schema("ct_rate")
+    assert questions == {
+        "a": [(schema.finding(nodule).attributes[0].question, "yes"), ("location?", "left lung"), ("size?", "5 mm")],
+        "c": [],
+        "d": [(schema.finding(effusion).attributes[0].question, "yes")],
+    }
+    prompt.write_text("List the attributes.")
+    mined = mine_attributes(reports, MiningSettings(judge=judge, prompt=prompt, min_count=1))
+    # The nodule of the last report is none of the findings that were asked for.
+    assert {triple: count for triple, count in mined.counts.items() if triple[1] == "size"} == {
+        ("Lung nodule", "size", "5 mm"): 2,
+        ("lung nodule", "size", "5 mm"): 1,
+    }
+    with pytest.raises(SettingError, match=r"prompt: .*unknown placeholder"):
+        build_question_items(reports, QuestionSettings(judge=judge, prompt=_written(prompt, "<reports>")))
+    with pytest.raises(SettingError, match="prompt: needs `judge`"):
+        QuestionSettings(prompt=prompt)
+
+
+def _written(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_a_draft_of_mined_attributes_is_read_as_a_schema():
+    places = [f"{side} lung" for side in ("left", "right", "upper")]
+    counts = {
+        ("Lung nodule", name, place): 4 - i for name in ("location", "position") for i, place in enumerate(places)
+    }
+    counts |= {("Lung nodule", "existence", "present"): 9, ("Lung nodule", "margin", "sharp, round"): 2}
+    pairs = {("Lung nodule", name): 9 for name in ("location", "position", "margin", "existence")}
+    draft = MinedAttributes(counts, pairs).draft()
+    assert draft.columns["Merge"] == ["position", "location", ""]
+    schema = convert_schema(draft, ReleasedSchemaSettings(), RunLog())
+    attributes = {spec.name: spec for spec in schema.finding("Lung nodule").attributes}
+    assert list(attributes) == ["existence", "location", "position", "margin"]
+    assert (attributes["location"].answer_type, attributes["margin"].examples) == ("location", ("sharp, round",))

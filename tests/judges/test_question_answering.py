@@ -196,7 +196,7 @@ def test_examiner_with_prompts_of_the_user_fails_if_a_question_does(prompts: dic
     answerer = AnsweringJudge(lambda item: "12 mm")
     comparer = AnsweringJudge(lambda item: "7" if item.items[0].attribute == "size" else "1")
     found = examined(answerer=answerer, comparer=comparer, **prompts)
-    assert found == JudgeFailure("malformed", "the last line of the answer is no score of 0, 0.5 or 1")
+    assert found == JudgeFailure("malformed", "the answer states no score of 0, 0.5 or 1, or several")
 
 
 def test_ct_finebench_prompts_are_in_the_signature_and_in_pickles(prompts: dict[str, Path], tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ class _Named(Judge):
     [
         ("answer_prompt", None, "answer_prompt: needs a judge, which gets the prompt; set answerer"),
         ("grade_prompt", None, "grade_prompt: needs a judge, which gets the prompt; set comparer"),
-        ("answer_prompt", "<report>", "answers.txt: the prompt for answers lacks <question>"),
-        ("grade_prompt", "<question>", "grades.txt: the prompt for grades lacks <reference answer>"),
+        ("answer_prompt", "<report>", "answers.txt: the prompt lacks <question>"),
+        ("grade_prompt", "<question>", "grades.txt: the prompt lacks <reference answer>"),
     ],
 )
 def test_ct_finebench_prompts_that_cannot_be_used(

@@ -1,15 +1,18 @@
 """Task of counting the errors of a candidate report by category and significance: prompt and checks of answers."""
 
+import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from typing_extensions import TypedDict
 
 from rrg_rewards.judges.base import AnswerError, Message, ReportPair
-from rrg_rewards.judges.tasks.base import PromptTask, fenced_text
+from rrg_rewards.judges.tasks.base import PromptTask, fenced_text, without_thought
 from rrg_rewards.judges.tasks.grounding import ReportWords, plain_words, prose, report_words
+from rrg_rewards.judges.tasks.prompt_files import PromptFileTask
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES, REXVAL_ERRORS, ErrorCategory
 
 # The quotes that an error of a category requires.
@@ -22,6 +25,10 @@ _QUOTES: dict[ErrorCategory, tuple[str, ...]] = {
     "omitted_comparison": ("reference_quote",),
 }
 _SIDES = ("reference_quote", "candidate_quote")
+# Parts of the printed answer, and whether their errors are significant.
+_PARTS = {"clinically significant errors": True, "clinically insignificant errors": False}
+_MATCHED = "matched findings"
+_HEADING = re.compile(rf"\[({'|'.join((*_PARTS, _MATCHED))})\]", re.IGNORECASE)
 _PROBE = 'Report. <a> "b"\n'
 
 
@@ -204,3 +211,61 @@ def _check_different(errors: Sequence[Any]) -> None:
     keys = Counter(zip((error["category"] for error in errors), quotes, strict=True))
     if repeated := next((key[0] for key, count in keys.items() if count > 1), None):
         raise AnswerError("inconsistent", f"errors: an error of {repeated} is listed twice")
+
+
+class CountPromptTask(PromptFileTask[ReportPair, CountedErrors]):
+    r"""Count the errors of a candidate report with a prompt of the user, in the answer format that the paper prints.
+
+    The placeholders are ``<reference report>`` and ``<candidate report>``, in the paper ``{reference_report}`` and
+    ``{candidate_report}``. An answer has the parts ``[Clinically Significant Errors]``, ``[Clinically Insignificant
+    Errors]`` and ``[Matched Findings]``, in the first two a line ``(a) <type>: <number>. <error>; <error>`` for each of
+    ``(a)`` to ``(f)``, and in the last a number. The numbers count, whatever is listed. Errors have no quotes, and are
+    not compared with the reports.
+
+    Source: Cho et al., "CREPE", Appendix A.2.
+
+    Args:
+        prompt: The prompt.
+
+    Raises:
+        ValueError: If the prompt contains only one of the placeholders, or an unknown one.
+
+    Example:
+        >>> lines = "\n".join(f"({letter}) Type: {letter.count('b')}. Edema" for letter in "abcdef")
+        >>> answer = "\n".join(f"[Clinically {kind} Errors]:\n{lines}" for kind in ("Significant", "Insignificant"))
+        >>> task = CountPromptTask("Count: {reference_report} {candidate_report}")
+        >>> task.parse(ReportPair("Edema.", "Clear."), f"{answer}\n[Matched Findings]:\n0.").counts
+        (0, 2, 0, 0, 0, 0)
+    """
+
+    name = "error_count_prompt"
+    required = ("reference report", "candidate report")
+
+    def values(self, item: ReportPair) -> Mapping[str, str]:
+        """Return both reports."""
+        return {"reference report": item.reference, "candidate report": item.candidate}
+
+    def parse(self, item: ReportPair, answer: str) -> CountedErrors:
+        """Return the errors that an answer counts."""
+        _, *parts = _HEADING.split(without_thought(answer))
+        titles = [title.lower() for title in parts[::2]]
+        if sorted(titles) != sorted((*_PARTS, _MATCHED)):
+            raise AnswerError("malformed", f"the answer must have [{'], ['.join((*_PARTS, _MATCHED))}], once each")
+        bodies = dict(zip(titles, parts[1::2], strict=True))
+        most = len(item.reference.split()) + len(item.candidate.split())
+        errors = []
+        for (part, significant), (letter, category) in product(_PARTS.items(), zip("abcdef", _QUOTES, strict=True)):
+            number, listed = _counted(bodies[part], rf"^\W*{letter}\)[^:\n]*:[^\w\n]*", f"({letter}) of [{part}]", most)
+            texts = [text.strip() for text in listed.split(";")] + [""] * number
+            errors += [CountedError(category, significant, None, None, text) for text in texts[:number]]
+        return CountedErrors(tuple(errors), _counted(bodies[_MATCHED], r"\A\W*", f"[{_MATCHED}]", most)[0])
+
+
+def _counted(text: str, before: str, where: str, most: int) -> tuple[int, str]:
+    """Return the number that follows a pattern, and the rest of its line."""
+    found = re.search(rf"{before}(\d{{1,6}})(?!\w|\.\d)\.?(.*)", text, re.IGNORECASE | re.MULTILINE)
+    if found is None:
+        raise AnswerError("malformed", f"{where} has no number")
+    if int(found[1]) > most:
+        raise AnswerError("inconsistent", f"{where}: {found[1]} are more than the reports have words")
+    return int(found[1]), found[2]

@@ -16,10 +16,10 @@ from rrg_rewards.functional.crimson import CrimsonChecks
 from rrg_rewards.judges.base import AnswerError, JudgeFailure, Message, ReportPair
 from rrg_rewards.judges.tasks.base import PromptTask, fenced_text, quote_text
 from rrg_rewards.judges.tasks.crimson_published import (
-    find_control_text,
     published_messages,
     read_published_answer,
     read_repaired_answer,
+    refuse_control_text,
 )
 from rrg_rewards.judges.tasks.grounding import content_words, report_words
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS, AttributeErrorType
@@ -225,12 +225,10 @@ class CrimsonTask(PromptTask[ReportPair, CrimsonEvaluation]):
 
     def refusal(self, item: ReportPair) -> JudgeFailure | None:
         """Return a failure if the published prompt, which has no escapes, cannot contain a text of the pair."""
-        if self.prompt in _PUBLISHED:
-            texts = {"the reference": item.reference, "the candidate": item.candidate, **dict(item.context)}
-            for name, text in texts.items():
-                if (reason := find_control_text(text)) is not None:
-                    return JudgeFailure("status", f"{name} contains {reason}, which the published prompt cannot escape")
-        return None
+        if self.prompt not in _PUBLISHED:
+            return None
+        texts = {"the reference": item.reference, "the candidate": item.candidate, **dict(item.context)}
+        return refuse_control_text(texts, "the published prompt")
 
     def answer(self, evaluation: CrimsonEvaluation) -> str | None:
         """Return the answer that contains an evaluation, to train a model on it.

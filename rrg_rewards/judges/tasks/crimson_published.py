@@ -3,14 +3,14 @@
 import json
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from types import SimpleNamespace
 from typing import Any
 
 from rrg_rewards.functional import CrimsonEvaluation
 from rrg_rewards.functional.crimson import CrimsonChecks
-from rrg_rewards.judges.base import AnswerError, Message, ReportPair
+from rrg_rewards.judges.base import AnswerError, JudgeFailure, Message, ReportPair
 from rrg_rewards.judges.tasks.base import read_json, unique_keys
 from rrg_rewards.utilities.imports import require
 
@@ -98,6 +98,19 @@ def find_control_text(text: str) -> str | None:
     if _CONTROL.search(unicodedata.normalize("NFKC", text)):
         return "a special token of a chat template"
     return "an unpaired surrogate" if _SURROGATE.search(text) else None
+
+
+def refuse_control_text(texts: Mapping[str, str], prompt: str) -> JudgeFailure | None:
+    """Return a failure if a text contains what a prompt without escapes must not contain.
+
+    Args:
+        texts: The texts by their names.
+        prompt: Name of the prompt, for the reason.
+    """
+    for name, text in texts.items():
+        if (reason := find_control_text(text)) is not None:
+            return JudgeFailure("status", f"{name} contains {reason}, which {prompt} cannot escape")
+    return None
 
 
 def read_published_answer(answer: str) -> CrimsonEvaluation:

@@ -13,7 +13,7 @@ from rrg_rewards.judges.base import AnswerError, Message
 from rrg_rewards.judges.tasks.base import PromptTask, fenced_text, quote_text, read_answer
 from rrg_rewards.judges.tasks.grounding import ReportWords, content_words, is_denial, report_words
 from rrg_rewards.questions.grading import OverSpecified, check_grading, compare_answers, largest_measure
-from rrg_rewards.questions.schema import SEVERAL_LESIONS, AttributeSpec, FindingSpec, QAItem, QuestionSchema
+from rrg_rewards.questions.schema import SEVERAL_LESIONS, AnswerType, AttributeSpec, FindingSpec, QAItem, QuestionSchema
 
 EXISTENCE = "existence"
 _GRADES = {"right": 1.0, "partial": 0.5, "wrong": 0.0}
@@ -185,7 +185,7 @@ def _items_of(finding: FindingSpec, stated: StatedFinding, words: ReportWords) -
     attributes = _by_name(where, stated["attributes"], "attribute")
     _check_known(where, attributes, [spec.name for spec in _attributes(finding)])
     items: list[QAItem | Refused] = [
-        _item(finding, spec, "yes") for spec in finding.attributes if spec.answer_type == EXISTENCE
+        question_item(finding.name, spec, "yes") for spec in finding.attributes if spec.answer_type == EXISTENCE
     ]
     for spec in _attributes(finding):
         if spec.name not in attributes:
@@ -194,25 +194,28 @@ def _items_of(finding: FindingSpec, stated: StatedFinding, words: ReportWords) -
         if isinstance(answer, Refused):
             items.append(answer)
         elif not content_words(answer) or not content_words(answer) <= content_words(spec.question):
-            items.append(_item(finding, spec, answer))
+            items.append(question_item(finding.name, spec, answer))
     return items
 
 
 def _stated_answer(answer: str, spec: AttributeSpec, words: ReportWords) -> str | Refused:
-    if not _is_grounded(answer, words):
-        return Refused.NOT_VERBATIM
+    return readable_answer(answer, spec.answer_type) if _is_grounded(answer, words) else Refused.NOT_VERBATIM
+
+
+def readable_answer(answer: str, answer_type: AnswerType) -> str | Refused:
+    """Return an answer to which others can be compared: of several numbers the greatest."""
     try:
-        compare_answers(answer, answer, spec.answer_type)
+        compare_answers(answer, answer, answer_type)
     except ValueError:
         # Only a number can be compared with itself in vain.
         return Refused.NOT_NUMERIC
-    return largest_measure(answer) if spec.answer_type == "numeric" else answer
+    return largest_measure(answer) if answer_type == "numeric" else answer
 
 
-def _item(finding: FindingSpec, spec: AttributeSpec, answer: str) -> QAItem:
-    return QAItem(
-        finding.name, spec.name, spec.question, answer, spec.answer_type, spec.explanation, tuple(spec.examples)
-    )
+def question_item(finding: str, spec: AttributeSpec, answer: str, question: str | None = None) -> QAItem:
+    """Return a question on an attribute; by default in the words of the schema."""
+    asked = question or spec.question
+    return QAItem(finding, spec.name, asked, answer, spec.answer_type, spec.explanation, tuple(spec.examples))
 
 
 class QuestionAnswer(TypedDict):
