@@ -28,6 +28,7 @@ from agreement import RESULTS, SHARED, Preference, agreement_with_interval, boot
 from benchmark_data import need
 from torchmetrics.functional.text import bleu_score, chrf_score
 
+from rrg_rewards.analysis.rankings import RankedCase, read_ranked_cases
 from rrg_rewards.functional import crimson_score, crimson_statistics
 from rrg_rewards.judges import JudgeFailure, ReportPair, RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
@@ -35,7 +36,6 @@ from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.version import __version__
 
 SYSTEMS = ("fixed_normal_template", "sft_model", "retrieval_oracle")
-EQUAL = 0.01
 
 Score = Callable[[str, str, dict[str, str]], float]
 
@@ -83,25 +83,15 @@ METRICS: dict[str, Score] = {
 }
 
 
-def holds(scores: dict[str, float], ranking: str) -> bool:
-    """Whether scores agree with a ranking such as ``C1 > C2``."""
-    first, relation, second = ranking.split()
-    difference = scores[first] - scores[second]
-    return difference > EQUAL if relation == ">" else abs(difference) <= EQUAL
-
-
-def passed_rankings(cases: Sequence[dict[str, Any]]) -> dict[str, int]:
+def passed_rankings(cases: Sequence[RankedCase]) -> dict[str, int]:
     """Return the number of cases in which each metric reproduces all rankings."""
     passed = dict.fromkeys(METRICS, 0)
     for case in cases:
-        expected = case["expected_ranking"]
-        rankings = [expected] if isinstance(expected, str) else expected
         for name, metric in METRICS.items():
             scores = {
-                key: metric(case["ground_truth"], candidate["text"], candidate.get("context", {}))
-                for key, candidate in case["candidates"].items()
+                key: metric(case.reference, text, dict(case.context[key])) for key, text in case.candidates.items()
             }
-            passed[name] += all(holds(scores, ranking) for ranking in rankings)
+            passed[name] += case.holds(scores)
     return passed
 
 
@@ -150,8 +140,7 @@ def main() -> None:
     )
     need(arguments.data / "iu_xray" / "systems.csv", "reports of three systems on IU X-Ray, from MRG_RL's results")
     rankings = {
-        name: json.loads((arguments.data / name / "cases.json").read_text(encoding="utf-8"))
-        for name in ("radjudge", "clinical_cases")
+        name: read_ranked_cases(arguments.data / name / "cases.json") for name in ("radjudge", "clinical_cases")
     }
     pairs = read_preferences(arguments.data / "radpref" / "pairs.json")
     with (arguments.data / "iu_xray" / "systems.csv").open(newline="", encoding="utf-8") as file:

@@ -1,6 +1,6 @@
 """Agreement of scores with human judgements in a table, read in batches, and in annotated data sets."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -32,6 +32,9 @@ from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
+
+# Decimals of differences between judgements.
+_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -120,15 +123,35 @@ def _annotated(
 ) -> tuple[list[Table], AgreementColumns, AgreementSettings]:
     """Return an annotated data set as a table, with its judgement, its units and the judgements that are turned."""
     assert columns.dataset is not None
+    records = read_annotated_set(columns.dataset, path)
+    table = judgement_table(records, path)
     if columns.candidates is not None:
-        raise SettingError("candidates", "a row of a data set has one candidate; leave this setting out")
-    table = judgement_table(read_annotated_set(columns.dataset, path), path)
+        table = _paired(table, columns.candidates, {name for record in records for name in record.attributes})
     human = tuple(columns.human) or (annotation_layouts()[columns.dataset]["judgement"],)
     turned = [name for name in human if lower_is_better(name) and name not in settings.lower_is_better]
     studies = len(set(table.column("study")))
     log.note(f"{columns.dataset}: {len(table)} report pairs of {studies} studies; judgement: {', '.join(human)}")
     columns = replace(columns, human=human, unit=columns.unit or "study")
     return [table], columns, replace(settings, lower_is_better=[*settings.lower_is_better, *turned])
+
+
+def _paired(table: Table, candidates: Sequence[str], attributes: Collection[str]) -> Table:
+    """Return the table with a row for each study that has both candidates."""
+    column = next((name for name in attributes if {*candidates} <= {*table.column(name)}), None)
+    if column is None:
+        raise SettingError("candidates", f"no column of the data set has both {' and '.join(candidates)}")
+    named: dict[Any, dict[Any, int]] = {}
+    for row, (study, name) in enumerate(zip(table.column("study"), table.column(column), strict=True)):
+        named.setdefault(study, {}).setdefault(name, row)
+    rows = [[places[name] for name in candidates] for places in named.values() if {*candidates} <= places.keys()]
+    columns: dict[str, list[Any]] = {}
+    for name, cells in table.columns.items():
+        if name in ("reference", "study") or name in attributes:
+            columns[name] = [cells[first] for first, _ in rows]
+        else:
+            for side, text in enumerate(candidates):
+                columns[f"{name}{text}"] = [cells[pair[side]] for pair in rows]
+    return Table(columns, table.source)
 
 
 def _check_columns(columns: AgreementColumns, made: Mapping[str, ReportMetric], settings: AgreementSettings) -> None:
@@ -255,7 +278,8 @@ class _Reading:
         if self.columns.candidates is None or name in table.columns:
             return table.numbers(name)
         first, second = (table.numbers(name + suffix) for suffix in self.columns.candidates)
-        return [ours - theirs for ours, theirs in zip(first, second, strict=True)]
+        # Differences of means that are equal may differ by rounding, and are ties.
+        return [round(ours - theirs, _DIGITS) for ours, theirs in zip(first, second, strict=True)]
 
 
 def _keys(table: Table, name: str) -> Sequence[Any]:

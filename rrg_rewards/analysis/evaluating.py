@@ -226,6 +226,8 @@ class JudgeComparison:
         failures: Failures of the judge, by kind.
         agreement: Kendall's ``tau`` with its interval, ``mae`` and the share of ``equal`` values, by quantity, as in
             :func:`~rrg_rewards.judges.evaluations.judge_agreement`.
+        severity: Clinical significance of errors that both list, as
+            :func:`~rrg_rewards.judges.evaluations.severity_agreement` returns it.
     """
 
     judge: str
@@ -236,6 +238,7 @@ class JudgeComparison:
     valid: int
     failures: dict[str, int]
     agreement: dict[str, dict[str, float | None]]
+    severity: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields."""

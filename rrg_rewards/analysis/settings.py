@@ -371,12 +371,17 @@ class AgreementColumns(Settings):
     """Where scores and human judgements are: in a table, or a set of :data:`rrg_rewards.data.ANNOTATED_SETS`.
 
     With ``candidates``, the score or judgement ``NAME`` is the difference between the columns ``NAME`` + the first text
-    and ``NAME`` + the second. Rows of one ``unit``, such as a study, are drawn together by the bootstrap.
+    and ``NAME`` + the second; of an annotated set, between two candidates of a study, which a column tells by these
+    texts. Rows of one ``unit``, such as a study, are drawn together by the bootstrap.
     """
 
     dataset: Literal["rexval", "radevalx", "chest2error", "refisco", "radpref", "rate_eval"] | None = setting(
         None, "the table is the file or folder of an annotated data set"
     )
+    rankings: bool = setting(
+        False, "the table is a file of ranked candidates, such as RadJudge's cases.json: count the rankings that hold"
+    )
+    equal: float = setting(0.01, "greatest difference of equal scores in `rankings`", metavar="X", minimum=0)
     human: Sequence[str] = _columns("columns of human judgements; required without `dataset`")
     scores: Sequence[str] = _columns("columns of scores")
     candidates: Sequence[str] | None = setting(
@@ -391,6 +396,8 @@ class AgreementColumns(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         texts = self.candidates
+        if self.rankings and (self.dataset or self.human or self.scores or texts):
+            raise SettingError("rankings", "needs `metrics` only; leave out the settings of judgements and scores")
         if texts is not None and (len(texts) != 2 or not all(texts) or texts[0] == texts[1]):
             raise SettingError("candidates", f"must be two different texts, as in _1,_2, got {','.join(texts)!r}")
 

@@ -1,4 +1,4 @@
-"""``rrg-rewards agreement``: compare metrics with human judgements.
+r"""``rrg-rewards agreement``: compare metrics with human judgements.
 
 Compare scores of reports with human judgements. Each row of the table is a report with its scores, in columns
 (--scores) or computed here (--metrics), and one or more judgements (--human): a rating, a number of errors, a
@@ -29,7 +29,11 @@ Statistics (--statistics):
               item. Computed only if it is named
 
 With --candidates _1,_2 each row has two reports, and a judgement above 0 says that the first is better. The score NAME
-is then the difference of the columns NAME_1 and NAME_2. A human column may have two ratings in the same way.
+is then the difference of the columns NAME_1 and NAME_2. A human column may have two ratings in the same way. With
+--dataset, the two candidates of a study are compared, by the texts of a column: --dataset radpref --candidates C1,C2.
+
+With --rankings, the table is a file of cases such as RadJudge's cases.json: candidates of a reference, and their order.
+A metric passes a case if its scores have this order; scores that differ by at most --equal are equal.
 
 Each value has a bootstrap 95 % interval, and a p-value for no agreement, by permutation of the judgements. Each
 difference between two scores has the interval of paired draws, the p-value of the permutation test PERM-BOTH, and for
@@ -52,6 +56,9 @@ Examples:
   rrg-rewards agreement rated.csv --scores crg,rouge --human rating --latex table.tex --html agreement.html
   rrg-rewards agreement gold_pairs.parquet --dataset chest2error --metrics crimson,rouge
   rrg-rewards agreement rexval_folder --dataset rexval --metrics crimson --human errors,significant
+  rrg-rewards agreement pairs.json --dataset radpref --candidates C1,C2 --metrics crimson,rouge \
+      --context age=PatientAge --context indication=Indication
+  rrg-rewards agreement cases.json --rankings --metrics crimson,rouge --json rankings.json
 
 exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if a metric has no
 score of any report because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
@@ -72,6 +79,7 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.score import add_metric_options
 from rrg_rewards.cli.terminal import Terminal
+from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.worker_pool import prepare_workers
 
 
@@ -79,7 +87,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``agreement`` to the command line."""
     parser = add_command_parser(commands, "agreement", _run, summary, __doc__)
     add_table_argument(parser, "TABLE", "scores and judgements")
-    add_settings(parser, AgreementColumns, "dataset", "human", "scores")
+    add_settings(parser, AgreementColumns, "dataset", "rankings", "equal", "human", "scores")
     listed = {"help": "metrics to compute; rrg-rewards score --list shows them"}
     add_settings(parser, MetricChoice, "metrics", metrics=listed)
     add_settings(parser, AgreementSettings, "lower_is_better", "statistics")
@@ -99,7 +107,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     settings, pairs = settings_from(args, AgreementSettings), settings_from(args, PairColumns)
     outputs, page = settings_from(args, Outputs), settings_from(args, PageOptions)
     outputs.check(latex=args.latex, html=page.html)
-
+    if columns.rankings:
+        return _rank(args, terminal)
     if args.workers != 1:
         prepare_workers()
     from rrg_rewards.analysis.agreement_tables import agreement_of_table
@@ -133,3 +142,35 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
         page.write(agreement_page(result, found.rows), outputs.overwrite)
     outputs.write(Table.from_records(agreement_rows(result)), result)
     return terminal.exit_code(found.errors)
+
+
+def _rank(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Count the rankings that hold, by category."""
+    from rrg_rewards.analysis.metric_choice import make_metrics
+    from rrg_rewards.analysis.rankings import passed_rankings, read_ranked_cases
+    from rrg_rewards.data.tables.table import Table
+    from rrg_rewards.utilities.grids import printed_table
+    from rrg_rewards.version import __version__
+
+    metrics, outputs = make_metrics(settings_from(args, MetricChoice)), settings_from(args, Outputs)
+    if not metrics:
+        raise SettingError("rankings", "needs `metrics`")
+    cases = read_ranked_cases(args.table)
+    found = passed_rankings(cases, metrics, args.equal)
+    counts = {name: {**one["categories"], "all": [one["passed"], one["cases"]]} for name, one in found.items()}
+    categories = list(counts[next(iter(counts))])
+    rows = [
+        (category, *(f"{one[category][0]} of {one[category][1]}" for one in counts.values())) for category in categories
+    ]
+    terminal.show(printed_table("cases passed", ("category", *counts), [rows]), stderr=outputs.hides_results)
+    for name, one in found.items():
+        if one["unscored"]:
+            terminal.warn(f"{name}: {one['unscored']} candidates have no score; their cases are not passed")
+    records = [
+        {"category": category, "metric": name, "passed": one[category][0], "cases": one[category][1]}
+        for name, one in counts.items()
+        for category in categories
+    ]
+    summary = {"version": __version__, "table": args.table, "equal": args.equal, "metrics": found}
+    outputs.write(Table.from_records(records), summary)
+    return 0

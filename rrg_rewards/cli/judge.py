@@ -144,7 +144,8 @@ def run_compare(args: argparse.Namespace, terminal: Terminal) -> int:
     The judge evaluates the same pairs. The comparison has the share of valid answers, Kendall's tau of the scores with
     a bootstrap 95 % interval, and for the numbers of false findings, missing findings and attribute errors, Kendall's
     tau, the mean absolute difference and the share of equal numbers. All but the share are computed over the pairs with
-    a valid answer.
+    a valid answer. A second table counts the false and missing findings that both list in similar words by the clinical
+    significance in the file (rows) and of the judge (columns), with the share of equal levels.
 
     Examples:
       rrg-rewards judge compare heldout.jsonl --judge local:runs/crimson/judge
@@ -163,7 +164,7 @@ def run_compare(args: argparse.Namespace, terminal: Terminal) -> int:
     outputs.write_summary({"version": __version__, "table": args.table, **compared.to_dict()})
     failed = ", ".join(f"{count} {kind}" for kind, count in compared.failures.items()) or "none"
     line = f"valid answers: {compared.valid} of {compared.pairs}; failed: {failed}"
-    terminal.show(line, _grid(compared), stderr=outputs.json == "-")
+    terminal.show(line, _grid(compared), _severity_grid(compared), stderr=outputs.json == "-")
     return 0
 
 
@@ -176,6 +177,18 @@ def _grid(compared: "JudgeComparison") -> "Grid":
         for name, row in compared.agreement.items()
     ]
     return printed_table(None, ("", "Kendall's tau (95 %)", "mean absolute difference", "equal"), [rows])
+
+
+def _severity_grid(compared: "JudgeComparison") -> "Grid":
+    """Return the matrix of the levels of significance, and the share of equal levels in each row."""
+    from rrg_rewards.utilities.grids import printed_table
+
+    found = compared.severity
+    names = [level.replace("_", " ") for level in found["levels"]]
+    shares = [_number(share, ".0%") for share in found["equal_by_level"].values()]
+    rows = [(name, *map(str, row), share) for name, row, share in zip(names, found["matrix"], shares, strict=True)]
+    title = f"significance of {found['matched']} errors that both list: {_number(found['equal'], '.1%')} equal"
+    return printed_table(title, ("", *names, "equal"), [rows])
 
 
 def _interval(row: dict[str, float | None]) -> str:

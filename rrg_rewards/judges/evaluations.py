@@ -1,7 +1,7 @@
 """Files of report pairs with CRIMSON's evaluation by a judge, and the agreement of another judge with them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,20 @@ from rrg_rewards.functional.agreement import agreement_interval, human_agreement
 from rrg_rewards.functional.crimson import (
     CrimsonChecks,
     CrimsonEvaluation,
+    CrimsonFinding,
     crimson_score,
     crimson_score_from_statistics,
     crimson_statistics,
 )
 from rrg_rewards.judges.base import JudgeFailure, ReportPair
+from rrg_rewards.judges.tasks.grounding import content_words
+from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 
 _COLUMNS = ("reference", "candidate", "context", "evaluation", "judge", "prompt")
 # Decimals of scores that are compared.
 _DIGITS = 9
+# Least share of the words of two findings that they have in common if they are one.
+_SIMILAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,8 @@ def judge_agreement(
         for ``score`` (CRIMSON), ``false_findings``, ``missing_findings``, ``attribute_errors`` and ``errors`` (their
         sum), over the valid pairs: Kendall's ``tau`` with the ends ``low`` and ``high`` of its percentile bootstrap 95
         % interval, the mean absolute difference ``mae``, and the share of pairs that are ``equal``. A value that is
-        undefined, because one side is constant or there is no valid pair, is ``None``.
+        undefined, because one side is constant or there is no valid pair, is ``None``. ``severity``: the clinical
+        significance of errors that both judges list, as :func:`severity_agreement` returns it.
 
     Raises:
         ValueError: If lengths differ.
@@ -151,7 +157,75 @@ def judge_agreement(
         "valid": len(pairs),
         "failures": dict(failures),
         "agreement": {name: _compare(columns[0][name], columns[1][name], num_resamples) for name in columns[0]},
+        "severity": severity_agreement(*([pair[side] for pair in pairs] for side in (1, 0))),
     }
+
+
+def severity_agreement(teacher: Sequence[CrimsonEvaluation], judge: Sequence[CrimsonEvaluation]) -> dict[str, Any]:
+    """Compare the clinical significance that two judges give to the false and missing findings that both list.
+
+    An error of one judge is the error of the other that is named in the most similar words: with at least half of the
+    words of both together in common. Findings with a level that is none of the four are left out.
+
+    Source: Baharoon et al., "CRIMSON", arXiv:2603.06183, Figure 4B.
+
+    Args:
+        teacher: ``N`` evaluations of one judge.
+        judge: ``N`` evaluations of the other one.
+
+    Returns:
+        ``levels``: the four levels, the most significant first. ``matrix``: number of errors by level of the teacher
+        (rows) and of the judge (columns). ``matched``: their sum. ``equal``: share of errors with the same level, and
+        ``equal_by_level``: the same for each level of the teacher; ``None`` without errors.
+
+    Example:
+        >>> from rrg_rewards.judges import RuleJudge
+        >>> empty = RuleJudge().evaluation(ReportPair("Large left pneumothorax.", "Clear."))
+        >>> severity_agreement([empty], [empty])["matched"]
+        1
+    """
+    levels = sorted(SIGNIFICANCE_WEIGHTS, key=SIGNIFICANCE_WEIGHTS.__getitem__, reverse=True)
+    matrix = [[0] * len(levels) for _ in levels]
+    for theirs, ours in zip(teacher, judge, strict=True):
+        for first, second in zip(_listed_errors(theirs), _listed_errors(ours), strict=True):
+            for level, other in _matched_levels(first, second):
+                if level in levels and other in levels:
+                    matrix[levels.index(level)][levels.index(other)] += 1
+    totals, right = [sum(row) for row in matrix], [row[place] for place, row in enumerate(matrix)]
+    shares = (hits / total if total else None for hits, total in zip(right, totals, strict=True))
+    return {
+        "levels": levels,
+        "matrix": matrix,
+        "matched": sum(totals),
+        "equal": sum(right) / sum(totals) if any(totals) else None,
+        "equal_by_level": dict(zip(levels, shares, strict=True)),
+    }
+
+
+def _listed_errors(evaluation: CrimsonEvaluation) -> Iterator[list[CrimsonFinding]]:
+    """Yield the false and the missing findings."""
+    for findings, ids in (
+        (evaluation.predicted_findings, evaluation.false_findings),
+        (evaluation.reference_findings, evaluation.missing_findings),
+    ):
+        yield [finding for finding in findings if finding.id in ids]
+
+
+def _matched_levels(theirs: Sequence[CrimsonFinding], ours: Sequence[CrimsonFinding]) -> Iterator[tuple[str, str]]:
+    """Yield the levels of findings in similar words, the most similar pairs first, each finding once."""
+    words = [[content_words(finding.finding) for finding in side] for side in (theirs, ours)]
+    similar = sorted(
+        (-len(first & second) / len(first | second), row, column)
+        for row, first in enumerate(words[0])
+        for column, second in enumerate(words[1])
+        if first | second and len(first & second) >= _SIMILAR * len(first | second)
+    )
+    rows, columns = set[int](), set[int]()
+    for _, row, column in similar:
+        if row not in rows and column not in columns:
+            rows.add(row)
+            columns.add(column)
+            yield theirs[row].clinical_significance, ours[column].clinical_significance
 
 
 def _columns(evaluations: Sequence[CrimsonEvaluation]) -> dict[str, Tensor]:

@@ -153,8 +153,11 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
     r"""CRIMSON: the clinical weight of the correct findings of a candidate, minus the weight of its false findings.
 
     A judge lists the abnormal findings of both reports, matches them, reports errors in the attributes of matched
-    findings, and rates the clinical significance of each finding for the patient. With the credit :math:`C` for matched
-    findings, the weight :math:`W_{ref}` of all reference findings and the weight :math:`E_{false}` of false findings,
+    findings, and rates the clinical significance of each finding for the patient. A language model as judge gets a
+    prompt of this package, not the published one, unless ``prompt="crimson-score"`` or ``"crimson-score-guidelines"``.
+
+    With the credit :math:`C` for matched findings, the weight :math:`W_{ref}` of all reference findings and the
+    weight :math:`E_{false}` of false findings,
 
     .. math::
         S = \begin{cases}

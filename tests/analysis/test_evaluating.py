@@ -136,4 +136,5 @@ def test_a_judge_agrees_with_itself_and_its_failures_are_counted():
     found = compare_judge(evaluations, ScriptedJudge(waits=True, fail_on={"scar": "malformed"}))
     assert (found.valid, found.failures) == (4, {"malformed": 2})
     assert found.prompt.startswith("own@")
-    assert list(found.to_dict()) == ["judge", "prompt", "checks", "teachers", "pairs", "valid", "failures", "agreement"]
+    names = "judge prompt checks teachers pairs valid failures agreement severity"
+    assert list(found.to_dict()) == names.split()

@@ -201,9 +201,12 @@ def test_data_set_intervals_are_those_of_studies(run, annotated_files):
     [
         (["pairs.json", "--metrics", "rouge"], "argument --human: "),
         (["pairs.json", "--dataset", "radpref"], "one of --scores and --metrics is needed"),
+        (["pairs.json", "--rankings", "--dataset", "radpref"], "argument --rankings: "),
+        (["pairs.json", "--rankings"], "argument --rankings: needs --metrics"),
+        (["pairs.json", "--rankings", "--metrics", "rouge"], "pairs.json: case 1: is no ranked case: KeyError: 'exp"),
         (
             ["pairs.json", "--dataset", "radpref", "--metrics", "rouge", "--candidates", "_1,_2"],
-            "--candidates: a row of a data set has one candidate",
+            "--candidates: no column of the data set has both _1 and _2",
         ),
         (["pairs.json", "--dataset", "radpref", "--metrics", "rouge", "--human", "ratings"], "did you mean 'rating'"),
         (["pairs.json", "--dataset", "refisco", "--metrics", "rouge"], "lacks impression_original, impression_edited"),
@@ -213,3 +216,55 @@ def test_data_set_errors_name_what_is_wrong(run, annotated_files, arguments, mes
     done = run("agreement", *arguments)
     assert done.code != 0
     assert message in done.err
+
+
+def test_two_candidates_of_a_study_are_compared(run, annotated_files):
+    path = Path("pairs.json")
+    cases = json.loads(path.read_text())
+    for number, case in enumerate(cases):
+        case["C1_report"] += " Emphysema." * number
+        for judged in case["radiologists"]:
+            judged["C1"]["rating"] = 1 + 3 * number % 5
+    path.write_text(json.dumps(cases))
+    found, _ = result_of(run, path, "--dataset", "radpref", "--metrics", "rouge", "--candidates", "C1,C2", *FEW)
+    records = read_annotated_set("radpref", path)
+    scores = ROUGE().score([one.candidate for one in records], [one.reference for one in records]).value.numpy()
+    rated = np.array([one.judgement("rating") for one in records])
+    entry = found["groups"]["all"]["human"]["rating"]
+    expected = stats.kendalltau(scores[::2] - scores[1::2], rated[::2] - rated[1::2]).statistic
+    assert entry["agreement"]["kendall"]["rouge"]["value"] == pytest.approx(expected)
+    assert (entry["rows"], "preference" in entry["agreement"]) == (len(cases), True)
+
+
+RANKED = [
+    ("Omission", {"C1": "Edema. Left effusion.", "C2": "Edema."}, "C1 > C2"),
+    ("Omission", {"C1": "Clear.", "C2": "Edema.", "C3": "Left effusion and edema."}, ["C3 > C2", "C2 > C1"]),
+    ("Wording", {"C1": "Left effusion. Edema.", "C2": "Edema and left effusion."}, "C1 = C2"),
+]
+
+
+def test_rankings_that_hold_are_counted_by_category(run, tmp_path):
+    cases = [
+        {
+            "id": f"case{number}",
+            "category": category,
+            "ground_truth": "Edema. Left effusion.",
+            "candidates": {name: {"text": text, "context": {"age": "82"}} for name, text in texts.items()},
+            "expected_ranking": ranking,
+        }
+        for number, (category, texts, ranking) in enumerate(RANKED)
+    ]
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps(cases))
+    command = ("agreement", path, "--rankings", "--metrics", "crimson,rouge", "--json", tmp_path / "found.json")
+    done = run(*command, "--output", tmp_path / "found.csv")
+    assert done.code == 0, done.err
+    found = json.loads((tmp_path / "found.json").read_text())["metrics"]
+    assert found["crimson"]["categories"] == {"Omission": [2, 2], "Wording": [1, 1]}
+    assert (found["rouge"]["passed"], found["rouge"]["failed"]) == (2, ["case2"])
+    assert "Omission,rouge,2,2" in (tmp_path / "found.csv").read_text()
+    wide = run(*command, "--overwrite", "--equal", "0.9")
+    assert "3 of 3" not in wide.out
+    for ranking in ("C1 >> C2", "C1 > C9"):
+        path.write_text(json.dumps([{**cases[0], "expected_ranking": ranking}]))
+        assert "case 1, expected_ranking: must be as 'C1 > C2'" in run(*command, "--overwrite").err

@@ -109,6 +109,8 @@ def test_a_judge_agrees_with_itself(run, write_csv, output, tmp_path):
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["agreement"]["score"]["tau"] == pytest.approx(1)
     assert report["agreement"]["errors"] == {"tau": 1, "low": 1, "high": 1, "mae": 0, "equal": 1}
+    assert report["severity"]["equal"] == 1
+    assert f"significance of {report['severity']['matched']} errors that both list: 100.0% equal" in result.out
     with server() as served:
         result = run("judge", "compare", output, "--judge", judge(served, max_reasks=0))
     assert "valid answers: 0 of 16; failed: 16 inconsistent" in result.out

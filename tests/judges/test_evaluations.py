@@ -48,10 +48,46 @@ def test_evaluated_pairs_keep_the_checks_that_their_evaluations_passed(tmp_path:
             read_evaluations(path)
 
 
+def test_severity_is_that_of_errors_in_similar_words() -> None:
+    def evaluation(*errors: tuple[str, str, str]) -> CrimsonEvaluation:
+        made = [(kind, CrimsonFinding(f"{kind}{row}", text, level)) for row, (kind, text, level) in enumerate(errors)]
+        predicted, reference = (tuple(one for side, one in made if side == kind) for kind in "PR")
+        ids = (tuple(one.id for one in side) for side in (predicted, reference))
+        return CrimsonEvaluation(reference, predicted, (), *ids)
+
+    urgent, actionable, minor, benign = (
+        "urgent",
+        "actionable_not_urgent",
+        "not_actionable_not_urgent",
+        "benign_expected",
+    )
+    teacher = evaluation(
+        ("P", "large left pneumothorax", urgent),
+        ("P", "left rib fracture", actionable),
+        ("P", "hiatal hernia", minor),
+        ("R", "large left pneumothorax", urgent),
+        ("R", "old granuloma", benign),
+        ("R", "scar", "unclear"),
+    )
+    judge = evaluation(
+        ("P", "left pneumothorax", actionable),
+        ("P", "left rib fractures", actionable),
+        ("P", "hernia of the diaphragm", urgent),
+        ("R", "old granuloma", minor),
+        ("R", "scar", minor),
+        ("R", "granuloma of the left base", benign),
+    )
+    found = judge_agreement([teacher], [judge])["severity"]
+    assert found["levels"] == [urgent, actionable, minor, benign]
+    assert found["matrix"] == [[0, 1, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
+    assert (found["matched"], found["equal"]) == (3, pytest.approx(1 / 3))
+    assert found["equal_by_level"] == {urgent: 0, actionable: 1, minor: None, benign: 0}
+
+
 def test_judge_agreement_is_none_where_undefined() -> None:
     nothing = judge_agreement(TEACHER[:2], [JudgeFailure("malformed", "a")] * 2)
     assert nothing["valid"] == 0
-    assert set(nothing["agreement"]["score"].values()) == {None}
+    assert set(nothing["agreement"]["score"].values()) == {None} == {nothing["severity"]["equal"]}
     constant = judge_agreement(TEACHER[:1] * 2, TEACHER[:1] * 2)["agreement"]["score"]
     assert (constant["tau"], constant["equal"]) == (None, 1.0)
     with pytest.raises(ValueError, match="got 2 and 1"):
