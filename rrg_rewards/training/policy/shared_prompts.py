@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -136,9 +137,10 @@ def sample_tokens(logits: Tensor, temperature: float = 1.0, draws: Tensor | None
     return tokens.squeeze(1), probabilities.gather(1, tokens).log().squeeze(1)
 
 
-# Number of tokens whose computation takes about as long as the overhead of a call of the model.
+# Number of tokens whose computation takes about as long as the overhead of a call of the model. On an H100, the host
+# needs 111 ms for a call of CT-CHAT 8B with adapters, in which the GPU computes 1,900 tokens.
 _TOKENS_PER_CALL = 64
-_TOKENS_PER_CALL_ON_GPU = 4096
+_TOKENS_PER_CALL_ON_GPU = 2048
 # Greatest number of tokens of a call on the CPU. The activations of more tokens do not fit in its cache.
 _MOST_TOKENS_ON_CPU = 8192
 _KEEPS_CACHE = "_can_checkpoint_with_cache"
@@ -362,8 +364,9 @@ class Prompts:
 def parts_of_similar_length(lengths: Tensor, is_cpu: bool = True) -> list[Tensor]:
     """Divide rows into parts whose rows have similar lengths, such that parts have little padding.
 
-    The number of parts minimises the number of tokens with padding, plus a number of tokens that take as long as a
-    further call of the model. On the CPU, a part has a limited number of tokens, unless one row has more.
+    Of all divisions of the sorted rows, it is that with the fewest tokens with padding, plus a number of tokens that
+    take as long as a call of the model for each part. On the CPU, a part has a limited number of tokens, unless it has
+    one row.
 
     Args:
         lengths: Lengths of the rows, ``(N,)``, on the CPU.
@@ -374,10 +377,13 @@ def parts_of_similar_length(lengths: Tensor, is_cpu: bool = True) -> list[Tensor
         [[1, 3], [2, 0]]
     """
     order, call = lengths.argsort(), _TOKENS_PER_CALL if is_cpu else _TOKENS_PER_CALL_ON_GPU
-    counts = {1, 2, 4, 8}
-    if is_cpu:
-        most = max(1, _MOST_TOKENS_ON_CPU // max(int(lengths.max()), 1))
-        counts = {max(count, -(-len(lengths) // most)) for count in counts}
-    divisions = [order.chunk(count) for count in sorted(counts) if count <= len(lengths)]
-    costs = [sum(int(lengths[part[-1]]) * len(part) + call for part in parts) for parts in divisions]
-    return list(divisions[costs.index(min(costs))])
+    # For each number of shortest rows: the least cost, and the row at which the last part begins.
+    best = [(0, 0)]
+    for end, longest in enumerate(lengths[order].tolist(), 1):
+        most = max(1, _MOST_TOKENS_ON_CPU // max(longest, 1)) if is_cpu else end
+        starts = range(max(0, end - most), end)
+        best.append(min((best[start][0] + (end - start) * longest + call, start) for start in starts))
+    ends = [len(order)]
+    while ends[0]:
+        ends.insert(0, best[ends[0]][1])
+    return [order[start:end] for start, end in pairwise(ends)]

@@ -1,6 +1,7 @@
 """Rows with the same prompt: one computation of the prompt, with the results of computing each row."""
 
 import math
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -255,11 +256,21 @@ def test_causal_lm_generator_models_that_cannot_share_compute_whole_rows(make):
         assert generator.log_probs(rows, completions).log_probs.shape == completions.tokens.shape
 
 
-def test_parts_of_similar_length_have_a_limited_number_of_tokens(monkeypatch):
+@pytest.mark.parametrize("is_cpu", [True, False])
+def test_parts_of_similar_length_have_the_least_padding_and_limited_numbers_of_tokens(is_cpu, monkeypatch):
     monkeypatch.setattr(shared_prompts, "_MOST_TOKENS_ON_CPU", 60)
-    lengths = torch.tensor([20, 7, 20, 18, 5, 20, 20])
-    parts = parts_of_similar_length(lengths)
-    assert sorted(torch.cat(parts).tolist()) == list(range(7))
-    assert all(len(part) * int(lengths[part].max()) <= 60 for part in parts)
-    # One row may have more.
-    assert [len(part) for part in parts_of_similar_length(torch.tensor([100, 90]))] == [1, 1]
+    monkeypatch.setattr(shared_prompts, "_TOKENS_PER_CALL", 9)
+    monkeypatch.setattr(shared_prompts, "_TOKENS_PER_CALL_ON_GPU", 9)
+    lengths = torch.tensor([20, 7, 20, 100, 5, 18, 3, 20])
+    ordered = sorted(lengths.tolist())
+    costs = {}
+    for cuts in product([False, True], repeat=7):
+        ends = [0, *(place for place, is_cut in enumerate(cuts, 1) if is_cut), 8]
+        tokens = [(end - start, ordered[end - 1]) for start, end in pairwise(ends)]
+        # One row may have more.
+        if not is_cpu or all(rows == 1 or rows * longest <= 60 for rows, longest in tokens):
+            costs[cuts] = sum(rows * longest + 9 for rows, longest in tokens)
+    parts = parts_of_similar_length(lengths, is_cpu)
+    assert sorted(torch.cat(parts).tolist()) == list(range(8))
+    assert sum(len(part) * int(lengths[part].max()) + 9 for part in parts) == min(costs.values())
+    assert not is_cpu or all(len(part) == 1 or len(part) * int(lengths[part].max()) <= 60 for part in parts)
