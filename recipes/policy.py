@@ -32,6 +32,7 @@ from rrg_rewards.recipes._training import load_pretrained, train_in_float32
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator, PolicyDataModule, PolicyModule, PolicyOptions
 from rrg_rewards.training.base import whole_weights
 from rrg_rewards.training.checkpoints import is_complete
+from rrg_rewards.training.policy.hf_generators import check_sampling
 from rrg_rewards.utilities.files import abandoned_files, locked_folder
 from rrg_rewards.utilities.processes import gather_objects, num_processes, process_index
 
@@ -84,6 +85,7 @@ class PolicyTraining:
 
     def __post_init__(self) -> None:
         self.module_options()
+        check_sampling(self.max_new_tokens, self.temperature, self.decoding)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the arguments by name."""

@@ -139,8 +139,14 @@ class TrainingModule(LightningModule):  # type: ignore[misc]  # Lightning is an 
         # Lightning's learning rate finder sets the attribute learning_rate.
         self.__dict__.update(vars(optimizer))
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add the numbers of skipped steps."""
+        checkpoint["skipped_steps"] = self._skipped, self._skipped_in_a_row
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the state of the optimiser, which is checked when the optimiser exists."""
+        """Restore the numbers of skipped steps, and keep the state of the optimiser until it can be checked."""
+        if self._is_resumed:
+            self._skipped, self._skipped_in_a_row = checkpoint.get("skipped_steps", (0, 0))
         # DeepSpeed and FSDP load optimisers themselves, later.
         if self._is_resumed and not self.trainer.strategy.restore_checkpoint_after_setup:
             self._saved_optimizers = list(checkpoint.get("optimizer_states", []))

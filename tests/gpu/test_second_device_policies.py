@@ -43,8 +43,8 @@ def drawn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
         tokens, scores = draw(logits.cpu(), temperature, draws.cpu())
         return tokens.to(logits.device), scores.to(logits.device)
 
-    def random_draws(count: int, device: torch.device, of: Any = shared_prompts.random_draws) -> Tensor:
-        drawn: Tensor = of(count, CPU)
+    def random_draws(count: int, width: int, device: torch.device, of: Any = shared_prompts.random_draws) -> Tensor:
+        drawn: Tensor = of(count, width, CPU)
         return drawn.to(device)
 
     monkeypatch.setattr(shared_prompts, "random_draws", random_draws)

@@ -191,6 +191,8 @@ def test_policy_recipe_a_foreign_checkpoint_is_refused(
         ({"algorithm": "rloo", "scale": "gdpo"}, "scale"),
         ({"max_draws": 0}, "max_draws"),
         ({"clip_high": -0.5}, "clip_high"),
+        ({"decoding": "compiled"}, "decoding: must be auto, eager or graph, got 'compiled'"),
+        ({"temperature": 0.0}, "temperature"),
     ],
 )
 def test_policy_recipe_keys_that_cannot_be_are_refused(

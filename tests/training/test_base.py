@@ -1,6 +1,7 @@
 """Checks of partitioned weights and of gradients."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ class _Spoils(Callback):
 
 
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
-def test_training_module_a_step_without_finite_gradients_is_skipped_and_counted(value: float) -> None:
+def test_training_module_a_step_without_finite_gradients_is_skipped_and_counted(value: float, tmp_path: Path) -> None:
     spoils = _Spoils(range(1, 3), value)
     module = PolicyModule(tiny_generator(), says_edema, learning_rate=5e-3, weight_decay=0.1)
     with pytest.warns(UserWarning, match="step 2 is skipped") as warned:
@@ -55,6 +56,11 @@ def test_training_module_a_step_without_finite_gradients_is_skipped_and_counted(
     assert moved == [True, False, False, True, True]
     assert history.rows[-1]["skipped_steps"] == 2
     assert sum("is skipped" in str(warning.message) for warning in warned) == 2
+    # A resumed run goes on counting.
+    module.trainer.save_checkpoint(tmp_path / "last.ckpt")
+    resumed = PolicyModule(tiny_generator(), says_edema, learning_rate=5e-3, weight_decay=0.1)
+    with pytest.warns(UserWarning, match=r"step 5 .* \(3 so far\)"):
+        train(resumed, 6, callbacks=[_Spoils(range(5, 6), value)], ckpt_path=str(tmp_path / "last.ckpt"))
 
 
 @pytest.mark.filterwarnings("ignore:step .* is skipped")

@@ -211,6 +211,7 @@ class ER2ScoreModule(LearnedMetricModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Remove the frozen weights of the backbone, which may be a thousand times larger than the other weights."""
+        super().on_save_checkpoint(checkpoint)
         for name in self._frozen():
             checkpoint["state_dict"].pop(name, None)
 

@@ -19,7 +19,7 @@ from transformers.cache_utils import Cache, StaticLayer
 
 from rrg_rewards.training.policy.adapters import adapted_layers
 from rrg_rewards.training.policy.generators import Completions
-from rrg_rewards.training.policy.shared_prompts import Prompts, as_completions, new_cache, random_draws, sample_tokens
+from rrg_rewards.training.policy.shared_prompts import Prompts, Sampling, new_cache, random_draws, sample_tokens
 
 # Least number of rows of a step. Fewer rows take as long.
 _FEWEST = 4
@@ -83,8 +83,11 @@ class _State:
         going: Whether the completion has not ended.
         tokens: Sampled tokens ``(M, T)``, of all rows.
         log_probs: Their log-probabilities ``(M, T)``.
+        draws: Random numbers of the next tokens, ``(M,)`` or ``(M, V)``.
         slot: Place of the last token among the keys, ``(1,)``.
         step: Number of sampled tokens, ``(1,)``.
+        temperature: Sampling temperature, ``(1,)``, unless tokens are the most probable ones.
+        ends: Ids of the end-of-sequence tokens.
     """
 
     cache: Cache
@@ -95,11 +98,16 @@ class _State:
     going: Tensor
     tokens: Tensor
     log_probs: Tensor
+    draws: Tensor
     slot: Tensor
     step: Tensor
+    temperature: Tensor
+    ends: Tensor
 
     @classmethod
-    def allocate(cls, cache: DynamicCache, rows: int, room: int, tokens: int) -> "_State":
+    def allocate(
+        cls, cache: DynamicCache, draws: Tensor, ends: Sequence[int], rows: int, room: int, tokens: int
+    ) -> "_State":
         """Return buffers for ``rows`` rows of ``room`` keys, of which ``tokens`` are those of the completion."""
         (device,) = {layer.keys.device for layer in cache.layers}
         numbers = {name: torch.zeros(rows, dtype=torch.long, device=device) for name in ("last", "positions")}
@@ -116,8 +124,11 @@ class _State:
             going=torch.zeros(rows, dtype=torch.bool, device=device),
             tokens=torch.zeros(rows, tokens, dtype=torch.long, device=device),
             log_probs=torch.zeros(rows, tokens, device=device),
+            draws=draws.new_ones(rows, *draws.shape[1:]),
             slot=slot,
             step=step,
+            temperature=torch.ones(1, device=device),
+            ends=torch.tensor(list(ends), device=device),
             **numbers,
         )
 
@@ -127,7 +138,7 @@ class _State:
         names = ("mask", "last", "positions", "rows", "going")
         return replace(self, cache=Cache(layers=layers), **{name: getattr(self, name)[:count] for name in names})
 
-    def load(self, prompts: Prompts, cache: DynamicCache) -> None:
+    def load(self, prompts: Prompts, cache: DynamicCache, temperature: float) -> None:
         """Copy the prompts to their rows. Rows that are left over are those of the first prompt."""
         left, width = len(self.last) - len(prompts.index), prompts.mask.shape[1]
         index = pad(prompts.index, (0, left))
@@ -143,14 +154,15 @@ class _State:
         torch.lt(self.rows, len(prompts.index), out=self.going)
         self.slot.fill_(width)
         self.step.zero_()
+        self.temperature.fill_(temperature)
 
-    def add(self, logits: Tensor, temperature: float, ends: Tensor, draws: Tensor | None) -> None:
+    def add(self, logits: Tensor, is_greedy: bool) -> None:
         """Sample the next tokens."""
-        new, scores = sample_tokens(logits, temperature, None if draws is None else draws[self.rows])
+        new, scores = sample_tokens(logits, 0.0 if is_greedy else self.temperature, self.draws[self.rows])
         self.tokens.index_put_((self.rows, self.step), new)
         self.log_probs.index_put_((self.rows, self.step), scores)
         self.last.copy_(new)
-        self.going.logical_and_((new.unsqueeze(1) != ends).all(1))
+        self.going.logical_and_((new.unsqueeze(1) != self.ends).all(1))
         self.step.add_(1)
 
     def tensors(self) -> Iterator[Tensor]:
@@ -166,7 +178,7 @@ class _State:
             own[:count] = own.index_select(0, kept)
 
 
-def _decode(model: Any, state: _State, temperature: float, ends: Tensor, draws: Tensor | None) -> None:
+def _decode(model: Any, state: _State, is_greedy: bool) -> None:
     """Read the last token of each row, and sample the next one."""
     state.mask.index_fill_(3, state.slot, True)
     logits = model(
@@ -178,7 +190,7 @@ def _decode(model: Any, state: _State, temperature: float, ends: Tensor, draws: 
     ).logits[:, -1]
     state.slot.add_(1)
     state.positions.add_(1)
-    state.add(logits, temperature, ends, draws)
+    state.add(logits, is_greedy)
 
 
 class GraphDecoder:
@@ -198,50 +210,34 @@ class GraphDecoder:
         # Adapters are layers of the model within.
         self._model = getattr(model, "get_base_model", lambda: model)()
         self._states: dict[int, _State] = {}
-        self._steps: dict[tuple[int, float], Callable[[Tensor | None], Any]] = {}
-        self._compiled: dict[float, Callable[..., None]] = {}
+        # By the number of rows, and whether tokens are the most probable ones.
+        self._steps: dict[tuple[int, bool], Callable[[], Any]] = {}
+        self._compiled: dict[bool, Callable[..., None]] = {}
         self._signature: Any = None
-        self._ends = torch.empty(0)
         self._pool: Any = None
 
     # Buffers that validation makes in inference mode could not be written in training.
     @torch.inference_mode(False)
     @torch.no_grad()
-    def sample(
-        self,
-        prompts: Prompts,
-        cache: DynamicCache,
-        logits: Tensor,
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        end_token_ids: Sequence[int],
-        pad_token_id: int,
-    ) -> Completions:
+    def sample(self, prompts: Prompts, cache: DynamicCache, logits: Tensor, sampling: Sampling) -> Completions:
         """Generate one completion for each row, with the log-probabilities of its tokens.
 
         Args:
             prompts: The prompts of the rows.
             cache: Their keys and values, which are not changed.
             logits: Logits ``(N, V)`` after the prompts of the rows.
-            max_new_tokens: Maximum length of a completion.
-            temperature: Sampling temperature; 0 for the most probable tokens.
-            end_token_ids: Ids of the end-of-sequence tokens.
-            pad_token_id: Id of the padding token.
+            sampling: How to sample.
         """
         (count, width), is_cpu = prompts.mask.shape, self.device.type == "cpu"
-        self._prepare(cache, count, width, max_new_tokens, temperature, end_token_ids)
+        draws, is_greedy = random_draws(*logits.shape, self.device), not sampling.temperature
+        self._prepare(cache, draws, width, sampling)
         rows = first = self._rows_for(count)
         state = self._states[rows]
-        state.load(prompts, cache)
-
-        def draws() -> Tensor | None:
-            drawn = random_draws(count, self.device)
-            return None if drawn is None else pad(drawn, (0, first - count))
-
-        state.add(pad(logits, (0, 0, 0, first - count)), temperature, self._ends, draws())
+        state.load(prompts, cache, sampling.temperature)
+        state.draws[:count] = draws
+        state.add(pad(logits, (0, 0, 0, first - count)), is_greedy)
         done = 1
-        while done < max_new_tokens:
+        while done < sampling.max_new_tokens:
             if is_cpu or done % _TOKENS_PER_READ == 0:
                 going = int(state.going.sum())
                 if not going:
@@ -251,9 +247,11 @@ class GraphDecoder:
                     # Rows that have ended fill the step.
                     state.keep((~state.going).long().argsort(stable=True)[:fewer], width + done - 1)
                     rows, state = fewer, self._states[fewer]
-            self._steps[rows, temperature](draws())
+            # Outside of the graph, so that their sequence depends on the step's seed only.
+            state.draws[:count] = random_draws(*logits.shape, self.device)
+            self._steps[rows, is_greedy]()
             done += 1
-        found = as_completions(state.tokens[:count, :done], state.log_probs[:count, :done], end_token_ids, pad_token_id)
+        found = sampling.completions(state.tokens[:count, :done], state.log_probs[:count, :done])
         if not self._fits():
             self.free()
         return found
@@ -272,28 +270,21 @@ class GraphDecoder:
     def _rows_for(self, count: int) -> int:
         return min(rows for rows in self._states if rows >= count)
 
-    def _prepare(
-        self,
-        cache: DynamicCache,
-        count: int,
-        width: int,
-        tokens: int,
-        temperature: float,
-        end_token_ids: Sequence[int],
-    ) -> None:
-        """Make buffers that are large enough and belong to the weights, and the steps of a temperature."""
-        signature = *_signature(self._model), cache.layers[0].keys.dtype, *end_token_ids
+    def _prepare(self, cache: DynamicCache, draws: Tensor, width: int, sampling: Sampling) -> None:
+        """Make buffers that are large enough and belong to the weights, and the steps of greedy or other sampling."""
+        tokens, is_greedy = sampling.max_new_tokens, not sampling.temperature
+        signature = *_signature(self._model), cache.layers[0].keys.dtype, *draws.shape[1:], *sampling.end_token_ids
         room = -(-(width + tokens) // _ROOM) * _ROOM
         held = self._states[max(self._states)] if self._states else None
-        size = (count, room, tokens)
+        size = (len(draws), room, tokens)
         known = (0, 0, 0) if held is None else (len(held.last), held.mask.shape[3], held.tokens.shape[1])
         if signature != self._signature or any(new > old for new, old in zip(size, known, strict=True)):
             if signature == self._signature:
                 size = (max(size[0], known[0]), max(size[1], known[1]), max(size[2], known[2]))
             self.free()
-            whole = _State.allocate(cache, *size)
+            whole = _State.allocate(cache, draws, sampling.end_token_ids, *size)
             self._states = {rows: whole.first(rows) for rows in _numbers_of_rows(size[0], self.device.type == "cpu")}
-            self._signature, self._ends = signature, torch.tensor(list(end_token_ids), device=self.device)
+            self._signature = signature
             # Graphs never run at the same time and leave their results in the states, so they share their memory.
             self._pool = None if self.compiles else torch.cuda.graph_pool_handle()
             if self.compiles and self.device.type == "cuda":
@@ -301,15 +292,15 @@ class GraphDecoder:
                     # Otherwise, CUDA graphs of torch.compile copy what is written in place, or are left out.
                     torch._dynamo.mark_static_address(tensor)
         for rows, state in self._states.items():
-            if (rows, temperature) not in self._steps:
-                self._steps[rows, temperature] = self._make_step(state, temperature)
+            if (rows, is_greedy) not in self._steps:
+                self._steps[rows, is_greedy] = self._make_step(state, is_greedy)
 
-    def _make_step(self, state: _State, temperature: float) -> Callable[[Tensor | None], Any]:
+    def _make_step(self, state: _State, is_greedy: bool) -> Callable[[], Any]:
         if self.compiles:
-            if temperature not in self._compiled:
-                self._compiled[temperature] = compiled(_decode, self.device)
-            return partial(self._compiled[temperature], self._model, state, temperature, self._ends)
-        return captured(partial(_decode, self._model, state, temperature, self._ends, None), state, self._pool)
+            if is_greedy not in self._compiled:
+                self._compiled[is_greedy] = compiled(_decode, self.device)
+            return partial(self._compiled[is_greedy], self._model, state, is_greedy)
+        return captured(partial(_decode, self._model, state, is_greedy), state, self._pool)
 
 
 def compiled(step: Callable[..., None], device: torch.device) -> Callable[..., None]:
@@ -321,7 +312,7 @@ def compiled(step: Callable[..., None], device: torch.device) -> Callable[..., N
     return torch.compile(own, fullgraph=True, mode=mode)
 
 
-def captured(step: Callable[[], None], state: _State, pool: Any) -> Callable[[Tensor | None], Any]:
+def captured(step: Callable[[], None], state: _State, pool: Any) -> Callable[[], Any]:
     """Return a step that a CUDA graph repeats. It is run once meanwhile, on whatever rows the state has."""
     device, kind = state.last.device, state.last.device.type
     # Casts of weights must be part of the graph, because weights change.
@@ -329,17 +320,17 @@ def captured(step: Callable[[], None], state: _State, pool: Any) -> Callable[[Te
         kind, torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind), cache_enabled=False
     )
     stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
-    # Neither the random numbers of later samples nor loaders in other threads notice.
-    with torch.cuda.device(device), torch.random.fork_rng(devices=[device]), casts:
+    with torch.cuda.device(device), casts:
         state.slot.zero_(), state.step.zero_()
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
             # Kernels are loaded at their first call, which cannot be captured.
             step()
         torch.cuda.current_stream(device).wait_stream(stream)
+        # Loaders in other threads may go on.
         with torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local"):
             step()
-    return lambda _: graph.replay()
+    return graph.replay
 
 
 def _numbers_of_rows(most: int, is_cpu: bool) -> list[int]:
@@ -354,10 +345,15 @@ def _numbers_of_rows(most: int, is_cpu: bool) -> list[int]:
 
 
 def _signature(model: Any) -> tuple[Any, ...]:
-    """Return what a CUDA graph of a model depends on: places of its weights, adapters in use, and autocasting."""
+    """Return what a CUDA graph of a model depends on: places of weights, adapters in use, scaling, and autocasting."""
     kind = next(model.parameters()).device.type
     adapters = [
-        (tuple(layer.active_adapters), tuple(layer.merged_adapters), layer.disable_adapters)
+        (
+            tuple(layer.active_adapters),
+            tuple(layer.merged_adapters),
+            layer.disable_adapters,
+            tuple(getattr(layer, "scaling", {}).items()),
+        )
         for layer in adapted_layers(model).values()
     ]
     weights = [weight.data_ptr() for weight in chain(model.parameters(), model.buffers())]

@@ -18,6 +18,7 @@ from rrg_rewards.training.policy.generators import Batch, Completions, TokenScor
 from rrg_rewards.training.policy.graphs import GraphDecoder, reason_against_graphs
 from rrg_rewards.training.policy.shared_prompts import (
     Prompts,
+    Sampling,
     accepted_arguments,
     checkpoints_with_cache,
     model_inputs,
@@ -31,6 +32,19 @@ from rrg_rewards.utilities.settings import SettingError
 logger = logging.getLogger(__name__)
 
 Decoding = Literal["auto", "eager", "graph"]
+
+
+def check_sampling(max_new_tokens: int, temperature: float, decoding: str = "eager") -> None:
+    """Check settings of a generator, which recipes do before they load its model.
+
+    Raises:
+        SettingError: If a number is not positive, or ``decoding`` is unknown.
+    """
+    for name, value in (("max_new_tokens", max_new_tokens), ("temperature", temperature)):
+        if not value > 0:
+            raise SettingError(name, f"must be positive, got {value}")
+    if decoding not in get_args(Decoding):
+        raise SettingError("decoding", f"must be auto, eager or graph, got {decoding!r}")
 
 
 def render_prompts(processor: Any, prompts: Sequence[Any]) -> tuple[list[str], bool]:
@@ -67,8 +81,7 @@ class _Generator(nn.Module):
 
     def __init__(self, model: nn.Module, tokenizer: Any, max_new_tokens: int, temperature: float) -> None:
         super().__init__()
-        if max_new_tokens < 1 or not temperature > 0:
-            raise ValueError(f"max_new_tokens and temperature must be positive, got {max_new_tokens} and {temperature}")
+        check_sampling(max_new_tokens, temperature)
         if tokenizer.pad_token_id is None:
             raise ValueError("the tokenizer has no padding token; set tokenizer.pad_token")
         self.model: Any = model
@@ -143,8 +156,7 @@ class CausalLMGenerator(_Generator):
         merge_adapters: bool = False,
         decoding: Decoding = "eager",
     ) -> None:
-        if decoding not in get_args(Decoding):
-            raise SettingError("decoding", f"must be auto, eager or graph, got {decoding!r}")
+        check_sampling(max_new_tokens, temperature, decoding)
         tokenizer = processor.tokenizer if isinstance(processor, ProcessorMixin) else processor
         super().__init__(model, tokenizer, max_new_tokens, temperature)
         self.processor = processor
@@ -195,23 +207,17 @@ class CausalLMGenerator(_Generator):
         self, decoder: GraphDecoder | None, prompts: Prompts, cache: DynamicCache, logits: Tensor, temperature: float
     ) -> Completions:
         """Sample completions of prompts that have been read."""
-        options: dict[str, Any] = {
-            "max_new_tokens": self.max_new_tokens,
-            "temperature": temperature,
-            "end_token_ids": self.end_token_ids,
-            "pad_token_id": self.tokenizer.pad_token_id,
-        }
+        sampling = Sampling(self.max_new_tokens, temperature, self.end_token_ids, self.tokenizer.pad_token_id)
         if decoder is not None:
             try:
-                return decoder.sample(prompts, cache, logits, **options)
+                return decoder.sample(prompts, cache, logits, sampling)
             except RuntimeError as error:
                 if self.decoding == "graph":
                     raise
                 problem = str(error).partition("\n")[0]
                 logger.warning("decoding is eager from now on, because a graph failed: %s", problem)
                 self._decoder = None
-        rows = prompts.extensible_copies(cache)
-        return sample_completions(self.model, rows, logits, prompts.mask, is_padded=prompts.is_padded, **options)
+        return sample_completions(self.model, prompts, cache, logits, sampling)
 
     def _graph_decoder(self) -> GraphDecoder | None:
         """Return the decoder with graphs, or ``None`` for eager decoding. The choice is made once for a device."""

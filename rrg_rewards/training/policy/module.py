@@ -248,6 +248,7 @@ class PolicyModule(SamplingModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the rollout of each process, if steps on it remain, and the states of its rewards."""
+        super().on_save_checkpoint(checkpoint)
         begun = self.rollout is not None and self.steps_per_rollout > 1
         own = {"rollout": self.rollout.state_dict() if begun and self.rollout else None}
         checkpoint["policy"] = gather_objects({**own, "rewards": self.rewards.state_dict()})

@@ -61,10 +61,11 @@ class PolicyOptions(OptimizerSettings):
             ``"batch"``, or ``"none"``. ``"gdpo"`` normalises each reward in its group, then their weighted sum over the
             batch (:func:`rrg_rewards.functional.decoupled_advantages`). Default: that of the algorithm.
         mask_truncated: Whether completions without an end-of-sequence token are left out of the loss, as proposed for
-            DAPO. Their rewards count in the baselines of others.
+            DAPO. Their rewards count in the baselines of others; with ``rloo``, without their divergence, as in TRL.
         max_draws: Greatest number of times that the completions of a row are drawn until their rewards differ (dynamic
-            sampling, DAPO). Rows whose rewards are still equal are left out of the loss. ``None``: each is drawn once
-            and is in the loss, with advantages of 0. Only for ``grpo``, ``dr_grpo`` and ``rloo``.
+            sampling, DAPO). Rows whose rewards are still equal are left out of the loss and of the deviation of the
+            batch. ``None``: each is drawn once and is in both, with advantages of 0. Only for ``grpo``, ``dr_grpo`` and
+            ``rloo``.
         loss: Options of :func:`rrg_rewards.functional.policy_loss` that replace those of the algorithm.
         beta: Weight of the divergence from the reference policy; 0 for no reference policy.
         reference: The reference policy. ``"copy"`` is a frozen copy of the given generator. ``"adapter_off"`` is the

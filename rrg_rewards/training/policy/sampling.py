@@ -1,5 +1,6 @@
 """Rollouts: advantages, and the base class of policy modules that samples completions."""
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -37,9 +38,11 @@ from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.processes import gather_objects, process_index
 
 
-def _against_group(rollout: Rollout, group_size: int, scale: Scale) -> None:
+def _against_group(rollout: Rollout, group_size: int, scale: Scale, has_spread: Tensor) -> None:
     """Set advantages relative to the group mean. The scales ``"batch"`` and ``"gdpo"`` need those of all processes."""
-    by_process = gather_objects((rollout.rewards.tolist(), rollout.total.tolist()))
+    # Groups that are left out have no part in the deviation of the batch.
+    rewards = rollout.rewards.masked_fill(~has_spread.unsqueeze(1), math.nan)
+    by_process = gather_objects((rewards.tolist(), rollout.total.masked_fill(~has_spread, math.nan).tolist()))
     if scale == "gdpo":
         rewards, weights = (
             torch.tensor([row for process in by_process for row in process[0]]),
@@ -175,7 +178,7 @@ class SamplingModule(TrainingModule):
             **scored,  # type: ignore[arg-type]  # tensors of these names
             extras=table.extras,
         )
-        self._set_advantages(rollout, None if greedy_table is None else greedy_table.total)
+        self._set_advantages(rollout, has_spread, None if greedy_table is None else greedy_table.total)
         self.rewards.synchronize()
         has_rewards = not bool(table.total.isnan().all())
         own = int(rollout.mask.sum()), has_rewards, float(has_spread.float().mean())
@@ -234,10 +237,10 @@ class SamplingModule(TrainingModule):
             raise ValueError("mask_truncated: the generator's Completions must say which are finished")
         return mask * completions.finished.unsqueeze(1)
 
-    def _set_advantages(self, rollout: Rollout, greedy_total: Tensor | None) -> None:
+    def _set_advantages(self, rollout: Rollout, has_spread: Tensor, greedy_total: Tensor | None) -> None:
         baseline = self.algorithm.baseline
         if baseline == "group":
-            _against_group(rollout, self.num_generations, self.scale)
+            _against_group(rollout, self.num_generations, self.scale, has_spread)
         elif baseline == "leave_one_out":
             _against_others(rollout, self.num_generations, self.beta)
         elif baseline == "value":

@@ -9,7 +9,7 @@ import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -30,45 +30,62 @@ _ROOM = 16
 _TOKENS_PER_READ = 8
 
 
-def sample_completions(
-    model: Any,
-    cache: Any,
-    logits: Tensor,
-    mask: Tensor,
-    *,
-    is_padded: bool,
-    max_new_tokens: int,
-    temperature: float,
-    end_token_ids: Sequence[int],
-    pad_token_id: int,
-) -> Completions:
-    """Generate one completion for each row, with the log-probabilities of its tokens.
+@dataclass(frozen=True)
+class Sampling:
+    """How completions are sampled.
 
     Args:
-        model: A causal language model.
-        cache: Keys and values of the prompts, one row per completion, as :meth:`Prompts.extensible_copies` returns.
-        logits: Logits ``(N, V)`` after the prompts.
-        mask: ``(N, P)``, 0 at padding of the prompts.
-        is_padded: Whether there is padding. Without it, attention needs no mask.
         max_new_tokens: Maximum length of a completion.
         temperature: Sampling temperature; 0 for the most probable tokens.
         end_token_ids: Ids of the end-of-sequence tokens.
         pad_token_id: Id of the padding token.
     """
-    count, device = len(mask), mask.device
-    tokens = torch.full((count, max_new_tokens), pad_token_id, device=device)
-    log_probs = torch.zeros(count, max_new_tokens, device=device)
-    ends = torch.tensor(list(end_token_ids), device=device)
+
+    max_new_tokens: int
+    temperature: float
+    end_token_ids: Sequence[int]
+    pad_token_id: int
+
+    def completions(self, tokens: Tensor, log_probs: Tensor) -> Completions:
+        """Return the completions of sampled tokens ``(N, T)``, some of which may follow the end of their completion."""
+        completions = Completions.until_end(tokens, self.end_token_ids)
+        padding = completions.mask == 0
+        completions = replace(
+            completions,
+            tokens=completions.tokens.masked_fill(padding, self.pad_token_id),
+            log_probs=log_probs.masked_fill(padding, 0.0),
+        )
+        # On a GPU, the last rows may have ended before it was read.
+        return completions if tokens.device.type == "cpu" else completions.rows(torch.arange(len(tokens)))
+
+
+def sample_completions(
+    model: Any, prompts: "Prompts", cache: DynamicCache, logits: Tensor, sampling: Sampling
+) -> Completions:
+    """Generate one completion for each row, with the log-probabilities of its tokens.
+
+    Args:
+        model: A causal language model.
+        prompts: The prompts of the rows.
+        cache: Their keys and values, which are not changed.
+        logits: Logits ``(N, V)`` after the prompts of the rows.
+        sampling: How to sample.
+    """
+    mask, most = prompts.mask, sampling.max_new_tokens
+    cache = prompts.extensible_copies(cache)
+    (count, vocabulary), device = logits.shape, mask.device
+    tokens = torch.full((count, most), sampling.pad_token_id, device=device)
+    log_probs = torch.zeros(count, most, device=device)
+    ends = torch.tensor(list(sampling.end_token_ids), device=device)
     rows, going = torch.arange(count, device=device), torch.ones(count, dtype=torch.bool, device=device)
     positions = mask.sum(1)
     every = 1 if device.type == "cpu" else _TOKENS_PER_READ
-    for step in range(max_new_tokens):
-        draws = random_draws(count, device)
-        new, scores = sample_tokens(logits, temperature, None if draws is None else draws[rows])
+    for step in range(most):
+        new, scores = sample_tokens(logits, sampling.temperature, random_draws(count, vocabulary, device)[rows])
         # Rows that have ended and are still in the batch get tokens, too. They are removed below.
         tokens[rows, step], log_probs[rows, step] = new, scores
         going &= ~torch.isin(new, ends)
-        if step == max_new_tokens - 1:
+        if step == most - 1:
             break
         left = going.tolist() if (step + 1) % every == 0 else [True] * len(rows)
         if not any(left):
@@ -77,63 +94,56 @@ def sample_completions(
             kept = torch.tensor([number for number, goes_on in enumerate(left) if goes_on], device=device)
             cache.batch_select_indices(kept)
             rows, mask, positions, new, going = rows[kept], mask[kept], positions[kept], new[kept], going[kept]
-        if is_padded:
+        if prompts.is_padded:
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
         logits = model(
             input_ids=new.unsqueeze(1),
-            attention_mask=mask if is_padded else None,
+            attention_mask=mask if prompts.is_padded else None,
             position_ids=positions.unsqueeze(1),
             past_key_values=cache,
             use_cache=True,
         ).logits[:, -1]
         positions = positions + 1
-    return as_completions(tokens[:, : step + 1], log_probs[:, : step + 1], end_token_ids, pad_token_id)
+    return sampling.completions(tokens[:, : step + 1], log_probs[:, : step + 1])
 
 
-def as_completions(tokens: Tensor, log_probs: Tensor, end_token_ids: Sequence[int], pad_token_id: int) -> Completions:
-    """Return the completions of sampled tokens ``(N, T)``, some of which may follow the end of their completion."""
-    completions = Completions.until_end(tokens, end_token_ids)
-    padding = completions.mask == 0
-    completions = replace(
-        completions,
-        tokens=completions.tokens.masked_fill(padding, pad_token_id),
-        log_probs=log_probs.masked_fill(padding, 0.0),
-    )
-    # On a GPU, the last rows may have ended before it was read.
-    return completions if tokens.device.type == "cpu" else completions.rows(torch.arange(len(tokens)))
+def random_draws(count: int, vocabulary: int, device: torch.device) -> Tensor:
+    """Return the random numbers of the next token of each completion, for :func:`sample_tokens`.
 
-
-def random_draws(count: int, device: torch.device) -> Tensor | None:
-    """Return a number from 0 to 1 for each completion, for :func:`sample_tokens` on the CPU.
-
-    Completions that have ended have one, too. Samples therefore do not depend on when they leave the batch.
+    On the CPU, they are one number from 0 to 1, ``(N,)``, otherwise one exponential number per token of the vocabulary,
+    ``(N, V)``. Completions that have ended have some, too: samples depend neither on when they leave the batch nor on
+    the sizes of buffers.
     """
-    return torch.rand(count, dtype=torch.float64) if device.type == "cpu" else None
+    if device.type == "cpu":
+        return torch.rand(count, dtype=torch.float64)
+    return torch.empty(count, vocabulary, device=device).exponential_()
 
 
-def sample_tokens(logits: Tensor, temperature: float = 1.0, draws: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def sample_tokens(
+    logits: Tensor, temperature: float | Tensor = 1.0, draws: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Sample one token for each row of logits ``(N, V)``; return ids and log-probabilities, both ``(N,)``.
 
-    At temperature 0, the token is the most probable one, and its log-probability is 0. ``draws`` are random numbers
-    from 0 to 1, ``(N,)``, by which tokens are drawn on the CPU.
+    At temperature 0, the token is the most probable one, and its log-probability is 0. A temperature in a tensor is
+    positive. ``draws`` are random numbers of :func:`random_draws`.
 
     Example:
         >>> sample_tokens(torch.tensor([[0.0, -torch.inf], [-torch.inf, 3.0]]))
         (tensor([0, 1]), tensor([0., 0.]))
     """
-    if not temperature:
+    if not isinstance(temperature, Tensor) and not temperature:
         tokens = logits.argmax(-1)
         return tokens, torch.zeros_like(tokens, dtype=torch.float32)
     probabilities = (logits.float() / temperature).softmax(-1)
-    if draws is not None or logits.device.type == "cpu":
+    draws = random_draws(*logits.shape, logits.device) if draws is None else draws
+    if draws.ndim == 1:
         # By inversion: torch.multinomial draws one random number per token of the vocabulary. In float64, because rare
         # tokens would be lost in sums of float32.
         sums = probabilities.cumsum(-1, dtype=torch.float64)
-        draws = torch.rand(len(sums), dtype=torch.float64) if draws is None else draws
         tokens = torch.searchsorted(sums, draws.unsqueeze(1) * sums[:, -1:], right=True).clamp(max=logits.shape[1] - 1)
     else:
         # As torch.multinomial draws one token, which also checks the probabilities and thereby waits for the device.
-        tokens = (probabilities / torch.empty_like(probabilities).exponential_()).argmax(-1, keepdim=True)
+        tokens = (probabilities / draws).argmax(-1, keepdim=True)
     return tokens.squeeze(1), probabilities.gather(1, tokens).log().squeeze(1)
 
 

@@ -294,8 +294,8 @@ def test_policy_module_the_reference_of_an_adapted_model_is_the_model_without_ad
         assert not torch.allclose(generator.log_probs(batch, completions).log_probs, expected)
 
 
-@pytest.mark.parametrize("aggregation", ["sequence_mean", "token_mean"])
-def test_policy_module_groups_without_spread_are_drawn_again_and_then_left_out(aggregation):
+@pytest.mark.parametrize(("aggregation", "scale"), [("sequence_mean", "group"), ("token_mean", "batch")])
+def test_policy_module_groups_without_spread_are_drawn_again_and_then_left_out(aggregation, scale):
     sizes = []
 
     def reward(completions, row, log_extra, **_):
@@ -307,7 +307,8 @@ def test_policy_module_groups_without_spread_are_drawn_again_and_then_left_out(a
             0.5 if own == 0 or (own == 1 and len(sizes) == 1) else value for own, value in zip(row, values, strict=True)
         ]
 
-    module = PlainSteps(tiny_generator(), reward, max_draws=3, learning_rate=0.1, loss={"aggregation": aggregation})
+    options = {"learning_rate": 0.1, "loss": {"aggregation": aggregation}, "scale": scale}
+    module = PlainSteps(tiny_generator(), reward, max_draws=3, **options)
     before = copy.deepcopy(module.generator)
     data = DataLoader(tiny_rows(4), batch_size=4, collate_fn=module.generator.collate)
     history = train(module, 1, data=data)
@@ -318,8 +319,9 @@ def test_policy_module_groups_without_spread_are_drawn_again_and_then_left_out(a
     assert rollout.texts == module.generator.decode(rollout.completions)
     # The step is that of the other rows alone.
     kept = rollout.rows(torch.arange(8, 32))
-    advantages = kept.total.view(3, 8).double()
-    advantages = ((advantages - advantages.mean(1, True)) / (advantages.std(1, keepdim=True) + 1e-4)).flatten()
+    totals = kept.total.view(3, 8).double()
+    deviations = totals.std(1, keepdim=True) if scale == "group" else totals.std()
+    advantages = ((totals - totals.mean(1, True)) / (deviations + 1e-4)).flatten()
     tokens = before.log_probs(kept.batch, kept.completions).log_probs.double() * kept.completions.mask
     shares = 1 / (24 * kept.completions.lengths) if aggregation == "sequence_mean" else 1 / kept.completions.mask.sum()
     (-(advantages * shares) @ tokens.sum(1)).backward()
