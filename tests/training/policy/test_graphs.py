@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from rrg_rewards.training import CausalLMGenerator, CTChatGenerator
 from rrg_rewards.training.policy import graphs
+from rrg_rewards.training.policy.adapters import adapted_layers
 from rrg_rewards.training.policy.generators import repeat_rows
 from rrg_rewards.training.policy.graphs import GraphDecoder, reason_against_graphs
 from rrg_rewards.utilities.settings import SettingError
@@ -101,22 +102,34 @@ def test_graph_decoding_gives_the_completions_of_eager_decoding(kind, greedy, tm
 
 @pytest.mark.usefixtures("plain")
 def test_graph_decoding_keeps_its_graphs_and_follows_the_weights(monkeypatch):
-    generator, batch = _text()
+    generator, batch = _text(_adapted())
+    generator.merge_adapters = False
     made = []
     monkeypatch.setattr(
         GraphDecoder, "_make_step", lambda *args, of=GraphDecoder._make_step: made.append(1) or of(*args)
     )
-    monkeypatch.setattr(GraphDecoder, "free", lambda *args: None)
-    _check_equal(generator, repeat_rows(batch, 4))
+    monkeypatch.setattr(GraphDecoder, "_fits", lambda _: True)
+
+    def check(rows):
+        expected, found = (_sampled(generator, rows, decoding) for decoding in ("eager", "graph"))
+        assert torch.equal(found.tokens, expected.tokens)
+
+    check(repeat_rows(batch, 4))
     first = len(made)
     assert first > 1
     with torch.no_grad():
         for weight in generator.parameters():
             weight.mul_(1.1)
-    # Fewer rows, with rows of a step left over.
-    _check_equal(generator, repeat_rows(batch, 3))
-    _check_equal(generator, repeat_rows(batch, 1).take(torch.tensor([2])))
+    # Fewer rows, with rows of a step left over, and another temperature.
+    check(repeat_rows(batch, 3))
+    generator.temperature = 1.5
+    check(repeat_rows(batch, 1).take(torch.tensor([2])))
     assert len(made) == first
+    # Numbers that a CUDA graph holds as constants.
+    for layer in adapted_layers(generator.model).values():
+        layer.set_scale("default", 3.0)
+    check(repeat_rows(batch, 3))
+    assert len(made) > first
 
 
 @pytest.mark.usefixtures("plain")
