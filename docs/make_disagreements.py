@@ -1,4 +1,4 @@
-"""Score short report pairs with several metrics and write the table of ``docs/disagreements.md``.
+"""Score short report pairs with several metrics and write the table of ``docs/measurements.md``.
 
 Run ``python docs/make_disagreements.py``. No model or data are needed.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rrg_rewards.metrics import make_metric
 from rrg_rewards.metrics.base import ReportMetric
 
-PAGE = Path(__file__).resolve().parent / "disagreements.md"
+PAGE = Path(__file__).resolve().parent / "measurements.md"
 BEGIN, END = "<!-- written by docs/make_disagreements.py -->\n", "<!-- end of the pairs -->\n"
 # With this prevalence, near that of CT-RATE, one of 18 labels that is found contributes 1 / (18 * 0.2).
 METRICS = {

@@ -1,4 +1,4 @@
-"""Make the images of ``docs/html_pages.md``: pages of synthetic reports in headless Chromium, light and dark."""
+"""Make the images of ``docs/scoring_tables.md``: pages of synthetic reports in headless Chromium, light and dark."""
 
 import argparse
 import base64

@@ -101,7 +101,7 @@ def test_judge_cost_counts_shared_and_cacheable_tokens(monkeypatch):
 def test_judge_server_starts_vllm_as_the_documentation_says(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     options = runpy.run_path(str(BENCHMARKS / "judge_server.py"))["OPTIONS"].split()
-    page = (BENCHMARKS.parent / "docs" / "crimson_judges.md").read_text(encoding="utf-8")
+    page = (BENCHMARKS.parent / "docs" / "judges.md").read_text(encoding="utf-8")
     (command,) = (line for line in page.splitlines() if line.startswith("python -m vllm.entrypoints"))
     assert set(options) <= set(command.split())
 

@@ -1,4 +1,4 @@
-"""The commands of docs/published_numbers.md, and those on layouts in docs/scoring_tables.md, run on small files."""
+"""The commands of docs/scoring_tables.md on challenges, leaderboards and layouts, run on small files."""
 
 import json
 import re
@@ -67,7 +67,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore::rrg_rewards.utilities.run_log.RunWarning")
 def test_published_numbers_vlm3d(folder, monkeypatch):
     leave_out_meteor(monkeypatch)
-    lines = commands("published_numbers.md", "VLM3D")
+    lines = commands("scoring_tables.md", "VLM3D")
     assert [line.split()[:2] for line in lines].count(["rrg-rewards", "score"]) == 2
     for line in lines:
         run(line)
@@ -85,7 +85,7 @@ def test_published_numbers_vlm3d(folder, monkeypatch):
 
 
 def test_published_numbers_rexrank(folder):
-    (line,) = commands("published_numbers.md", "ReXrank")
+    (line,) = commands("scoring_tables.md", "ReXrank")
     run(line)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["metrics"]["rexrank_bleu"]["scored"] == 3
@@ -94,7 +94,7 @@ def test_published_numbers_rexrank(folder):
 
 
 def test_scoring_tables_layouts(folder):
-    run(next(line for line in commands("published_numbers.md", "VLM3D") if "--layout vlm3d " in line))
+    run(next(line for line in commands("scoring_tables.md", "VLM3D") if "--layout vlm3d " in line))
     lines = commands("scoring_tables.md", "Leaderboards and challenges")
     assert len(lines) == 3
     for line in reversed(lines):

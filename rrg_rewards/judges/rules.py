@@ -41,7 +41,7 @@ class RuleJudge(Judge):
 
     It is deterministic and local, and one core is fast enough for a reward. It recognises the findings of its lexicon,
     and abnormal statements that name none of them. Words that it could not read (see
-    :func:`rrg_rewards.findings.read_findings`) are no findings, and are counted. ``docs/crimson.md`` reports the
+    :func:`rrg_rewards.findings.read_findings`) are no findings, and are counted. ``docs/measurements.md`` reports the
     agreement with radiologists.
 
     Args:

@@ -138,7 +138,7 @@ def test_wrong_input_is_named(run, rated, options, code, message):
 
 
 def documented_commands():
-    text = (ROOT / "docs" / "agreement.md").read_text(encoding="utf-8").partition("## Annotated data sets")[2]
+    text = (ROOT / "docs" / "comparing_systems.md").read_text(encoding="utf-8").partition("## Annotated data sets")[2]
     block = re.search(r"```\n(.*?)```", text, re.DOTALL)
     assert block is not None
     return [shlex.split(line)[1:] for line in block[1].splitlines()]

@@ -1,4 +1,4 @@
-"""Commands of docs/ct_finebench_benchmark.md and docs/published_numbers.md, word for word, on small files."""
+"""Commands of docs/ct_finebench.md, word for word, on small files."""
 
 import json
 import re
@@ -18,14 +18,14 @@ from rrg_rewards.questions.engine import build_items
 from rrg_rewards.schemas import CT_RATE, MERLIN
 from tests.helpers.question_items import read_items
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "ct_finebench.md"
 
 
-def commands(heading: str, page: str = "ct_finebench_benchmark.md", language: str = "bash") -> list[list[str]]:
+def commands(heading: str) -> list[list[str]]:
     """Return the commands of the blocks of a section."""
-    text = (DOCS / page).read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     section = re.split(r"\n#{2,3} ", text[text.index(heading) :], maxsplit=2)
-    blocks = re.findall(rf"```{language}\n(.*?)```", "".join(section[:1]), re.DOTALL)
+    blocks = re.findall(r"```bash\n(.*?)```", "".join(section[:1]), re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
     return [shlex.split(line) for line in lines]
 
@@ -167,6 +167,8 @@ def test_commands_for_the_authors_release(run: Any) -> None:
     scores = read_table("scores.csv")
     assert list(scores.column("ct_finebench")) == ["0.5", "0.0"]
     assert list(scores.column("ct_finebench_answered")) == ["2.0", "1.0"]
+    # Of the first report 0.5, 0 for no answer, and 1; of the second 0.
+    assert json.loads(Path("summary.json").read_text())["metrics"]["ct_finebench"]["value"] == 0.25
     assert "are left out: air guitar" in readable.err
     schema = get_question_schema("readable.yaml")
     assert [[spec.name for spec in finding.attributes] for finding in schema.findings] == [
@@ -175,13 +177,3 @@ def test_commands_for_the_authors_release(run: Any) -> None:
     (row,) = read_items("items.jsonl")
     assert row.items == build_items("Nodule of 5 mm in the left lung.", "readable.yaml")
     assert len(row.items) == 3
-
-
-@pytest.mark.usefixtures("release")
-def test_commands_for_published_numbers(run: Any) -> None:
-    lines = commands("## CT-FineBench", "published_numbers.md", "")
-    assert [line[1:3] for line in lines][2:] == [["score", "predictions.csv"]]
-    run_all(run, lines)
-    summary = json.loads(Path("summary.json").read_text())
-    # Both reports: 0.5, 0 for no answer, and 1; then 0.
-    assert summary["metrics"]["ct_finebench"]["value"] == 0.25

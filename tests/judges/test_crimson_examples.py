@@ -1,4 +1,4 @@
-"""CRIMSON by rules on the examples of the paper and of the published prompt, and the tables of docs/crimson.md."""
+"""CRIMSON by rules on the examples of the paper and of the published prompt, and their number in docs/measurements.md."""
 
 import runpy
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES, ATTRIBUTE_WEIGHTS
 
-SCRIPT = runpy.run_path(str(Path(__file__).resolve().parents[2] / "docs" / "make_crimson_examples.py"))
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "crimson_examples.py"))
 KINDS = ("levels", "errors", "scores")
 # Examples by kind: a smaller number means that some were lost.
 NUMBERS = {"levels": 79, "errors": 95, "scores": 11}
@@ -23,8 +24,11 @@ def test_crimson_examples_without_a_note_are_judged_as_published(kind):
     assert others == [example for example in SCRIPT["read_examples"]()[kind] if "note" in example]
 
 
-def test_crimson_examples_are_on_the_page():
-    assert SCRIPT["PAGE"].read_text(encoding="utf-8") == SCRIPT["page"](), "run: python docs/make_crimson_examples.py"
+def test_crimson_examples_are_counted_on_the_page():
+    found = [verdict.outcome for kind in KINDS for _, verdict in SCRIPT["verdicts"](kind)]
+    counts = "; ".join(str(found.count(SCRIPT[name])) for name in ("EQUAL", "SAME_SCORE", "DIFFERENT"))
+    row = f"| {len(found)} examples of paper and prompt | yes | {counts} | `crimson_examples.py`"
+    assert row in (ROOT / "docs" / "measurements.md").read_text(encoding="utf-8")
 
 
 def test_crimson_examples_have_the_published_words():

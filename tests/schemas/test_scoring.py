@@ -15,7 +15,7 @@ from rrg_rewards.data import read_graded_reports
 from rrg_rewards.schemas import ERROR_CATEGORIES, Criterion, ScoringSystem, get_scoring_system
 from rrg_rewards.schemas.scoring import scoring_system_names
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "scoring_systems.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "training_metrics.md"
 OWN = """\
 name: short
 base: 10

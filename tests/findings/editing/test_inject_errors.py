@@ -215,7 +215,7 @@ class TestInjectErrorsInRealReports:
         assert min(kinds.values()) > 50
 
     def test_yields_do_not_fall(self, real_reports):
-        # docs/error_injection.md has the yields of all reports.
+        # docs/measurements.md has the yields of all reports.
         lowest = {"A": 0.95, "B": 0.40, "C": 0.12, "D": 0.15, "E": 0.75, "F": 0.08}
         for letter, least in lowest.items():
             made = sum(inject_errors(report, {letter: 1}, seed=0) is not None for report in real_reports)

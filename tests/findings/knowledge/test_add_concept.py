@@ -1,4 +1,4 @@
-"""The recipe of ``docs/findings.md`` adds a concept by one entry of one file."""
+"""The recipe of ``docs/labelers.md`` adds a concept by one entry of one file."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 import rrg_rewards
 
 PACKAGE = Path(rrg_rewards.__file__).parent
-PAGE = PACKAGE.parent / "docs" / "findings.md"
+PAGE = PACKAGE.parent / "docs" / "labelers.md"
 SCRIPT = """
 from rrg_rewards.findings import compare_findings, extract_findings
 from rrg_rewards.findings.comparing.significance import clinical_significance

@@ -1,6 +1,6 @@
-"""Compare CRIMSON by rules with the published examples and write the tables of ``docs/crimson.md``.
+"""Compare CRIMSON by rules with the examples of the paper and of the published prompt, and print both verdicts.
 
-Run ``python docs/make_crimson_examples.py``. The examples are in ``tests/judges/crimson_examples.yaml``.
+Run ``python benchmarks/crimson_examples.py``. The examples are in ``tests/judges/crimson_examples.yaml``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,6 @@ from rrg_rewards.judges import ReportPair, RuleJudge
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "tests" / "judges" / "crimson_examples.yaml"
-PAGE = ROOT / "docs" / "crimson.md"
-BEGIN, END = "<!-- written by docs/make_crimson_examples.py -->\n", "<!-- end of the examples -->\n"
 
 LEVELS = {
     "urgent": "urgent",
@@ -129,7 +127,7 @@ def table(kind: str, head: Iterable[str], published: str) -> str:
 
 
 def section() -> str:
-    """Return the part of the page that this script writes."""
+    """Return the numbers of equal verdicts, and the tables."""
     counted = [verdict.outcome for kind in JUDGED for _, verdict in verdicts(kind)]
     summary = (
         f"Of {len(counted)} examples, the rules agree on {counted.count(EQUAL)}, on {counted.count(SAME_SCORE)} more "
@@ -138,22 +136,15 @@ def section() -> str:
     return "\n".join(
         [
             summary,
-            "#### Levels of significance\n",
+            "## Levels of significance\n",
             table("levels", ["Report", "Patient"], "level"),
-            "#### Attribute errors\n",
+            "## Attribute errors\n",
             table("errors", ["Reference", "Candidate"], "error"),
-            "#### Scores\n",
+            "## Scores\n",
             table("scores", ["Reference", "Candidate"], "score"),
         ]
     )
 
 
-def page() -> str:
-    """Return the page with the present verdicts."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{section()}\n{END}{after}"
-
-
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    print(section())
