@@ -1,4 +1,4 @@
-"""CRIMSON by rules on the examples of the paper and of the published prompt, and their number in docs/measurements.md."""
+"""CRIMSON by rules on the examples of the paper and of the published prompt, as docs/measurements.md counts them."""
 
 import runpy
 from pathlib import Path
