@@ -1,8 +1,8 @@
 """The reward for TRL's command line: ``trl grpo --reward_funcs rrg_rewards.integrations.trl.reward ...``.
 
 The file that the environment variable ``RRG_REWARDS_CONFIG`` names contains the settings
-(:class:`rrg_rewards.integrations.common.settings.TrainerSettings`). TRL calls the reward itself, with all columns of the
-data set, logs its sub-scores, awaits its judge, and leaves unscorable completions out.
+(:class:`rrg_rewards.integrations.common.settings.TrainerSettings`). TRL calls the reward itself, with all columns of
+the data set, logs its sub-scores, awaits its judge, and leaves unscorable completions out.
 """
 
 from dataclasses import fields

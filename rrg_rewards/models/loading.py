@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -151,12 +151,47 @@ class PretrainedModel(Backend):
         )
 
 
-def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
+def read_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """Return a floating-point type, given as such or by its name.
+
+    Raises:
+        SettingError: If it is another type, or no type.
+
+    Example:
+        >>> read_dtype("bfloat16")
+        torch.bfloat16
+    """
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise SettingError("dtype", f"must be a floating-point type of torch or its name, got {dtype!r}")
+    return found
+
+
+def read_device_map(device_map: Any) -> torch.device | None:
+    """Return the one device of transformers' ``device_map``; ``None`` to leave the model where it is.
+
+    Raises:
+        SettingError: If it divides the model among devices.
+
+    Example:
+        >>> read_device_map({"": "cpu"})
+        device(type='cpu')
+    """
+    if device_map is None:
+        return None
+    device: Any = device_map[""] if isinstance(device_map, Mapping) and device_map.keys() == {""} else device_map
+    try:
+        return process_device() if device == "auto" else torch.device(device)
+    except (RuntimeError, TypeError):
+        raise SettingError("device_map", f"must be one device, or auto, got {device_map!r}") from None
+
+
+def load_tokenizer(source: str | Path, revision: str | None = None, **hub: Any) -> Any:
     """Load the tokenizer from a folder or the Hub; return ``None`` if the folder has none."""
     if Path(source).is_dir() and not any((Path(source) / name).is_file() for name in _TOKENIZER_FILES):
         return None
     transformers = require("transformers", extra="models")
-    return transformers.AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
+    return transformers.AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False, **hub)
 
 
 def _build_pretrained(name: str, revision: str | None, dtype: str | torch.dtype) -> Any:

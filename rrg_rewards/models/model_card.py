@@ -5,9 +5,11 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import EvalResult, HfApi, ModelCard, ModelCardData
 
 from rrg_rewards.data.tables.writers import open_output
 
@@ -46,6 +48,45 @@ def write_model_card(
     with open_output(path, overwrite=True) as file:
         file.write((card + _MARK.format(_digest(card)) + "\n").encode("utf-8"))
     return True
+
+
+class CardedModel:
+    """Uploads a model of transformers with its model card, in place of the card that transformers makes up."""
+
+    name_or_path: str
+    save_pretrained: Any
+
+    def push_to_hub(
+        self, repo_id: str, *, private: bool | None = None, token: str | bool | None = None, **options: Any
+    ) -> str:
+        """Upload the model to the Hub, with the card in the folder that it was loaded from, if there is one.
+
+        A card that the repository has already is left as it is.
+
+        Args:
+            repo_id: Hub id of the repository, which is made if it does not exist.
+            private: Whether a new repository is private; default: as its owner has set.
+            token: Token of the Hub; default: that of the login on this machine.
+            options: ``max_shard_size``, an option of ``save_pretrained``; ``revision``, a branch, which is made if it
+                does not exist; and further arguments of ``huggingface_hub.HfApi.upload_folder``, such as
+                ``commit_message`` and ``create_pr``.
+
+        Returns:
+            The address of the commit.
+        """
+        hub, revision = HfApi(token=token), options.get("revision")
+        repo_id = hub.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        if revision is not None and not options.get("create_pr"):
+            hub.create_branch(repo_id, branch=revision, exist_ok=True)
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder, max_shard_size=options.pop("max_shard_size", "50GB"))
+            card = Path(self.name_or_path) / CARD_NAME
+            # A model that was loaded from no folder has no name.
+            if self.name_or_path and card.is_file() and not hub.file_exists(repo_id, CARD_NAME, revision=revision):
+                copyfile(card, Path(folder) / CARD_NAME)
+            options = {"commit_message": "Upload model", **options}
+            commit: Any = hub.upload_folder(repo_id=repo_id, folder_path=folder, **options)
+        return str(commit.commit_url)
 
 
 def is_written_here(card: str) -> bool:

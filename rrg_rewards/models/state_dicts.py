@@ -4,7 +4,9 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,12 +19,13 @@ _SAFE_FILES = ("model.safetensors", "model.safetensors.index.json")
 _PICKLED_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
-def locate_weights(model: str | Path, revision: str | None = None) -> Path:
+def locate_weights(model: str | Path, revision: str | None = None, **hub: Any) -> Path:
     """Return the path of a saved model's weight file, or of the index of several files.
 
     Args:
         model: A folder, or a Hub id, which is downloaded: safetensors if available, else ``pytorch_model.bin``.
         revision: Revision of a Hub id.
+        hub: Further arguments of ``huggingface_hub.snapshot_download``.
 
     Raises:
         FileNotFoundError: If there is no such folder, or it contains no ``config.json`` or no weights.
@@ -30,11 +33,11 @@ def locate_weights(model: str | Path, revision: str | None = None) -> Path:
     check_model_source(model)
     folder = Path(model)
     if not folder.is_dir():
-        hub = require("huggingface_hub", extra="models")
+        download = partial(require("huggingface_hub", extra="models").snapshot_download, str(model), revision=revision)
         patterns = ["*.json", "*.txt"]
-        folder = Path(hub.snapshot_download(str(model), revision=revision, allow_patterns=[*patterns, "*.safetensors"]))
+        folder = Path(download(allow_patterns=[*patterns, "*.safetensors"], **hub))
         if not any((folder / name).is_file() for name in _SAFE_FILES):
-            folder = Path(hub.snapshot_download(str(model), revision=revision, allow_patterns=[*patterns, "*.bin"]))
+            folder = Path(download(allow_patterns=[*patterns, "*.bin"], **hub))
     if not (folder / "config.json").is_file():
         raise FileNotFoundError(f"{model} contains no config.json")
     for name in (*_SAFE_FILES, *_PICKLED_FILES):

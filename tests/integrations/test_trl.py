@@ -20,7 +20,8 @@ def test_trls_script_trains_with_the_reward_of_the_settings(
     from trl.scripts import grpo
 
     configure(reward={"name": "crg", "prior": 0.2}, reference_column="report", missing=None)
-    rows = [{"prompt": f"report {word}", "report": report} for word, report in zip(WORDS, ["edema", None] * 4)]
+    pairs = zip(WORDS[:8], ["edema", None] * 4, strict=True)
+    rows = [{"prompt": f"report {word}", "report": report} for word, report in pairs]
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     direct = make_reward("crg", prior=0.2, reference_column="report")
@@ -66,5 +67,5 @@ def test_trl_gets_a_list_as_one_reward_and_no_settings_that_it_cannot_keep(confi
     configure(reward=[{"name": "crg", "prior": 0.2}, "repetition"], missing=None)
     assert len(trl.reward.parts) == 2
     configure()
-    with pytest.raises(ValueError, match="^missing: "):
+    with pytest.raises(ValueError, match="missing: not for TRL"):
         _ = trl.reward

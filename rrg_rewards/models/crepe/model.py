@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from rrg_rewards.functional.crepe import CrepeLoss, crepe_loss
 from rrg_rewards.models.crepe.config import CrepeConfig
+from rrg_rewards.models.loading import read_device_map, read_dtype
 from rrg_rewards.models.state_dicts import check_state_dict, locate_weights, read_state_dicts
 from rrg_rewards.utilities.checks import check_model_source
 from rrg_rewards.utilities.imports import require
@@ -25,6 +26,8 @@ require("transformers", extra="models")
 
 from transformers import AutoModel, PreTrainedModel  # noqa: E402
 from transformers.modeling_outputs import ModelOutput  # noqa: E402
+
+from rrg_rewards.models.model_card import CardedModel  # noqa: E402
 
 __all__ = ["CrepeConfig", "CrepeModel", "CrepeOutput"]
 
@@ -51,7 +54,7 @@ class CrepeOutput(ModelOutput):  # type: ignore[misc]
     presence_logits: Tensor | None = None
 
 
-class CrepeModel(PreTrainedModel):  # type: ignore[misc]
+class CrepeModel(CardedModel, PreTrainedModel):  # type: ignore[misc]
     r"""CREPE: predicts the number of errors of each category in a candidate report, compared with a reference.
 
     The feature of a pair is the encoder's ``pooler_output``, or its first token if there is none. After dropout, each
@@ -147,20 +150,36 @@ class CrepeModel(PreTrainedModel):  # type: ignore[misc]
         return CrepeOutput(terms.loss, logged, counts, logits)
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, *, revision: str | None = None) -> "CrepeModel":
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        revision: str | None = None,
+        dtype: str | torch.dtype = torch.float32,
+        device_map: Any = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+    ) -> "CrepeModel":
         """Load a model in the published layout, which :meth:`save_pretrained` also writes.
 
-        Weights are float32. They load from safetensors, or from ``pytorch_model.bin`` without executing pickled code.
+        Weights load from safetensors, or from ``pytorch_model.bin`` without executing pickled code.
         Presence heads are ignored if the configuration does not use them.
 
         Args:
             pretrained_model_name_or_path: Folder or Hub id with ``config.json`` and weights.
             revision: Revision of a Hub id.
+            dtype: Type of the encoder's weights, or its name; the heads are float32.
+            device_map: The one device of the model, or ``"auto"``; default: the CPU.
+            token: Token of the Hub; default: that of the login on this machine.
+            cache_dir: Folder of downloaded models; default: the Hub's.
+            local_files_only: Download nothing.
 
         Raises:
             FileNotFoundError: If there is no such folder, or it contains no weights.
-            ValueError: If the configuration is not that of a CREPE model, a weight file is corrupt or contains anything
-                but tensors, the number of categories differs, or keys are missing, unexpected or misshapen.
+            ValueError: If ``dtype`` or ``device_map`` is invalid, the configuration is not that of a CREPE model, a
+                weight file is corrupt or contains anything but tensors, the number of categories differs, or keys are
+                missing, unexpected or misshapen.
 
         Example:
             >>> CrepeModel.from_pretrained("./nowhere")
@@ -168,12 +187,14 @@ class CrepeModel(PreTrainedModel):  # type: ignore[misc]
             ...
             FileNotFoundError: ./nowhere: no such folder
         """
-        weights = locate_weights(pretrained_model_name_or_path, revision)
+        kind, device = read_dtype(dtype), read_device_map(device_map)
+        hub = {"token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
+        weights = locate_weights(pretrained_model_name_or_path, revision, **hub)
         model: CrepeModel = cls(CrepeConfig.from_pretrained(weights.parent))
         model.load_state_dict(_read_weights(weights, model.state_dict()))
+        model.encoder.to(kind)
         model.name_or_path = str(pretrained_model_name_or_path)
-        model.eval()
-        return model
+        return (model if device is None else model.to(device)).eval()  # type: ignore[no-any-return]
 
     @classmethod
     def from_encoder(

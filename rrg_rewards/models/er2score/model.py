@@ -31,7 +31,7 @@ from rrg_rewards.models.er2score.weights import (
     locate_model,
     read_backbone_config,
 )
-from rrg_rewards.models.loading import load_tokenizer
+from rrg_rewards.models.loading import load_tokenizer, read_device_map, read_dtype
 from rrg_rewards.schemas import ScoringSystem
 from rrg_rewards.utilities.imports import require
 
@@ -40,6 +40,8 @@ require("transformers", extra="models")
 
 from transformers import AutoConfig, AutoModel, PreTrainedModel  # noqa: E402
 from transformers.modeling_outputs import ModelOutput  # noqa: E402
+
+from rrg_rewards.models.model_card import CardedModel  # noqa: E402
 
 __all__ = ["ER2ScoreConfig", "ER2ScoreModel", "ER2ScoreOutput"]
 
@@ -81,7 +83,7 @@ class ER2ScoreOutput(ModelOutput):  # type: ignore[misc]
     rewards: Tensor | None = None
 
 
-class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
+class ER2ScoreModel(CardedModel, PreTrainedModel):  # type: ignore[misc]
     r"""ER²Score: one reward per criterion of a scoring system, read at the last token of a prompt with both reports.
 
     The backbone is any decoder of ``AutoModel`` that accepts ``past_key_values``. A linear layer maps its last hidden
@@ -259,7 +261,7 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         self.config.lora = None
         return self
 
-    def save_pretrained(self, save_directory: str | Path) -> None:
+    def save_pretrained(self, save_directory: str | Path, *, max_shard_size: int | str = "50GB") -> None:
         """Write everything that :meth:`from_pretrained` needs to a folder, as safetensors and JSON.
 
         The files are ``config.json`` with scoring system and prompt, ``head.safetensors``, the tokenizer if it is
@@ -267,11 +269,12 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
 
         Args:
             save_directory: The folder; it is created if it does not exist.
+            max_shard_size: Maximum size of a weight file of the backbone. An adapter is one file.
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
         if self.config.lora is None:
-            self.backbone.save_pretrained(folder / BACKBONE)
+            self.backbone.save_pretrained(folder / BACKBONE, max_shard_size=max_shard_size)
         else:
             # Otherwise PEFT queries the Hub for the backbone's vocabulary size, to detect added rows. There are none.
             self.backbone.save_pretrained(folder / ADAPTER, save_embedding_layers=False)
@@ -290,8 +293,12 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         *,
         backbone: str | Path | None = None,
         revision: str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: str | torch.dtype = torch.float32,
         quantization: str | None = _AS_SAVED,
+        device_map: Any = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
     ) -> "ER2ScoreModel":
         """Load a model that :meth:`save_pretrained` wrote, without unpickling or running code from a repository.
 
@@ -299,14 +306,19 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
             pretrained_model_name_or_path: Folder or Hub id.
             backbone: Folder or Hub id of the backbone under an adapter, if it has moved.
             revision: Revision of a Hub id.
-            dtype: Type of the backbone's weights; the head is float32.
+            dtype: Type of the backbone's weights, or its name; the head is float32.
+            device_map: The one device of the model, or ``"auto"``; default: the CPU.
+            token: Token of the Hub; default: that of the login on this machine.
+            cache_dir: Folder of downloaded models; default: the Hub's.
+            local_files_only: Download nothing.
             quantization: ``"4bit"`` or ``None``; default: as the model was trained.
 
         Raises:
             FileNotFoundError: If there is no such folder, files are missing, or the backbone has moved.
             ModuleNotFoundError: If quantisation is requested and bitsandbytes is not installed.
-            ValueError: If the configuration is not of an ER²Score model, the backbone is a different one or not
-                needed, or weights are corrupt, missing or misshapen, for example those of another scoring system.
+            ValueError: If ``dtype`` or ``device_map`` is invalid, the configuration is not of an ER²Score model, the
+                backbone is a different one or not needed, or weights are corrupt, missing or misshapen, for example
+                those of another scoring system.
 
         Example:
             >>> ER2ScoreModel.from_pretrained("./nowhere")
@@ -314,7 +326,9 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
             ...
             FileNotFoundError: ./nowhere: no such folder
         """
-        folder = locate_model(pretrained_model_name_or_path, revision)
+        kind, device = read_dtype(dtype), read_device_map(device_map)
+        hub = {"token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
+        folder = locate_model(pretrained_model_name_or_path, revision, **hub)
         config = read_er2score_config(folder)
         if quantization != _AS_SAVED:
             config.quantization = quantization
@@ -326,14 +340,14 @@ class ER2ScoreModel(PreTrainedModel):  # type: ignore[misc]
         if adapted:
             source, pinned = backbone_source(folder, config.backbone, config.backbone_revision, backbone)
             config.backbone, config.backbone_revision = source, pinned
-        loaded = load_backbone(source, config.backbone_config, pinned, dtype, config.quantization)
+        loaded = load_backbone(source, config.backbone_config, pinned, kind, config.quantization, **hub)
         model: ER2ScoreModel = cls(config, loaded)
         if adapted:
             load_adapter(model.backbone, folder / ADAPTER)
         load_head(model.head, folder, config.system)
-        model.tokenizer = load_tokenizer(folder) or (load_tokenizer(source, pinned) if adapted else None)
+        model.tokenizer = load_tokenizer(folder) or (load_tokenizer(source, pinned, **hub) if adapted else None)
         model.name_or_path = str(pretrained_model_name_or_path)
-        return model.eval()  # type: ignore[no-any-return]
+        return (model if device is None else model.to(device)).eval()  # type: ignore[no-any-return]
 
     @classmethod
     def from_backbone(

@@ -33,8 +33,8 @@ _FILES = ["*.json", "*.txt", "*.jinja", "*.model", "*.safetensors"]
 _SHAPE = ("model_type", "hidden_size", "vocab_size", "num_attention_heads", "intermediate_size")
 
 
-def locate_model(model: str | Path, revision: str | None = None) -> Path:
-    """Return the folder of a saved ER²Score model; a model on the Hub is downloaded.
+def locate_model(model: str | Path, revision: str | None = None, **hub: Any) -> Path:
+    """Return the folder of a saved ER²Score model; one on the Hub is downloaded with the options of ``hub``.
 
     Raises:
         FileNotFoundError: If there is no such folder, or it contains no configuration or no heads.
@@ -42,8 +42,8 @@ def locate_model(model: str | Path, revision: str | None = None) -> Path:
     check_model_source(model)
     folder = Path(model)
     if not folder.is_dir():
-        hub = require("huggingface_hub", extra="models")
-        folder = Path(hub.snapshot_download(str(model), revision=revision, allow_patterns=_FILES))
+        download = require("huggingface_hub", extra="models").snapshot_download
+        folder = Path(download(str(model), revision=revision, allow_patterns=_FILES, **hub))
     for name in ("config.json", HEAD):
         if not (folder / name).is_file():
             raise FileNotFoundError(
@@ -95,7 +95,9 @@ def backbone_source(
     return noted, revision
 
 
-def read_backbone_config(backbone: str | Path, revision: str | None = None, num_layers: int | None = None) -> Any:
+def read_backbone_config(
+    backbone: str | Path, revision: str | None = None, num_layers: int | None = None, **hub: Any
+) -> Any:
     """Read the configuration of a causal language model, optionally cut to its first ``num_layers`` layers.
 
     Raises:
@@ -103,7 +105,7 @@ def read_backbone_config(backbone: str | Path, revision: str | None = None, num_
         ValueError: If the model is not a decoder, or has fewer layers.
     """
     check_model_source(backbone)
-    config = AutoConfig.from_pretrained(backbone, revision=revision, trust_remote_code=False)
+    config = AutoConfig.from_pretrained(backbone, revision=revision, trust_remote_code=False, **hub)
     kind = config.model_type
     # In an encoder, the states of the reference depend on the candidate, so prefixes could not be shared.
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
@@ -121,7 +123,12 @@ def read_backbone_config(backbone: str | Path, revision: str | None = None, num_
 
 
 def load_backbone(
-    backbone: str | Path, config: Any, revision: str | None, dtype: torch.dtype, quantization: str | None = None
+    backbone: str | Path,
+    config: Any,
+    revision: str | None,
+    dtype: torch.dtype,
+    quantization: str | None = None,
+    **hub: Any,
 ) -> nn.Module:
     """Load a backbone with all its weights, except those of layers that the configuration omits.
 
@@ -130,7 +137,7 @@ def load_backbone(
         ModuleNotFoundError: If quantisation is requested and bitsandbytes is not installed.
         ValueError: If weights are missing, or the shape of the backbone differs from the configuration.
     """
-    found = read_backbone_config(backbone, revision)
+    found = read_backbone_config(backbone, revision, **hub)
     pairs = {key: (getattr(found, key, None), getattr(config, key, None)) for key in _SHAPE}
     other = [f"{key} {first}, not {second}" for key, (first, second) in pairs.items() if first != second]
     if found.num_hidden_layers < config.num_hidden_layers:
@@ -147,6 +154,7 @@ def load_backbone(
             use_safetensors=True,
             output_loading_info=True,
             **options,
+            **hub,
             trust_remote_code=False,
         )
     if missing := sorted(info["missing_keys"]):
