@@ -1,5 +1,6 @@
 """The page of own metrics: its adapters of other packages, installed with their entry points."""
 
+import math
 import pickle
 import re
 import sys
@@ -59,6 +60,23 @@ class F1CheXbert:
         rows = [[int(name.lower() in report) for name in ("Cardiomegaly", "Edema")] for report in reports]
         return [[*row, int(not any(row))] for row in rows]
 """
+# What their modules call, as their code says: the reference comes first in chest2err, and second in CXRFEScore.
+CHEST2ERR = """
+import math
+
+def chest2err_score(ref, cand):
+    return math.exp(-len(set(ref.split()) - set(cand.split())) / 3)
+"""
+CXRFESCORE = """
+import numpy
+
+class CXRFEScore:
+    def __init__(self, *, use_cache, num_workers):
+        assert not use_cache
+    def __call__(self, hyps, refs):
+        found = numpy.array([len(set(h.split()) - set(r.split())) for h, r in zip(hyps, refs)], dtype=numpy.float32)
+        return {"mean_similarity": found.mean(), "per_pair_similarity": found}
+"""
 RADMATCH_FILES = {
     "radmatch/__init__": STAND_IN,
     "radmatch/constants": 'RESULTS_DIR, PER_REPORT_METRICS_DIR = "results", "reports"\n',
@@ -74,7 +92,10 @@ RADEVAL_FILES = {
 def installed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Install the module and the entry points of a section of the page, beside a stand-in of its package."""
     heading, module, files = request.param
-    section = PAGE.read_text(encoding="utf-8").split(f"## {heading}\n")[1].split("\n## ")[0]
+    page = PAGE.read_text(encoding="utf-8")
+    if heading in ("chest2err", "CXRFEScore") and f"## {heading}\n" not in page:
+        pytest.skip(f"{PAGE.name} has no section {heading} yet")
+    section = page.split(f"## {heading}\n")[1].split("\n## ")[0]
     code, points = re.findall(r"```(?:toml)?\n(.*?)```", section, re.DOTALL)[:2]
     info = tmp_path / "mine-1.0.dist-info"
     for name, text in {**files, module: code}.items():
@@ -123,3 +144,18 @@ def test_radeval_of_the_page_has_metrics_error_counts_and_a_labeler() -> None:
     labeler = pickle.loads(pickle.dumps(get_labeler("chexbert")))
     assert labeler(["cardiomegaly", " ", "normal"]).int().tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 1]]
     assert ReportCRG("chexbert").labels == ("Cardiomegaly", "Edema")
+
+
+@with_section("chest2err", "chest2err_metric", {"chest2err": CHEST2ERR})
+@pytest.mark.usefixtures("installed")
+def test_chest2err_of_the_page_counts_its_errors() -> None:
+    scores = make_metric("chest2err").score(["effusion", "mass"], ["effusion nodule edema", "mass"])
+    assert scores.value.tolist() == pytest.approx([math.exp(-2 / 3), 1])
+    assert scores.details["errors"].tolist() == [2, 0]
+
+
+@with_section("CXRFEScore", "cxrfescore_metric", {"cxrfescore": CXRFESCORE})
+@pytest.mark.usefixtures("installed")
+def test_cxrfescore_of_the_page_is_a_reward() -> None:
+    reward = make_reward("cxrfescore")
+    assert reward(["effusion nodule", "mass"], reference=["effusion", None]) == [1.0, None]
