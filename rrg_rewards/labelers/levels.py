@@ -1,7 +1,8 @@
-"""Structured labels from report text: type, side and lobe of abnormalities, for CRG on several levels."""
+"""Structured labels from report text: type, place, severity and number of abnormalities, for CRG on several levels."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 ABNORMALITY = "abnormality"
 """The first level: the labels of the labeler."""
 
-_TYPES = ("type", "density")
 _SIDES = ("right", "left")
 _LOBES = (
     ("right", "upper lobe"),
@@ -43,6 +43,10 @@ class LevelReader(Backend):
     - ``side``: ``right`` and ``left`` of findings in the lungs or the pleura; a bilateral finding has both;
     - ``lobe``: the five lobes of findings in the lungs. A segment and the lingula belong to their lobe. A lobe without
       a side is not counted.
+    - ``severity``: the degrees ``minimal`` to ``severe`` of findings that have them;
+    - ``count``: the number of lesions, ``single``, ``two`` to ``five`` and ``multiple``, of findings that have one;
+    - crossed levels, such as ``type*side`` (the paper's CRG-2), whose values are combinations in one mention of the
+      finding, such as "Lung opacity: ground-glass, right".
 
     The question schema determines findings, attributes and values: the findings with a location in the lungs have
     sides and lobes, and those with the values of an attribute have types.
@@ -50,7 +54,8 @@ class LevelReader(Backend):
     Source: Hamamci et al., "CRG Score", MIDL 2025, Section 2.2 (CRG-2).
 
     Args:
-        levels: One or more of ``type``, ``side`` and ``lobe``.
+        levels: One or more of ``type``, ``side``, ``lobe``, ``severity`` and ``count``, or several of them joined by
+            ``*``.
         schema: Name or YAML file of a question schema, or a schema.
 
     Raises:
@@ -61,14 +66,15 @@ class LevelReader(Backend):
     Example:
         >>> reader = LevelReader(["side", "lobe"])
         >>> row = reader(["Nodules in the right upper lobe and the left lower lobe. No effusion."])[0]
-        >>> [column for column, positive in zip(reader.columns, row.tolist()) if positive]
+        >>> [column for column, positive in zip(reader.labels, row.tolist()) if positive]
         ['Lung nodule: right', 'Lung nodule: left', 'Lung nodule: right upper lobe', 'Lung nodule: left lower lobe']
     """
 
     def __init__(self, levels: Sequence[str], schema: str | Path | QuestionSchema = "ct_rate") -> None:
         for level in levels:
-            if level not in _LEVELS:
-                raise ValueError(unknown_name_message("level", str(level), [ABNORMALITY, *_LEVELS]))
+            for part in level.split("*"):
+                if part not in _LEVELS:
+                    raise ValueError(unknown_name_message("level", part, [ABNORMALITY, *_LEVELS]))
         if not levels or len(set(levels)) < len(levels):
             raise ValueError(f"levels must be one or more different names, got {list(levels)}")
         self.levels = tuple(levels)
@@ -83,7 +89,7 @@ class LevelReader(Backend):
                 )
         self.widths = tuple(map(len, columns.values()))
         """Number of labels of each level."""
-        self.columns = tuple(name for names in columns.values() for name in names)
+        self.labels = tuple(name for names in columns.values() for name in names)
         """Names of the labels of all levels."""
         starts = accumulate(self.widths, initial=0)
         self._places: dict[tuple[str, str], int] = {
@@ -114,20 +120,21 @@ class LevelReader(Backend):
             reports: ``N`` report texts; an empty one has no positive label.
 
         Returns:
-            Bool tensor ``(N, len(columns))``.
+            Bool tensor ``(N, len(labels))``.
 
         Raises:
             TypeError: If ``reports`` is a single string or one of its rows is not a string.
         """
         check_reports("reports", reports)
-        labels = torch.zeros(len(reports), len(self.columns), dtype=torch.bool)
+        labels = torch.zeros(len(reports), len(self.labels), dtype=torch.bool)
         for row, report in enumerate(reports):
             stated = stated_values(report, self.schema)
             positive = {
                 self._places[key]
-                for finding, values in stated.items()
+                for finding, mentions in stated.items()
+                for values in mentions
                 for level in self.levels
-                for value in _LEVELS[level][1](values)
+                for value in _crossed(level, 1, values)
                 if (key := (level, f"{finding}: {value}")) in self._places
             }
             labels[row, list(positive)] = True
@@ -136,15 +143,20 @@ class LevelReader(Backend):
 
 def _columns(schema: QuestionSchema, level: str) -> list[str]:
     """Return the names of the labels of a level."""
-    return [f"{finding.name}: {value}" for finding in schema.findings for value in _LEVELS[level][0](finding)]
+    return [f"{finding.name}: {value}" for finding in schema.findings for value in _crossed(level, 0, finding)]
+
+
+def _crossed(level: str, side: int, given: Any) -> Iterator[str]:
+    """Return the possible values of a finding (side 0) or those of a mention (side 1): combinations of all parts."""
+    return map(", ".join, product(*(_LEVELS[part][side](given) for part in level.split("*"))))
 
 
 def _specs(finding: FindingSpec, *names: str) -> list[AttributeSpec]:
     return [spec for spec in finding.attributes if spec.name in names]
 
 
-def _possible_types(finding: FindingSpec) -> list[str]:
-    values = (sorted(AttributeValues(spec).values) for spec in _specs(finding, *_TYPES))
+def _possible(names: Sequence[str], finding: FindingSpec) -> list[str]:
+    values = (sorted(AttributeValues(spec).values) for spec in _specs(finding, *names))
     return list(dict.fromkeys(value for group in values for value in group))
 
 
@@ -159,8 +171,8 @@ def _possible_lobes(finding: FindingSpec) -> Sequence[str]:
     return [" ".join(lobe) for lobe in _LOBES] if in_lung else ()
 
 
-def _stated_types(values: Mapping[str, Iterable[object]]) -> Iterable[str]:
-    return (str(value) for name in _TYPES for value in values.get(name, ()))
+def _stated(names: Sequence[str], values: Mapping[str, Iterable[object]]) -> Iterable[str]:
+    return (str(value) for name in names for value in values.get(name, ()))
 
 
 def _stated_places(values: Mapping[str, Iterable[object]]) -> Iterable[tuple[str | None, str | None]]:
@@ -185,12 +197,12 @@ def _stated_lobes(values: Mapping[str, Iterable[object]]) -> Iterable[str]:
     )
 
 
-# For each level the values that a finding may have, and those that a report states for it.
-_LEVELS: Mapping[
-    str,
-    tuple[Callable[[FindingSpec], Iterable[str]], Callable[[Mapping[str, Iterable[object]]], Iterable[str]]],
-] = {
-    "type": (_possible_types, _stated_types),
+# For each level the values that a finding may have, and those that a mention of it states.
+_LEVELS: Mapping[str, tuple[Callable[[Any], Iterable[str]], Callable[[Any], Iterable[str]]]] = {
+    **{
+        level: (partial(_possible, names), partial(_stated, names))
+        for level, names in (("type", ("type", "density")), ("severity", ("severity",)), ("count", ("number",)))
+    },
     "side": (_possible_sides, _stated_sides),
     "lobe": (_possible_lobes, _stated_lobes),
 }

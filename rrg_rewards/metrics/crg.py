@@ -1,7 +1,8 @@
 """CRG on report text, through a labeler, and its scores of report pairs."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from rrg_rewards.functional.crg_levels import (
     split_levels,
 )
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
+from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.levels import ABNORMALITY, LevelReader
-from rrg_rewards.labelers.registry import LabelerSetting
+from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.crg_labels import CRGMetric, average_fields
 from rrg_rewards.metrics.labelled import LabelledMetric, LabelledScores, label_details
@@ -219,9 +221,11 @@ class ReportCRG(CRGMetric, LabelledMetric):
     .. math::
         CRG_{final} = \frac{1}{K} \sum_{k=1}^{K} CRG_k, \qquad CRG_k = \frac{1}{2 - \overline{\rho_k}}
 
-    The first level, ``abnormality``, has the labels of the labeler. The levels ``type``, ``side`` and ``lobe`` have
-    structured labels such as "Lung nodule: right upper lobe", which the finding engine reads from both texts
-    (:class:`rrg_rewards.labelers.levels.LevelReader`). The score of a pair is the mean of its contributions
+    The first level, ``abnormality``, has the labels of the labeler. The levels ``type``, ``side``, ``lobe``,
+    ``severity``, ``count`` and crossed ones, such as ``type*side``, have structured labels such as "Lung nodule: right
+    upper lobe", which the finding engine reads from both texts (:class:`rrg_rewards.labelers.levels.LevelReader`).
+    Another level has the labels of a further labeler, such as a language model that reads structured labels from a
+    label schema; a pair on whose reports it fails is unscorable. The score of a pair is the mean of its contributions
     :math:`\rho_{ik}` to the levels. :math:`CRG_{final}` increases with the mean contribution to each level, but is no
     function of the mean over levels.
 
@@ -235,9 +239,11 @@ class ReportCRG(CRGMetric, LabelledMetric):
         average: ``"micro"``, as published, or ``"macro"``.
         min_prevalence: With ``"macro"``, the prevalence below which labels weigh less
             (:func:`rrg_rewards.functional.crg_label_weights`).
-        levels: ``abnormality`` and any of ``type``, ``side`` and ``lobe``. Default: the labels of the labeler, without
-            levels. The prior then has one prevalence for each level, or with ``average="macro"`` for each label in
-            ``labels``. References need a text, also with ``target_labels``, which replace the first level only.
+        levels: ``abnormality``, and then names of levels or labelers, in any order; a labeler as in ``labeler``, and
+            ``judge:SCHEMA`` with its judge as a mapping. A mapping names the levels: ``{"abnormality": "abnormality",
+            "stage": "rules:stage.yaml"}``. Default: the labels of the labeler, without levels. The prior then has one
+            prevalence for each level, or with ``average="macro"`` for each label in ``labels``. References need a text,
+            also with ``target_labels``, which replace the first level only.
         level_schema: Name or YAML file of a question schema whose findings are labels of the labeler; determines the
             structured labels.
         reference_labeler: Who made the labels of ``target_labels``, for the signature: a text, such as the name or the
@@ -248,7 +254,7 @@ class ReportCRG(CRGMetric, LabelledMetric):
     Raises:
         ValueError: If the labeler is unknown or has no label of an abnormality, the average is unknown, the prior is
             out of range or of the wrong length, ``min_prevalence`` lies outside [0, 0.5] or is given with ``"micro"``,
-            or a level is unknown or does not fit the labeler.
+            or a level is unknown, is named twice or does not fit the labeler.
 
     Example:
         >>> from rrg_rewards.metrics import ReportCRG
@@ -271,39 +277,45 @@ class ReportCRG(CRGMetric, LabelledMetric):
         *,
         average: CRGAverage = "micro",
         min_prevalence: float = 0.0,
-        levels: Sequence[str] | None = None,
+        levels: Sequence[str | LabelerSetting] | Mapping[str, str | LabelerSetting] | None = None,
         level_schema: str | Path | QuestionSchema = "ct_rate",
         reference_labeler: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(parts=None, **kwargs)
-        self._set_labeler(labeler, reference_labeler)
-        self._columns = [column for column, label in enumerate(self.labeler.labels) if not is_no_abnormality(label)]
-        if not self._columns:
-            raise ValueError(f"labeler has no label of an abnormality, only {', '.join(self.labeler.labels)}")
-        self.levels: tuple[str, ...] = () if levels is None else tuple(levels)
-        self.level_reader = self._make_level_reader(level_schema)
-        further = () if self.level_reader is None else self.level_reader.widths
-        self._set_average(average, min_prevalence, (len(self._columns), *further))
+        entries = _named_levels(levels)
+        self.levels: tuple[str, ...] = tuple(entries)
+        self._set_labeler(labeler, reference_labeler, _level_labelers(list(entries.values())[1:], level_schema))
+        for reader in self.labelers[1:]:
+            if isinstance(reader, LevelReader) and (missing := set(reader.findings) - set(self.labeler.labels)):
+                name = next(finding for finding in reader.findings if finding in missing)
+                raise ValueError(
+                    f"levels: the labeler has no label {name!r} of question schema {reader.schema.name!r}; use a "
+                    "labeler with the labels of the schema, or set level_schema"
+                )
+        self._set_average(average, min_prevalence, self._set_columns())
         self._add_count_states((sum(self.widths),))
         self.prior = None if prior is None else self._checked_prior(prior)
 
-    def _make_level_reader(self, schema: str | Path | QuestionSchema) -> LevelReader | None:
-        if self.levels and self.levels[0] != ABNORMALITY:
-            raise ValueError(f"levels must be a list that begins with {ABNORMALITY!r}, got {', '.join(self.levels)}")
-        if len(self.levels) < 2:
-            return None
-        reader = LevelReader(self.levels[1:], schema)
-        if missing := [name for name in reader.findings if name not in self.labeler.labels]:
-            raise ValueError(
-                f"levels: the labeler has no label {missing[0]!r} of question schema {reader.schema.name!r}; use a "
-                "labeler with the labels of the schema, or set level_schema"
-            )
-        return reader
+    def _set_columns(self) -> list[int]:
+        """Set the columns of all labelers that are counted, and their names; return the number of each level."""
+        self._columns: list[int] = []
+        names, widths, start = list[str](), list[int](), 0
+        for labeler in self.labelers:
+            kept = [column for column, label in enumerate(labeler.labels) if not is_no_abnormality(label)]
+            if not kept:
+                raise ValueError(f"labeler has no label of an abnormality, only {', '.join(labeler.labels)}")
+            own = isinstance(labeler, LevelReader) or labeler is self.labeler
+            names += [f"{'' if own else f'{self.levels[len(widths)]}: '}{labeler.labels[column]}" for column in kept]
+            self._columns += [start + column for column in kept]
+            widths += labeler.widths if isinstance(labeler, LevelReader) else [len(kept)]
+            start += len(labeler.labels)
+        self._names = tuple(names)
+        return widths
 
     def needs_references(self, context: Collection[str]) -> bool:
         """Whether pairs without a reference report are unscorable: with levels also if the labels are given."""
-        return self.level_reader is not None or super().needs_references(context)
+        return len(self.labelers) > 1 or super().needs_references(context)
 
     def _checked_prior(self, prior: float | Sequence[float] | str) -> CRGPrior:
         if isinstance(prior, str):
@@ -319,18 +331,19 @@ class ReportCRG(CRGMetric, LabelledMetric):
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the labels that are counted: those of the labeler without "no abnormality", then of the levels."""
-        own = tuple(self.labeler.labels[column] for column in self._columns)
-        return own if self.level_reader is None else (*own, *self.level_reader.columns)
+        return self._names
 
     @property
     def settings(self) -> dict[str, object]:
         """Labeler of each side, labels left out and average, as fields of a signature."""
-        labels = self.labeler.labels
-        left_out = ",".join(label for column, label in enumerate(labels) if column not in self._columns)
+        left_out = ",".join(label for label in self.labeler.labels if is_no_abnormality(label))
+        further = [
+            one.signature if isinstance(one, LevelReader) else f"{{{one.signature}}}" for one in self.labelers[1:]
+        ]
         return {
             **self.labeler_fields,
             **({"left_out": left_out} if left_out else {}),
-            **({} if self.level_reader is None else {"levels": f"{ABNORMALITY},{self.level_reader.signature}"}),
+            **({"levels": ",".join((ABNORMALITY, *further))} if further else {}),
             **average_fields(self.average, self.min_prevalence),
         }
 
@@ -420,11 +433,8 @@ class ReportCRG(CRGMetric, LabelledMetric):
         assert isinstance(scores, LabelScores)
         return scores
 
-    def _score_labels(self, preds: Tensor, target: Tensor, texts: tuple[Sequence[str], Sequence[str]]) -> LabelScores:
+    def _score_labels(self, preds: Tensor, target: Tensor, texts: tuple[Sequence[str], Sequence[str]]) -> LabelScores:  # noqa: ARG002 (as the base class)
         ours, theirs = preds[:, self._columns], target[:, self._columns]
-        if self.level_reader is not None:
-            ours = torch.cat([ours, self.level_reader(texts[0])], dim=1)
-            theirs = torch.cat([theirs, self.level_reader(texts[1])], dim=1)
         details, _ = label_details(ours, theirs)
         details["predicted_positives"] = details["tp"] + details["fp"]
         if self.levels:
@@ -443,6 +453,29 @@ class ReportCRG(CRGMetric, LabelledMetric):
             widths=self.widths if self.levels else (),
         )
         return scores.with_prior(self.prior) if self.levels else scores
+
+
+def _named_levels(levels: Any) -> dict[str, Any]:
+    """Return what makes the labels of each level, by its name."""
+    pairs = levels.items() if isinstance(levels, Mapping) else ((one, one) for one in levels or ())
+    entries = [
+        (name if isinstance(name, str) else f"level {place}", one) for place, (name, one) in enumerate(pairs, start=1)
+    ]
+    names = [name for name, _ in entries]
+    if entries and entries[0][1] != ABNORMALITY:
+        raise ValueError(f"levels must be a list that begins with {ABNORMALITY!r}, got {', '.join(names)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"levels must be different names, got {', '.join(names)}")
+    return dict(entries)
+
+
+def _level_labelers(entries: Sequence[Any], schema: str | Path | QuestionSchema) -> list[Labeler]:
+    """Return what makes the labels of the levels after the first: one reader for names that follow each other."""
+    labelers: list[Labeler] = []
+    for is_name, group in groupby(entries, lambda one: isinstance(one, str) and ":" not in one):
+        several = list(group)
+        labelers += [LevelReader(several, schema)] if is_name else map(get_labeler, several)
+    return labelers
 
 
 def prior_text(prior: CRGPrior) -> str:

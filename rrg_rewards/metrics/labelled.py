@@ -122,25 +122,30 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
     if TYPE_CHECKING:
         # torch.jit.script would compile the annotated class.
         labeler: Labeler
+        labelers: tuple[Labeler, ...]
     label_sources: Tensor
     num_failed: Tensor
 
-    def _set_labeler(self, labeler: LabelerSetting, reference_labeler: str | None = None) -> None:
+    def _set_labeler(
+        self, labeler: LabelerSetting, reference_labeler: str | None = None, further: Sequence[Labeler] = ()
+    ) -> None:
+        """Set the labeler, and further ones, whose labels follow as columns and are never given."""
         self.labeler = get_labeler(labeler)
+        self.labelers = (self.labeler, *further)
         self.reference_labeler = reference_labeler
         # Where reference labels came from since the last reset: from the column (True), or from the labeler (False).
         self._given: set[bool] = set()
         self._is_given = self._is_new_corpus = self._has_warned_of_labelers = False
         # Number of scorable pairs with reference labels from the labeler, and of those with given ones.
         self.add_state("label_sources", torch.zeros(2, dtype=torch.long), dist_reduce_fx="sum")
-        if isinstance(self.labeler, FallibleLabeler):
+        if self._can_fail:
             self.add_state("num_failed", torch.zeros(len(FAILURE_KINDS), dtype=torch.long), dist_reduce_fx="sum")
 
     @abstractmethod
     def _score_labels(
         self, preds: Tensor, target: Tensor, texts: tuple[Sequence[str], Sequence[str]]
     ) -> LabelledScores:
-        """Score pairs with the labels ``(N, L)`` of the labeler; ``texts`` are predictions and references."""
+        """Score pairs with the labels ``(N, L)`` of all labelers; ``texts`` are predictions and references."""
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **context: Sequence[Any]) -> LabelledScores:
         ours, theirs, failures = self._pair_labels(preds, target, context)
@@ -153,14 +158,18 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         return replace(scores, outcomes=failures)
 
     def judges(self) -> Mapping[str, Judge]:
-        """Return the judge of the labeler, as ``"labels"``, if it has one."""
-        judge = labeler_judge(self.labeler)
-        return {} if judge is None else {"labels": judge}
+        """Return the judge of the labeler, as ``"labels"``, and those of further ones, if they have one."""
+        judges = enumerate(map(labeler_judge, self.labelers))
+        return {f"labels {place + 1}" if place else "labels": judge for place, judge in judges if judge is not None}
 
     @property
     def has_independent_rows(self) -> bool:
         """Whether the labels of a report are the same in any batch: those of rules and of judges."""
-        return bool(getattr(self.labeler, "has_independent_rows", False))
+        return all(getattr(labeler, "has_independent_rows", False) for labeler in self.labelers)
+
+    @property
+    def _can_fail(self) -> bool:
+        return any(isinstance(labeler, FallibleLabeler) for labeler in self.labelers)
 
     def needs_references(self, context: Collection[str]) -> bool:
         """Whether pairs without a reference report are unscorable: unless their labels are given."""
@@ -232,17 +241,24 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
         """Return the label matrices ``(N, L)`` of scorable predictions and references, and the failures by pair."""
         if preds:
             self._note_given("target_labels" in context)
-        if "target_labels" in context:
-            rows = [[bool(label) for label in labels] for labels in context["target_labels"]]
-            known = torch.tensor(rows, dtype=torch.bool).view(len(rows), len(self.labeler.labels))
-            ours = label_reports(self.labeler, preds)
-            return ours.labels, known, ours.failures
-        if not isinstance(self.labeler, FallibleLabeler):
-            return self.labeler(preds), self.labeler(target), None
-        # In one call, so that a judge answers about all reports concurrently.
-        labels, failures = self.labeler.label([*preds, *target])
-        failed = (failures or ())[: len(preds)], (failures or ())[len(preds) :]
-        return labels[: len(preds)], labels[len(preds) :], tuple(p or t for p, t in zip(*failed, strict=True))
+        columns: list[tuple[Tensor, Tensor]] = []
+        failures: list[JudgeFailure | None] = [None] * len(preds)
+        for labeler in self.labelers:
+            if "target_labels" in context and labeler is self.labeler:
+                rows = [[bool(label) for label in labels] for labels in context["target_labels"]]
+                theirs = torch.tensor(rows, dtype=torch.bool).view(len(rows), len(labeler.labels))
+                ours, failed = label_reports(labeler, preds)
+            elif isinstance(labeler, FallibleLabeler):
+                # In one call, so that a judge answers about all reports concurrently.
+                labels, both = labeler.label([*preds, *target])
+                ours, theirs = labels[: len(preds)], labels[len(preds) :]
+                failed = both and tuple(p or t for p, t in zip(both[: len(preds)], both[len(preds) :], strict=True))
+            else:
+                ours, theirs, failed = labeler(preds), labeler(target), None
+            columns.append((ours, theirs))
+            failures = [one or other for one, other in zip(failures, failed or failures, strict=True)]
+        ours, theirs = (torch.cat(side, dim=1) for side in zip(*columns, strict=True))
+        return ours, theirs, tuple(failures) if self._can_fail else None
 
     def _accumulate(self, scores: Scores) -> None:
         """Add the labels and the failures of the labeler to the counts."""
@@ -257,7 +273,7 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
 
     def failure_counts(self) -> dict[str, Tensor]:
         """Number of pairs on which the labeler failed, by kind, synced over processes; empty if it never fails."""
-        if not isinstance(self.labeler, FallibleLabeler):
+        if not self._can_fail:
             return {}
         with self._synced():
             return dict(zip(FAILURE_KINDS, self.num_failed.clone(), strict=True))

@@ -69,7 +69,7 @@ def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]
 
 def stated_values(
     report: str, schema: str | Path | QuestionSchema = "ct_rate"
-) -> dict[str, dict[str, tuple[object, ...]]]:
+) -> dict[str, list[dict[str, tuple[object, ...]]]]:
     """Return the attributes that a report states for its present findings, with the finding engine.
 
     Args:
@@ -77,25 +77,29 @@ def stated_values(
         schema: Name or YAML file of a question schema, or a schema.
 
     Returns:
-        For each present finding of the schema the values of each stated attribute, by names:
-        texts of numbers, :class:`~rrg_rewards.questions.locations.Place` for places, and names of values for others.
+        For each present finding of the schema its mentions that are not uncertain, each with the values of its stated
+        attributes, by names: texts of numbers, :class:`~rrg_rewards.questions.locations.Place` for places, and names of
+        values for others.
 
     Raises:
         TypeError: If ``report`` is not a string.
         ValueError: If the schema is unknown. The message names the nearest known one.
 
     Example:
-        >>> stated_values("Calcified nodule in the right upper lobe. No effusion.")["Lung nodule"]["density"]
+        >>> stated_values("Calcified nodule in the right upper lobe. No effusion.")["Lung nodule"][0]["density"]
         ('calcified',)
     """
     schema = get_question_schema(schema)
-    return {
-        schema.findings[index].name: {
-            schema.findings[index].attributes[i].name: tuple(values) for i, values in account.values.items()
-        }
-        for index, account in _accounts(report, schema).items()
-        if account.presence == "present"
-    }
+    if not isinstance(report, str):
+        raise TypeError(f"report must be a report text, got {type(report).__name__}")
+    present, mentions = set[str](), defaultdict[str, list[dict[str, tuple[object, ...]]]](list)
+    for index, finding, values in schema_findings(schema).of(report):
+        spec = schema.findings[index]
+        if finding.presence != "uncertain":
+            mentions[spec.name].append({spec.attributes[i].name: stated for i, stated in values})
+        if finding.presence == "present":
+            present.add(spec.name)
+    return {name: stated for name, stated in mentions.items() if name in present}
 
 
 @lru_cache(maxsize=1 << 14)

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from label_judge import LabelJudge
 from words import WordLabeler, random_cuts, reports
 
 from rrg_rewards.functional import bootstrap_interval, crg_contributions, crg_score
+from rrg_rewards.judges.base import JudgeWarning
 from rrg_rewards.labelers.levels import LevelReader
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, ReportCRG
 from rrg_rewards.questions.schema import get_question_schema
@@ -398,7 +400,7 @@ def test_report_crg_signature_and_pickle() -> None:
         ({"levels": ["side"]}, "levels must be a list that begins with 'abnormality', got side"),
         ({"levels": "abnormality"}, "levels must be a list that begins with 'abnormality'"),
         ({"levels": ["abnormality", "lobes"]}, "unknown level 'lobes'; did you mean 'lobe'"),
-        ({"levels": ["abnormality", "side", "side"]}, "levels must be one or more different names"),
+        ({"levels": ["abnormality", "side", "side"]}, "levels must be different names, got abnormality, side, side"),
         (
             {"levels": LEVELS, "labeler": "rules:chexbert"},
             "the labeler has no label 'Medical material' of question sch",
@@ -426,13 +428,50 @@ def test_report_crg_a_labeler_of_another_kind_with_the_labels_of_the_schema() ->
     assert scores.preds[0].sum() == 19
 
 
+def test_report_crg_levels_of_further_labelers() -> None:
+    judge = LabelJudge(fail_on={"middle lobe": "malformed"}, lexicon="chest_xray")
+    asked = {"name": "judge", "schema": "chexbert", "judge": judge}
+    levels = {"abnormality": "abnormality", "stated": "side", "words": WordLabeler("left lobe"), "judged": asked}
+    metric = ReportCRG(levels=levels, prior=[0.3, 0.3, 0.5, 0.2])
+    preds, target = pairs(12, 7)
+    with pytest.warns(JudgeWarning, match="malformed"):
+        scores = metric.score(preds, target)
+    metric.add_scores(scores)
+    failed = ["middle lobe" in f"{pred} {true}" for pred, true in zip(preds, target, strict=True)]
+    assert scores.scored.tolist() == [not one for one in failed]
+    assert int(metric.failure_counts()["malformed"]) == sum(failed) > 0
+    assert list(metric.judges()) == ["labels 4"]
+    # Each level is CRG with its labeler alone.
+    kept = [row for row, one in enumerate(failed) if not one]
+    ours, theirs = ([side[row] for row in kept] for side in (preds, target))
+    alone = ReportCRG(WordLabeler("left lobe"), prior=0.5)
+    assert scores.details["words"][kept].tolist() == pytest.approx(alone.score(ours, theirs).value.tolist())
+    judged = ReportCRG({**asked, "judge": LabelJudge(lexicon="chest_xray")}, prior=0.2)
+    assert scores.details["judged"][kept].tolist() == pytest.approx(judged.score(ours, theirs).value.tolist())
+    assert metric.labels[-13] == "judged: Enlarged Cardiomediastinum"
+    assert len(metric.labels) == sum(metric.widths)
+    assert "{words:left,lobe},{judge|schema:chexbert" in metric.signature
+    listed = ReportCRG(levels=["abnormality", "side", WordLabeler("left lobe")])
+    assert listed.levels == ("abnormality", "side", "level 3")
+    assert pickle.loads(pickle.dumps(listed)).labels == listed.labels
+
+
 def test_level_reader_reads_present_findings_only() -> None:
     reader = LevelReader(["lobe", "type"], get_question_schema("ct_rate"))
     assert not reader(["No nodule in the right upper lobe. Possible consolidation in the left lower lobe.", ""]).any()
     row = reader(["Nodule in the lingula and in the superior segment of the right lower lobe."])[0].tolist()
-    found = {column for column, on in zip(reader.columns, row, strict=True) if on}
+    found = {column for column, on in zip(reader.labels, row, strict=True) if on}
     assert found == {"Lung nodule: left upper lobe", "Lung nodule: right lower lobe"}
-    assert pickle.loads(pickle.dumps(reader)).columns == reader.columns
+    assert pickle.loads(pickle.dumps(reader)).labels == reader.labels
+    reader = LevelReader(["severity", "count", "type*side"])
+    report = "Ground glass opacity on the right, solid opacity on the left. Two nodules. Mild emphysema."
+    found = {label for label, on in zip(reader.labels, reader([report])[0].tolist(), strict=True) if on}
+    assert found == {
+        "Lung nodule: two",
+        "Emphysema: mild",
+        "Lung opacity: ground-glass, right",
+        "Lung opacity: solid, left",
+    }
     heart = replace(reader.schema, findings=(reader.schema.finding("Cardiomegaly"),))
     with pytest.raises(ValueError, match="level 'lobe': question schema 'ct_rate' has no finding with this level"):
         LevelReader(["lobe"], heart)
