@@ -5,7 +5,7 @@ python benchmarks/reward_watch.py
 A drift is a simulated run in which the share of edited reports grows by one percentage point per step. The honest
 reports are those of real systems in the shared folder, and of phantom studies. False alarms are counted in runs of 200
 steps of a policy that improves, and of one that does not change. The results are written without report text to
-benchmarks/results/reward_watch.json, and printed as the table of docs/reward_watch.md.
+benchmarks/results/reward_watch.json, and printed as a table for docs/measurements.md.
 """
 
 import argparse

@@ -1,12 +1,10 @@
-"""Write ``docs/api.md`` from the docstrings of the public names: ``python docs/make_api.py``."""
+"""The public names with the first line of their docstrings, as a page of the site (``docs/_site/make_pages.py``)."""
 
 import importlib
 import inspect
 import re
-from pathlib import Path
 from types import ModuleType
 
-PAGE = Path(__file__).parent / "api.md"
 PACKAGES = (
     "metrics",
     "rewards",
@@ -46,8 +44,7 @@ CONSTANTS = {
 }
 INTRODUCTION = """# API reference
 
-Each public name with the first line of its docstring; `help(name)` prints the rest. `python docs/make_api.py` writes
-this page.
+Each public name with the first line of its docstring. The page of its package has the rest.
 """
 
 
@@ -87,7 +84,3 @@ def api_reference() -> str:
         parts.append(f"## rrg_rewards.{package}\n\n{first_line(module)}\n")
         parts.append("\n".join(["| Name | Description |", "|---|---|", *rows]) + "\n")
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(api_reference(), encoding="utf-8")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rrg_rewards.cli.main import main
 from rrg_rewards.findings.reading.lexicon import load_lexicon
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -137,17 +136,3 @@ def test_the_training_form_agrees_with_annotators_as_the_published_one_does() ->
 def test_pages_have_the_number_of_concepts(name: str) -> None:
     number = len(load_lexicon("chest").concepts)
     assert f" nearly {100 * -(-number // 100)} concepts" in " ".join((ROOT / "docs" / f"{name}.md").read_text().split())
-
-
-@pytest.mark.slow
-def test_tutorial_has_the_values_of_its_two_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
-    exec(tutorial.partition('title="make_tables.py"\n')[2].partition("```")[0], {})
-    command = ["compare", "pairs.csv", "--prediction-column", "alpha", "--prediction-column", "beta"]
-    assert main([*command, "--metrics", "crg,crimson,ct_finebench,rouge", "--json", "comparison.json"]) == 0
-    for metric in json.loads(Path("comparison.json").read_text())["groups"][0]["metrics"]:
-        alpha, beta = (system["value"] for system in metric["systems"])
-        (change,) = metric["differences"]
-        difference = f"{change['value']:+.3f} ({change['low']:.3f} to {change['high']:.3f})"
-        assert f"| {metric['metric']} | {alpha:.3f} | {beta:.3f} | {difference} |" in tutorial

@@ -1,4 +1,4 @@
-"""The commands of the tutorial run in order, and show what its text says."""
+"""The commands of the first training run, in order, and what its text says of their results."""
 
 import json
 import os
@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-TUTORIAL = Path(__file__).resolve().parents[1] / "docs" / "tutorial.md"
+TUTORIAL = Path(__file__).resolve().parents[1] / "docs" / "first_training.md"
 
 
 def run(command: str, folder: Path) -> str:
-    scripts = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    # A virtual environment that shares packages with another one has no script of torch.
+    command = command.replace("torchrun", f"{sys.executable} -m torch.distributed.run")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -23,21 +25,23 @@ def run(command: str, folder: Path) -> str:
 @pytest.mark.slow
 def test_the_commands_of_the_tutorial(tmp_path: Path) -> None:
     text = TUTORIAL.read_text(encoding="utf-8")
-    ((name, script),) = re.findall(r'```python title="(\S+)"\n(.*?)```', text, re.DOTALL)
-    (tmp_path / name).write_text(script)
-    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
-    commands = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
-    assert len(commands) == 9
+    files = dict(re.findall(r'```\w+ title="(\S+)"\n(.*?)```', text, re.DOTALL))
+    assert files.keys() == {"make_reports.py", "my_run.yaml", "zero2.json"}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    commands = [line for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
     outputs = {command: run(command, tmp_path) for command in commands}
 
     attacks = [output for command, output in outputs.items() if " attack " in command]
-    assert "exploits, which gain more than 0.1: labels" in attacks[0]
+    assert "exploits, which gain more than 0.1: labels, findings" in attacks[0]
     assert "no family gains more than 0.1" in attacks[1]
-    assert (tmp_path / "scores.html").read_text().startswith("<!")
+    assert (tmp_path / "before.html").read_text().startswith("<!")
+    assert "ok (rrg_rewards.recipes.grpo)" in outputs["rrg-rewards recipes validate my_run.yaml"]
 
-    summary = json.loads((tmp_path / "comparison.json").read_text())
-    (group,) = summary["groups"]
+    change = json.loads((tmp_path / "mine" / "evaluation.json").read_text())["change"]["crg"]
+    assert change["crg"]["low"] > 0
+    assert change["recall"]["low"] > 0
+    (group,) = json.loads((tmp_path / "comparison.json").read_text())["groups"]
     differences = {one["metric"]: one["differences"][0] for one in group["metrics"]}
-    assert differences["crg"]["high"] < 0
-    assert differences["crimson"]["low"] > 0
-    assert differences["ct_finebench"]["low"] > 0
+    assert differences["crg"]["low"] > 0
+    assert differences["crimson"]["low"] < 0.05

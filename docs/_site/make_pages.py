@@ -5,6 +5,7 @@ recipes, the notebooks, formulas, and links to files outside the documentation.
 """
 
 import re
+import runpy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,9 @@ def pages() -> Iterator[tuple[str, str]]:
     """Yield the name and the Markdown of each page."""
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text(encoding="utf-8")
-        yield path.name, with_mathml(link_names(text) if path.name == "api.md" else adapted(text))
+        yield path.name, with_mathml(adapted(text))
+    api = runpy.run_path(str(DOCS / "make_api.py"))
+    yield "api.md", with_mathml(link_names(api["api_reference"]()))
     for name in INCLUDED:
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         yield name.lower(), with_mathml(adapted(text))
@@ -79,7 +82,7 @@ def adapted(markdown: str) -> str:
 
 
 def link_names(markdown: str) -> str:
-    """Link each name in the tables of ``api.md`` to its description on the page of its package."""
+    """Link each name in the tables of the API reference to its description on the page of its package."""
     package = ""
     lines = markdown.split("\n")
     for number, line in enumerate(lines):

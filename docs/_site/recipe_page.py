@@ -14,7 +14,7 @@ def recipes_page() -> str:
         "A recipe is a YAML file that describes one training run. Its header lists the prerequisites, the launch line "
         "and the expected result. `rrg-rewards recipes cp NAME my_run.yaml` copies one, and `rrg-rewards recipes "
         "validate my_run.yaml` checks it. The output of a run is described in [TRL](trl.md#recipes), and that of a "
-        "learned metric in [Training CREPE and ER²Score](training_metrics.md).",
+        "learned metric in [training CREPE and ER²Score](training_metrics.md).",
     ]
     parts += ["## Keys", *_keys()]
     folder = ""

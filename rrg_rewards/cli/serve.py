@@ -29,7 +29,7 @@ Examples:
   rrg-rewards serve --reward crg --set prior=0.2 --missing 0 --prompts train.jsonl
   curl --json '{"completions": ["Cardiomegaly."], "reference": ["Cardiomegaly."]}' http://127.0.0.1:8787/rewards
 
-From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/serve.md describes replies and limits.
+From Python, RemoteReward("http://127.0.0.1:8787") is the served reward. docs/trainers.md describes replies and limits.
 """
 
 import argparse

@@ -386,7 +386,7 @@ def _frame_estimate(blocks: Sequence[Block], side: str, frame: str) -> Estimate 
 
 
 def default_checks() -> tuple[Check, ...]:
-    """Return the default checks of a watch, which ``docs/reward_watch.md`` describes.
+    """Return the default checks of a watch, which ``docs/reward_design.md`` describes.
 
     Example:
         >>> [check.name for check in default_checks()][:3]

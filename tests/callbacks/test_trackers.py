@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from rrg_rewards.callbacks import ReportMetricsCallback
 from rrg_rewards.metrics import ReportCRG
 
-PAGE = Path(__file__).parents[2] / "docs" / "trackers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "lightning.md"
 PAIRS = [("Cardiomegaly.", "Cardiomegaly. Hiatal hernia."), ("Lung nodule.", "Lung nodule.")]
 REFERENCE = PAIRS[0][1]
 

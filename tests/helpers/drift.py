@@ -12,7 +12,7 @@ STOP = [
     *("divergence", "longer", "same_report", "repeated_sentences", "repeating_reports"),
     *("sentence_frames", "unread_words"),
 ]
-"""The checks of the example in docs/reward_watch.md."""
+"""The checks of the example in docs/reward_design.md."""
 
 SETTINGS = {"window_reports": 640}
 """The settings of the same example."""

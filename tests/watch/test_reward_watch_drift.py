@@ -154,7 +154,7 @@ def test_reward_watch_stops_a_real_system_that_drifts_to_a_family(shared_data, c
 
 
 def test_reward_watch_is_documented_with_the_simulated_checks():
-    page = (Path(__file__).resolve().parents[2] / "docs" / "reward_watch.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reward_design.md").read_text(encoding="utf-8")
     listed = re.search(r"STOP = \[(.*?)\]", page, re.DOTALL)[1]
     assert re.findall(r'"(\w+)"', listed) == STOP
     assert f"stop=STOP, window_reports={SETTINGS['window_reports']}" in page
