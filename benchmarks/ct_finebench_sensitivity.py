@@ -18,9 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from rrg_rewards.analysis import ReportTexts, VersionSettings, make_versions
+from rrg_rewards.analysis import PairColumns, Sensitivity, SensitivitySettings, measure_sensitivity
 from rrg_rewards.data import Table, phantom_studies, read_table
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.metrics import make_metric
@@ -75,18 +73,20 @@ def chosen_metrics(arguments: argparse.Namespace) -> dict[str, ReportMetric]:
     return made
 
 
-def sensitivity(made: Table, metric: ReportMetric) -> dict[str, Any]:
-    """Return the mean score of each version and the share of reports whose paraphrase scores better."""
-    values = torch.stack([metric.score(made.texts(version), made.texts("report")).value for version in VERSIONS])
-    scored = values[:, ~values.isnan().any(0)].double()
-    sign = 1 if metric.higher_is_better else -1
-    return {
-        **dict(zip(VERSIONS, scored.mean(1).tolist(), strict=True)),
-        "paraphrase_better": float((sign * (scored[0] - scored[1]) > 0).double().mean()),
-        "scored": scored.shape[1],
-        "unscorable": values.shape[1] - scored.shape[1],
-        "signature": metric.signature,
-    }
+def entries(found: Sensitivity) -> dict[str, dict[str, Any]]:
+    """Return the mean score of each version by each metric, and the share of reports whose paraphrase scores better."""
+    result = {}
+    for one in found.comparison.all_reports.metrics:
+        first, second = (one.report_values[version] for version in VERSIONS)
+        sign = -1 if one.higher_is_better is False else 1
+        result[one.metric] = {
+            **{system.system: system.value for system in one.systems[1:]},
+            "paraphrase_better": float((sign * (first - second) > 0).double().mean()),
+            "scored": len(one.rows),
+            "unscorable": one.left_out,
+            "signature": one.signature,
+        }
+    return result
 
 
 def markdown(metrics: dict[str, dict[str, Any]]) -> str:
@@ -118,12 +118,13 @@ def main() -> None:
     lines = ["# Sensitivity of metrics to wording and to details", ""]
     for name, reports in corpora(arguments).items():
         started = time.perf_counter()
-        made = make_versions(ReportTexts.of(reports), VersionSettings(seed=arguments.seed))
-        entries = {metric: sensitivity(made, one) for metric, one in metrics.items()}
-        labels = kept_labels(made)
-        result["corpora"][name] = {"reports": len(made), "metrics": entries, "labels": labels}
-        lines += [f"## {name}", "", markdown(entries)]
-        print(f"{name}, {time.perf_counter() - started:.0f} s\n{markdown(entries)}labels: {labels}\n")
+        settings = SensitivitySettings(changes=VERSIONS, seed=arguments.seed, bootstrap=0, permutations=0)
+        columns = PairColumns(reference_column="report")
+        found = measure_sensitivity(Table({"report": reports}), metrics, columns=columns, settings=settings)
+        scores, labels = entries(found), kept_labels(found.table)
+        result["corpora"][name] = {"reports": len(reports), "metrics": scores, "labels": labels}
+        lines += [f"## {name}", "", markdown(scores)]
+        print(f"{name}, {time.perf_counter() - started:.0f} s\n{markdown(scores)}labels: {labels}\n")
     arguments.output.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     arguments.output.with_suffix(".md").write_text("\n".join(lines), encoding="utf-8")
 

@@ -51,8 +51,10 @@ from rrg_rewards.analysis.question_items import mine_attributes as mine_attribut
 from rrg_rewards.analysis.question_items import read_report_texts as read_report_texts
 from rrg_rewards.analysis.released_questions import convert_questions as convert_questions
 from rrg_rewards.analysis.released_questions import convert_schema as convert_schema
-from rrg_rewards.analysis.report_versions import make_versions as make_versions
 from rrg_rewards.analysis.scoring import score_table as score_table
+from rrg_rewards.analysis.sensitivity import Sensitivity as Sensitivity
+from rrg_rewards.analysis.sensitivity import make_versions as make_versions
+from rrg_rewards.analysis.sensitivity import measure_sensitivity as measure_sensitivity
 from rrg_rewards.analysis.settings import AgreementColumns as AgreementColumns
 from rrg_rewards.analysis.settings import AgreementSettings as AgreementSettings
 from rrg_rewards.analysis.settings import CandidateSettings as CandidateSettings
@@ -70,7 +72,7 @@ from rrg_rewards.analysis.settings import ReleasedQuestionSettings as ReleasedQu
 from rrg_rewards.analysis.settings import ReleasedSchemaSettings as ReleasedSchemaSettings
 from rrg_rewards.analysis.settings import RewardChoice as RewardChoice
 from rrg_rewards.analysis.settings import ScoreSettings as ScoreSettings
-from rrg_rewards.analysis.settings import VersionSettings as VersionSettings
+from rrg_rewards.analysis.settings import SensitivitySettings as SensitivitySettings
 from rrg_rewards.analysis.settings import VLM3DSettings as VLM3DSettings
 from rrg_rewards.analysis.system_tables import TableComparison as TableComparison
 from rrg_rewards.analysis.system_tables import compare_tables as compare_tables
@@ -81,6 +83,7 @@ from rrg_rewards.analysis.tables import comparison_grids as comparison_grids
 from rrg_rewards.analysis.tables import comparison_latex as comparison_latex
 from rrg_rewards.analysis.tables import comparison_markdown as comparison_markdown
 from rrg_rewards.analysis.tables import score_grids as score_grids
+from rrg_rewards.analysis.tables import sensitivity_grid as sensitivity_grid
 from rrg_rewards.analysis.tables import text_grids as text_grids
 from rrg_rewards.analysis.tables import vlm3d_grids as vlm3d_grids
 from rrg_rewards.analysis.vlm3d import VLM3DCounts as VLM3DCounts

@@ -26,7 +26,8 @@ from rrg_rewards.utilities.run_log import Progress
 Predictions = Sequence[str | None]
 
 # Learned metrics round differently in batches of another composition.
-_TIE = 1e-6
+TIE = 1e-6
+"""Scores with a smaller difference are equal."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,16 @@ class GroupComparison:
     group: str | None
     rows: int
     metrics: tuple[MetricComparison, ...]
+
+    def report_columns(self, reports: int) -> dict[str, list[Any]]:
+        """Return the score of each of ``reports`` reports by each metric and system, ``None`` if it is left out."""
+        columns: dict[str, list[Any]] = {}
+        for metric in self.metrics:
+            for system, values in metric.report_values.items():
+                cells = columns[f"{metric.metric} of {system}"] = [None] * reports
+                for row, value in zip(metric.rows.tolist(), values.tolist(), strict=True):
+                    cells[row] = value
+        return columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -444,11 +455,11 @@ def _difference(
 
 
 def _wins_ties_losses(differences: Tensor, higher_is_better: bool | None) -> tuple[int | None, int, int | None]:
-    ties = int((differences.abs() <= _TIE).sum())
+    ties = int((differences.abs() <= TIE).sum())
     if higher_is_better is None:
         return None, ties, None
     better = differences if higher_is_better else -differences
-    return int((better > _TIE).sum()), ties, int((better < -_TIE).sum())
+    return int((better > TIE).sum()), ties, int((better < -TIE).sum())
 
 
 def _undefined(

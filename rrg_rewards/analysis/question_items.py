@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rrg_rewards.analysis.settings import MiningSettings, QuestionSettings, VersionSettings
+from rrg_rewards.analysis.settings import MiningSettings, QuestionSettings
 from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.readers import read_table
@@ -163,7 +163,7 @@ def ask_judge(
     task: "JudgeTask[Item, Result]",
     items: "Sequence[Item]",
     reports: ReportTexts,
-    settings: "QuestionSettings | VersionSettings",
+    settings: QuestionSettings,
     log: RunLog,
     noun: str = "reports",
 ) -> "Iterator[tuple[int, Result]]":

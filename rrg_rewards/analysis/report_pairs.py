@@ -155,15 +155,14 @@ class PairReader:
         rows = missing = 0
         texts = TextCounter()
         words = PlaceholderCounts()
-        unread: dict[str, list[str]] = {}
+        unread: dict[tuple[str, str], None] = {}
         with log.progress("reading") as progress:
             for batch in self:
                 if not rows:
-                    unread = {
-                        name: metric.unread_context(batch.table.columns, self._context[name])
-                        for name, metric in self.metrics.items()
-                    }
                     self.reference_columns = self._reference_columns(batch.table)
+                for name, metric in self.metrics.items():
+                    columns = metric.unread_context(batch.table.columns, self._context[name])
+                    unread.update({(name, column): None for column in columns})
                 rows += len(batch.table)
                 missing += list(batch.predictions).count(None)
                 self._check_batch(batch)
@@ -176,9 +175,8 @@ class PairReader:
         if not rows:
             log.warn(f"{self.source} has a header and no rows")
         self.distinct = texts.result()
-        for name, columns in unread.items():
-            for column in columns:
-                log.warn(f"{name} does not read the column {column!r}, as `context={column}={column}` would")
+        for name, column in unread:
+            log.warn(f"{name} does not read the column {column!r}, as `context={column}={column}` would")
         for message in (*words.messages(rows), self.distinct.warning(self.columns.prediction_column)):
             if message is not None:
                 log.warn(message)

@@ -564,18 +564,30 @@ class MiningSettings(QuestionSettings):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class VersionSettings(Batches):
-    """Settings of :func:`~rrg_rewards.analysis.make_versions`. A version without a prompt is made by rules."""
+class SensitivitySettings(Seed):
+    """Settings of :func:`~rrg_rewards.analysis.make_versions` and :func:`~rrg_rewards.analysis.measure_sensitivity`.
 
-    judge: Any = setting(None, f"language model that gets the prompts: {LANGUAGE_MODEL}", metavar="JUDGE")
+    Versions without a prompt are made by rules.
+    """
+
+    changes: Sequence[str] = setting(
+        (),
+        "changes of the reports (default: all): paraphrased (other words), adversarial (wrong details), and errors: "
+        "false_finding, omitted_finding, wrong_location, wrong_severity, false_comparison, omitted_comparison",
+        metavar="NAME[,NAME...]",
+        separator=",",
+    )
+    max_errors: int = setting(2, "make versions with 1 to N errors of each category", metavar="N", minimum=1)
+    limit: int | None = setting(None, "use the first N reports only", metavar="N", minimum=1)
+    bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals", metavar="N", minimum=0, maximum=1_000_000)
+    permutations: int = setting(1000, "permutations; 0 for no p-values", metavar="N", minimum=0, maximum=10_000_000)
+    rewriter: Any = setting(None, f"language model that gets the prompts: {LANGUAGE_MODEL}", metavar="JUDGE")
     paraphrase_prompt: str | Path | None = setting(None, "file with a prompt of yours for paraphrases", metavar="FILE")
     adversarial_prompt: str | Path | None = setting(
         None, "file with a prompt of yours for reports with wrong details", metavar="FILE"
     )
-    seed: int = setting(0, "random seed of the versions by rules", minimum=0, maximum=MAX_SEED)
-    limit: int | None = setting(None, "use the first N reports only", metavar="N", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.judge is None) != (self.paraphrase_prompt is None and self.adversarial_prompt is None):
-            raise SettingError("judge", "needs a prompt, and a prompt needs it")
+        if (self.rewriter is None) != (self.paraphrase_prompt is None and self.adversarial_prompt is None):
+            raise SettingError("rewriter", "needs a prompt, and a prompt needs it")

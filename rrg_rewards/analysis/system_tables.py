@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from rrg_rewards.analysis.constant_text import (
 from rrg_rewards.analysis.distinct import DistinctTexts
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
-from rrg_rewards.analysis.report_pairs import PairReader
+from rrg_rewards.analysis.report_pairs import PairBatch, PairReader
 from rrg_rewards.analysis.settings import CompareSettings, PairColumns
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, is_missing, matching_rows
@@ -91,14 +90,7 @@ class TableComparison:
 
     def report_columns(self) -> dict[str, list[Any]]:
         """Return the score of each study by each metric and system, ``None`` for studies that are left out."""
-        columns: dict[str, list[Any]] = {}
-        for metric in self.result.all_reports.metrics:
-            for system, values in metric.report_values.items():
-                cells: list[Any] = [None] * len(self.studies)
-                for row, value in zip(metric.rows.tolist(), values.tolist(), strict=True):
-                    cells[row] = value
-                columns[f"{metric.metric} of {system}"] = cells
-        return columns
+        return self.result.all_reports.report_columns(len(self.studies))
 
 
 def compare_tables(
@@ -156,7 +148,9 @@ def compare_tables(
     with usage.noted(log):
         given = _given_scores(runs, settings, made)
         readers = _readers(studies, runs, made, columns, log)
-        scored = [*_scored_runs(readers, runs, made, columns.best, counts, log), *given]
+        # Each reader has one batch.
+        batches = [batch for reader in readers.values() for batch in reader]
+        scored = [*scored_runs(batches, runs, made, columns.best, counts, log), *given]
         warn_of_failures(counts, log)
         with log.progress("comparing") as progress:
             result = compare_runs(
@@ -251,19 +245,27 @@ def _constants(
     return totals.values()
 
 
-def _scored_runs(
-    readers: Mapping[str, PairReader],
+def scored_runs(
+    batches: Sequence[PairBatch],
     runs: Sequence[SystemRun],
     metrics: Mapping[str, ReportMetric],
     best: bool | None,
     counts: dict[str, PairCounts],
     log: RunLog,
 ) -> list[MetricRuns]:
-    """Return the scores of all runs by each metric; add the outcomes to ``counts``."""
+    """Return the scores of all runs by each metric.
+
+    Args:
+        batches: The report pairs of each run.
+        runs: The runs.
+        metrics: The metrics by name.
+        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
+        counts: Receives the outcomes of each metric and system.
+        log: Receives the progress.
+    """
     with log.progress("scoring") as progress:
-        progress(0, len(metrics) * sum(reader.rows for reader in readers.values()))
-        # Each reader has one batch.
-        scored = [one for _, one in score_batches(metrics, chain.from_iterable(readers.values()), best, progress)]
+        progress(0, len(metrics) * sum(len(batch.table) for batch in batches))
+        scored = [one for _, one in score_batches(metrics, batches, best, progress)]
     compared = []
     for name, metric in metrics.items():
         scores = [one[name] for one in scored]

@@ -26,6 +26,7 @@ _CONSTANT_NOTES = {
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from rrg_rewards.analysis.sensitivity import Sensitivity
     from rrg_rewards.analysis.vlm3d import VLM3DEvaluation
 
 
@@ -271,6 +272,26 @@ def settings_text(result: SystemComparison) -> str:
         f"p: approximate randomisation, {result.num_permutations} permutations, and corrected by Holm over the "
         f"comparisons of a table; seed {result.seed}"
     )
+
+
+def sensitivity_grid(found: "Sensitivity") -> Grid:
+    """Return the share of reports that score worse with each change, and the order of scores, by metric."""
+    sections = []
+    for group in found.comparison.groups:
+        reports = [len(one.rows) for one in group.metrics]
+        rows = [
+            (one[0].system, *(_share(difference.losses, count) for difference, count in zip(one, reports, strict=True)))
+            for one in zip(*(one.differences for one in group.metrics), strict=True)
+        ]
+        if order := found.order.get(str(group.group)):
+            rows.append(("order", *map(number_text, order.values())))
+        sections.append(rows)
+    metrics = [one.metric for one in found.comparison.all_reports.metrics]
+    return printed_table("share of reports that score worse", ("version", *metrics), sections)
+
+
+def _share(count: int | None, reports: int) -> str:
+    return "-" if count is None or not reports else f"{count / reports:.0%}"
 
 
 _LATEX_TITLES = {"kendall": r"Kendall's $\tau_b$", "spearman": r"Spearman's $\rho$", "pearson": "Pearson's $r$"}

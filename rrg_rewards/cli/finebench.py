@@ -1,8 +1,8 @@
-"""``rrg-rewards finebench``: make question items, count attributes in a corpus, and alter reports.
+"""``rrg-rewards finebench``: make question items, and count attributes in a corpus.
 
-Make questions on single attributes of findings for CT-FineBench, or convert the released ones, count the attributes
-that a corpus states, or paraphrase reports and make their details wrong. To score reports with CT-FineBench, use
-rrg-rewards score --metrics ct_finebench.
+Make questions on single attributes of findings for CT-FineBench, or convert the released ones, or count the attributes
+that a corpus states. To score reports with CT-FineBench, use rrg-rewards score --metrics ct_finebench; its test with
+paraphrased and adversarial reports is rrg-rewards sensitivity.
 """
 
 import argparse
@@ -14,7 +14,6 @@ from rrg_rewards.analysis.settings import (
     QuestionSettings,
     ReleasedQuestionSettings,
     ReleasedSchemaSettings,
-    VersionSettings,
 )
 from rrg_rewards.cli.options import (
     InputTable,
@@ -65,10 +64,6 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     questions.add_argument("questions", metavar="QUESTIONS", help="file of questions (.json)")
     add_settings(questions, ReleasedQuestionSettings)
     add_shared_options(questions, "output", "format", "overwrite", "spreadsheet_safe")
-
-    versions = _add_task(tasks, "versions", run_versions, "paraphrase reports, and make their details wrong")
-    add_settings(versions, VersionSettings)
-    add_shared_options(versions, "output", "spreadsheet_safe")
 
 
 def _add_task(
@@ -200,30 +195,4 @@ def run_questions(args: argparse.Namespace, terminal: Terminal) -> int:
     settings_from(args, Outputs).check()
     found = convert_questions(args.questions, settings_from(args, ReleasedQuestionSettings), terminal)
     write_question_items(found.reports, args.output, args.format, args.overwrite, args.spreadsheet_safe)
-    return 0
-
-
-def run_versions(args: argparse.Namespace, terminal: Terminal) -> int:
-    r"""Make two versions of each report: a paraphrase, and one with wrong details.
-
-    They are made by rules, or by a language model with a prompt file, such as the prompts that the paper prints. The
-    output has the columns report_id, report, paraphrased and adversarial. Compare the versions with any metrics:
-    one of clinical content gives the paraphrase the higher score, one of wording the lower score.
-
-    Examples:
-      rrg-rewards finebench versions reports.csv --text-column report_text --output versions.csv
-      rrg-rewards compare versions.csv --reference-column report --prediction-column paraphrased \
-          --prediction-column adversarial --metrics bleu,rouge,ct_finebench
-      rrg-rewards finebench versions reports.csv --text-column report_text --output versions.csv \
-          --paraphrase-prompt paraphrase.txt --adversarial-prompt adversarial.txt --judge my_judge.yaml
-    """
-    from rrg_rewards.analysis.question_items import read_report_texts
-    from rrg_rewards.analysis.report_versions import make_versions
-    from rrg_rewards.data.tables.writers import write_table
-
-    settings_from(args, Outputs).check()
-    table = settings_from(args, InputTable).read(terminal)
-    reports = read_report_texts(table, settings_from(args, QuestionSettings), terminal, args.table)
-    made = make_versions(reports, settings_from(args, VersionSettings), terminal)
-    write_table(made, args.output, args.format, args.overwrite, args.spreadsheet_safe)
     return 0

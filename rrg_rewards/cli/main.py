@@ -8,6 +8,7 @@ Examples:
   rrg-rewards score pairs.csv --metrics crg --prediction-column prediction --reference-column reference
   rrg-rewards compare baseline.csv new.csv --metrics crg
   rrg-rewards agreement rated.csv --scores crg,rouge --human rating
+  rrg-rewards sensitivity reports.csv --reference-column report_text --metrics crg,crimson
   rrg-rewards grade reports.csv --output graded.jsonl --dry-run
   rrg-rewards count pairs.csv --output counts.jsonl --dry-run
   rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
@@ -52,6 +53,7 @@ COMMANDS = {
     "score": "score predicted against reference reports",
     "compare": "compare systems, with paired tests",
     "agreement": "compare metrics with human judgements",
+    "sensitivity": "measure how much metrics react to known errors, and to other words",
     "grade": "let a language model write reports of graded quality",
     "count": "let a language model count the errors of existing reports",
     "judge": "evaluate report pairs with a judge, to train and compare judges",

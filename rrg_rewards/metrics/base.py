@@ -76,6 +76,13 @@ def _stacked(name: str, tensors: Sequence[Tensor], num_rows: int) -> Column:
     return stacked.T
 
 
+def _is_blank(values: Any) -> bool:
+    """Whether a column, or one cell, has no value."""
+    values = values.tolist() if hasattr(values, "tolist") else values
+    texts = (str(cell).strip() for cell in (values if isinstance(values, list | tuple) else [values]))
+    return all(not text or find_placeholders([text]) for text in texts)
+
+
 class UnreadColumnWarning(UserWarning):
     """Columns of the patient's context or the like are there, and the metric does not read them."""
 
@@ -252,18 +259,20 @@ class ReportMetric(ScalarMetric, ABC):
         """Return the :attr:`fitted` options that are known."""
         return {name: value for name, value in self.fitted.items() if value is not None}
 
-    def unread_context(self, given: Collection[str], read: Collection[str]) -> list[str]:
+    def unread_context(self, given: Mapping[str, Any], read: Collection[str]) -> list[str]:
         """Return the columns of the context that are ``given`` under their own names, and not among those ``read``.
 
-        Columns of :attr:`required_context`, which take the place of what is read in references, are not meant.
+        Columns of :attr:`required_context`, which take the place of what is read in references, are not meant, and
+        neither are columns, or cells of one row, without a value.
 
         Example:
             >>> from rrg_rewards.metrics import CRIMSON
-            >>> CRIMSON(judge="rules").unread_context(["reference", "age", "sex"], read=["sex"])
+            >>> columns = {"reference": ["Edema."], "age": [70], "sex": ["F"], "indication": [None]}
+            >>> CRIMSON(judge="rules").unread_context(columns, read=["sex"])
             ['age']
         """
         known = (name for name in self.context or () if name not in self.required_context)
-        return [name for name in known if name in given and name not in read]
+        return [name for name in known if name in given and name not in read and not _is_blank(given[name])]
 
     def judges(self) -> Mapping[str, Judge]:
         """Return the judges that the metric asks, by what they do, such as ``"judge"``; by default, none."""

@@ -67,9 +67,12 @@ class Documents(Backend):
         if self._found is None:
             # Imported here, because few metrics read tables.
             from rrg_rewards.data.tables.readers import read_table
+            from rrg_rewards.data.tables.table import Table
 
-            reports = self.reports
-            texts = read_table(reports).texts(self.column) if isinstance(reports, str) else reports or ()
+            given = self.reports
+            table = read_table(given) if isinstance(given, str) else Table({self.column: given or ()}, "documents")
+            # The table warns of texts that stand for a missing report.
+            texts = without_placeholders(table.texts(self.column))
             present = [text for text in texts if text is not None and text.strip()]
             if not present:
                 raise ValueError("documents contain no report")

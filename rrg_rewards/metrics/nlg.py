@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from string import punctuation
 from typing import Any, Literal, get_args
+from unicodedata import category
 
 import torch
 from torch import Tensor
@@ -28,9 +29,8 @@ _FREQUENT = 64
 # What an n-gram precision of ReXrank counts instead of no match, if a shorter n-gram matches.
 _EPSILON = 0.1
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
-# A letter of another alphabet than the Latin one, and what words of any alphabet do not contain.
+# A letter of another alphabet than the Latin one.
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f]")
-_NOT_A_WORD_ANYWHERE = re.compile(r"[\W_]+")
 
 
 class TextMetric(ReportMetric):
@@ -212,16 +212,15 @@ def rouge_f(candidate: str, reference: str, variant: str) -> float:
     r"""Return the F measure of ROUGE, :math:`2 m / (|c| + |r|)` with :math:`m` common units; 0 without a common unit.
 
     The units are words for ``rouge1`` and ``rougeL``, and pairs of adjacent words for ``rouge2``. Words are lower-case
-    and contain only Latin letters and digits, as in ``rouge_score``, or letters of all alphabets if one of the texts
-    contains a letter of another one.
+    and contain only Latin letters and digits, as in ``rouge_score``, or letters of all alphabets with their marks if
+    one of the texts contains a letter of another one.
 
     Example:
         >>> rouge_f("Small pleural effusion.", "Small left pleural effusion.", "rouge2")
         0.4
     """
     is_latin = not (_OTHER_LETTER.search(candidate) or _OTHER_LETTER.search(reference))
-    ends = _NOT_A_WORD if is_latin else _NOT_A_WORD_ANYWHERE
-    ours, theirs = (ends.sub(" ", text.lower()).split() for text in (candidate, reference))
+    ours, theirs = (_rouge_words(text.lower(), is_latin) for text in (candidate, reference))
     if variant == "rougeL":
         size, common = len(ours) + len(theirs), longest_common_subsequence(ours, theirs)
     else:
@@ -229,6 +228,13 @@ def rouge_f(candidate: str, reference: str, variant: str) -> float:
         first, second = _n_grams(ours, length), _n_grams(theirs, length)
         size, common = first.total() + second.total(), (first & second).total()
     return 2 * common / size if common else 0.0
+
+
+def _rouge_words(text: str, is_latin: bool) -> list[str]:
+    if is_latin:
+        return _NOT_A_WORD.sub(" ", text).split()
+    # Vowels of Hindi and others are marks, which `\w` does not match.
+    return "".join(char if char.isalnum() or category(char)[0] == "M" else " " for char in text).split()
 
 
 def longest_common_subsequence(first: Sequence[Hashable], second: Sequence[Hashable]) -> int:

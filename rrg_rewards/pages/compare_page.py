@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rrg_rewards.analysis.comparison import GroupComparison, MetricComparison, SystemComparison, SystemDifference
+from rrg_rewards.analysis.sensitivity import Sensitivity
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.analysis.system_tables import TableComparison
 from rrg_rewards.metrics.scores import Scores
@@ -54,15 +55,30 @@ def compare_page(
     lead = f"{result.all_reports.rows} reports: {', '.join(others)} compared with {result.baseline}."
     lead += sample_note(len(names), "reports")
     sides = ["Reference", *result.systems]
-    facts = {
+    title = f"Comparison with {result.baseline}"
+    rows = Rows("report", names, columns, panes, findings or {}, sides).sampled()
+    return Page(title, lead, sections, rows, _facts(result))
+
+
+def _facts(result: SystemComparison) -> dict[str, str]:
+    return {
         "Intervals": f"bootstrap, {result.num_resamples} draws of the reports, seed {result.seed}",
         "P-values": f"paired approximate randomisation, {result.num_permutations} permutations; corrected by Holm for "
         "all metrics and systems of a group",
         **{f"Signature of {one.metric}": one.signature for one in result.all_reports.metrics if one.signature},
     }
-    title = f"Comparison with {result.baseline}"
-    rows = Rows("report", names, columns, panes, findings or {}, sides).sampled()
-    return Page(title, lead, sections, rows, facts)
+
+
+def sensitivity_page(found: Sensitivity) -> Page:
+    """Return the page of the effects of changes on scores, without reports."""
+    result = found.comparison
+    sections = {f"{group.group}: {group.rows} reports": [*_group(group, result)] for group in result.groups}
+    if found.order:
+        rows = [[kind, *map(shown_number, order.values())] for kind, order in found.order.items()]
+        heads = ["Errors", *(one.metric for one in result.all_reports.metrics)]
+        sections["Order of errors and scores"] = [table(heads, rows, "Kendall's tau inside of reports")]
+    lead = f"{result.all_reports.rows} reports with known changes, compared with the {result.baseline} reports."
+    return Page("Sensitivity of metrics", lead, sections, facts=_facts(result))
 
 
 def table_comparison_page(compared: TableComparison, columns: PairColumns, with_text: bool) -> Page:

@@ -4,7 +4,7 @@ import inspect
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -186,7 +186,7 @@ class Reward(ABC):
         """Return the judges that the reward asks, by what they do, such as ``"judge"``; by default, none."""
         return {}
 
-    def warn_of_unread(self, given: Collection[str]) -> None:  # noqa: B027 (most rewards read no context)
+    def warn_of_unread(self, given: Mapping[str, Any]) -> None:  # noqa: B027 (most rewards read no context)
         """Warn once of columns of the data set that the reward could read and does not, such as the patient's age."""
 
     def fitted_options(self) -> dict[str, Any]:
@@ -414,7 +414,7 @@ class MetricReward(Reward):
         """Options of the metric that :meth:`fit` measures and that are not known yet."""
         return self.metric.unfitted
 
-    def warn_of_unread(self, given: Collection[str]) -> None:
+    def warn_of_unread(self, given: Mapping[str, Any]) -> None:
         """Warn once of columns of the metric's context that are ``given`` and not read, with the option for them."""
         unread = self.metric.unread_context(given, {*self.context_columns, *self.columns})
         if unread and not self._has_warned_of_unread:

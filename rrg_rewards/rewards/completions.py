@@ -142,7 +142,8 @@ class ReportExtractor:
     3. The report is the text in the last pair of tags such as ``<answer>...</answer>`` or ``<report>``, in a code
        fence, in ``\boxed{}``, or after "Final answer:". These may be nested.
 
-    A text without any of these forms remains as it is, byte for byte.
+    A text without any of these forms remains as it is, byte for byte. Only closed forms count: ``<answer>`` without an
+    end, as in a completion that was cut off, is text, and so is what follows it.
 
     Args:
         report: ``"auto"``; ``"opened"``, if the prompt opens the reasoning: a completion without an end of it is an

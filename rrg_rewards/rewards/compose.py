@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -334,7 +334,7 @@ class ComposedReward(Reward):
         """Columns of the data set that the parts read."""
         return tuple(dict.fromkeys(column for part in self.parts for column in part.reward.columns))
 
-    def warn_of_unread(self, given: Collection[str]) -> None:
+    def warn_of_unread(self, given: Mapping[str, Any]) -> None:
         """Warn once for each part of columns that it could read and does not."""
         for part in self.parts:
             part.reward.warn_of_unread(given)

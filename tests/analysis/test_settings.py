@@ -13,7 +13,7 @@ from rrg_rewards.analysis import (
     PairColumns,
     PreferenceSettings,
     QuestionSettings,
-    VersionSettings,
+    SensitivitySettings,
 )
 from rrg_rewards.utilities.settings import SettingError
 
@@ -30,8 +30,9 @@ from rrg_rewards.utilities.settings import SettingError
         (MiningSettings, {"min_count": 0}, "min_count"),
         (MiningSettings, {"labels": True}, "labels"),
         (MiningSettings, {"label_prefix": ""}, "labels"),
-        (VersionSettings, {"seed": -1}, "seed"),
-        (VersionSettings, {"limit": 0}, "limit"),
+        (SensitivitySettings, {"seed": -1}, "seed"),
+        (SensitivitySettings, {"limit": 0}, "limit"),
+        (SensitivitySettings, {"max_errors": 0}, "max_errors"),
         (PreferenceSettings, {"margin": -0.1}, "margin"),
         (PreferenceSettings, {"threshold": 0.5}, "threshold"),
         (PreferenceSettings, {"system_prompt": "Be brief."}, "system_prompt"),

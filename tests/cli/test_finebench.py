@@ -129,41 +129,33 @@ def test_triples_mined_by_a_judge_are_in_words_of_the_reports(run, write_csv, wr
     assert "the judge failed on 1 of 3 reports (malformed 1)" in refused.err
 
 
-def test_metrics_of_words_take_the_two_versions_the_wrong_way_round(run, reports, tmp_path):
-    versions = tmp_path / "versions.csv"
-    result = run("finebench", "versions", reports, "--text-column", "report_text", "--output", versions)
+def test_sensitivity_writes_versions_scores_and_a_page(run, reports, tmp_path):
+    files = {name: tmp_path / f"s.{name}" for name in ("csv", "json", "html")}
+    options = ("--changes", "paraphrased,adversarial,wrong_severity", "--max-errors", 1, "--permutations", 0)
+    outputs = ("--output", files["csv"], "--json", files["json"], "--html", files["html"])
+    common = ("sensitivity", reports, "--reference-column", "report_text", "--metrics", "rouge,crimson", "--limit", 5)
+    result = run(*common, *options, *outputs)
     assert result.code == 0, result.err
-    assert "1 of 7 reports are missing or blank" in result.err
-    rows = rows_of(versions.read_text())
-    assert [row["paraphrased"] for row in rows] == [paraphrase_report(report, seed=0).candidate for report in REPORTS]
-    columns = ("--prediction-column", "paraphrased", "--prediction-column", "adversarial")
-    options = ("--reference-column", "report", "--metrics", "rouge,crimson", "--json", tmp_path / "t.json", *columns)
-    assert run("compare", versions, *options).code == 0
-    found = json.loads((tmp_path / "t.json").read_text())["groups"][0]["metrics"]
-    losses = {one["metric"]: one["differences"][0]["losses"] for one in found}
-    assert losses["rouge"] == 0
-    assert losses["crimson"] > 4
-
-
-def test_versions_by_limit_and_seed(run, reports):
-    common = ("finebench", "versions", reports, "--text-column", "report_text", "--limit", 2)
-    first = rows_of(run(*common).out)
-    assert len(first) == 2
-    assert rows_of(run(*common).out) == first
-    assert rows_of(run(*common, "--seed", 1).out) != first
-
-
-@pytest.mark.parametrize("arguments", [("--seed", "-1"), ("--limit", "0")])
-def test_a_wrong_command_line_is_told_before_any_work(run, reports, arguments):
-    result = run("finebench", "versions", reports, "--text-column", "report_text", *arguments)
-    assert (result.code, result.out) == (2, "")
-    assert f"argument {arguments[0]}: " in result.err
+    assert "share of reports that score worse" in result.out
+    rows = rows_of(files["csv"].read_text())
+    assert [row["paraphrased"] for row in rows] == [
+        paraphrase_report(report, seed=0).candidate for report in REPORTS[:5]
+    ]
+    assert {row["rouge of clean, rewritten"] for row in rows} == {"1.0"}
+    found = json.loads(files["json"].read_text())
+    assert found["order"]["wrong_severity"]["crimson"] > 0.5
+    assert [group["group"] for group in found["groups"]] == ["rewritten", "wrong_severity"]
+    page = files["html"].read_text()
+    assert "wrong_severity: 5 reports" in page
+    assert REPORTS[0][:30] not in page
+    result = run(*common, "--max-errors", "0")
+    assert (result.code, "argument --max-errors: " in result.err) == (2, True)
 
 
 def test_a_table_without_reports_and_a_file_that_exists(run, write_csv, reports, tmp_path):
     empty = write_csv("empty.csv", ["text"], [""])
-    result = run("finebench", "versions", empty, "--text-column", "text")
-    assert (result.code, "contains no report" in result.err) == (1, True)
+    result = run("sensitivity", empty, "--reference-column", "text", "--metrics", "rouge")
+    assert (result.code, "no report allows a change" in result.err) == (1, True)
     (tmp_path / "t.csv").write_text("mine")
     result = run("finebench", "mine", reports, "--text-column", "report_text", "--output", tmp_path / "t.csv")
     assert (result.code, (tmp_path / "t.csv").read_text()) == (1, "mine")

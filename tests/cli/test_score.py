@@ -349,9 +349,11 @@ def test_references_that_stand_for_nothing_are_unscorable_with_a_warning(words, 
 
 
 def test_context_that_is_not_read_is_told(words, run, write_csv):
-    path = write_csv("p.csv", ["prediction", "reference", "age"], [*PAIRS[0], "66"])
+    rows = [[*PAIRS[0], "", " "]] * 300 + [[*PAIRS[0], "66", "nan"]]
+    path = write_csv("p.csv", ["prediction", "reference", "age", "indication"], *rows)
     told = "crimson does not read the column 'age', as --context age=age would"
-    assert " ".join(run("score", path, "--metrics", "crg,crimson").err.split()).count(told) == 1
+    found = " ".join(run("score", path, "--metrics", "crg,crimson").err.split())
+    assert (found.count(told), found.count("does not read")) == (1, 1)
     assert "does not read" not in run("score", path, "--metrics", "crimson", "--context", "age=age").err
 
 

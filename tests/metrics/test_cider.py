@@ -10,6 +10,7 @@ from caption_texts import PREDS, TARGET
 
 from rrg_rewards.metrics import CIDEr
 from rrg_rewards.rewards import make_reward
+from rrg_rewards.utilities.texts import PlaceholderWarning
 
 
 def test_cider_of_several_updates_is_that_of_one_call() -> None:
@@ -47,6 +48,8 @@ def test_cider_with_documents_scores_each_report_alone(tmp_path: Path, monkeypat
     assert read.signature == metric.signature
     assert "documents:6@" in metric.signature
     assert CIDEr(documents=TARGET[:5]).signature != metric.signature
+    with pytest.warns(PlaceholderWarning, match="1 of 7 texts in .* of documents"):
+        assert CIDEr(documents=["Not given.", *TARGET]).signature == metric.signature
     assert len(pickle.dumps(read)) < 10_000
     reward = make_reward("cider", documents=TARGET)
     assert reward(completions=PREDS, reference=TARGET) == pytest.approx(alone.tolist())

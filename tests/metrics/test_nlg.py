@@ -131,6 +131,18 @@ def test_bleu_and_rouge_a_single_pair_and_none():
 
 
 @pytest.mark.parametrize(
+    "text", ["Очаги в лёгких.", "폐에 결절이 없다.", "لا توجد عُقَيدات.", "Δεν υπάρχει συλλογή.", "फेफड़ों में गाँठ है।", "No."]
+)
+@pytest.mark.parametrize("name", ["rouge", "chrf"])
+def test_rouge_and_chrf_of_equal_texts_are_1_in_any_alphabet(name, text):
+    assert make_metric(name).score([text], [text]).value.tolist() == [1.0]
+
+
+def test_rouge_tells_words_apart_that_differ_in_marks():
+    assert ROUGE().score(["बायीं ओर की गाँठ", "की"], ["बायाँ ओर का गाँठ", "का"]).value.tolist() == [0.5, 0.0]
+
+
+@pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: BLEU(n_gram=5), "n_gram must be 1, 2, 3 or 4"),
