@@ -58,6 +58,18 @@ def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:
     assert evaluation["after"]["crg"]["unscorable"] == 0
     assert len((tmp_path / "run" / "heldout_after.jsonl").read_text().splitlines()) == 3
 
+    # The same seed, once more.
+    (tmp_path / "again").mkdir()
+    config.write_text(config.read_text().replace(str(tmp_path / "run"), str(tmp_path / "again" / "run")))
+    again, _ = launch(config, tmp_path / "again")
+    times = ("step_time", "runtime", "per_second")
+    histories = [
+        [{key: value for key, value in entry.items() if not key.endswith(times)} for entry in result["history"]]
+        for result in (first, again)
+    ]
+    assert histories[0] == histories[1]
+    assert again["weights"] == first["weights"]
+
 
 def test_processes_normalise_alike_and_leave_out_what_is_missing(config: Path, tmp_path: Path) -> None:
     settings = yaml.safe_load(config.read_text())

@@ -132,14 +132,20 @@ def test_checkpoint_to_resume_a_checkpoint_of_other_processes_is_refused(
     main(arguments)
 
 
-def test_grpo_resumes_from_the_last_checkpoint(recipe: Callable[..., Path], tmp_path: Path) -> None:
-    options = {"save_steps": 2, "heldout_rows": 0, "resume_from_checkpoint": "auto"}
-    main(["--config", str(recipe(max_steps=2, **options))])
-    assert (tmp_path / "run" / "checkpoint-2").is_dir()
-    trainer = run(*parse(["--config", str(recipe(max_steps=3, **options))]))
-    assert trainer.state.global_step == 3
-    steps = [entry["step"] for entry in trainer.state.log_history if "reward" in entry]
-    assert steps == [1, 2, 3]
+def test_grpo_three_and_three_steps_end_as_six(recipe: Callable[..., Path], tmp_path: Path) -> None:
+    options = {"save_steps": 3, "heldout_rows": 0, "resume_from_checkpoint": "auto", "lr_scheduler_type": "constant"}
+    whole = run(*parse(["--config", str(recipe(max_steps=6, output_dir=str(tmp_path / "whole"), **options))]))
+    main(["--config", str(recipe(max_steps=3, **options))])
+    assert (tmp_path / "run" / "checkpoint-3").is_dir()
+    resumed = run(*parse(["--config", str(recipe(max_steps=6, **options))]))
+    first, second = (
+        [{key: value for key, value in entry.items() if key != "step_time"} for entry in trainer.state.log_history[:6]]
+        for trainer in (whole, resumed)
+    )
+    assert [entry["step"] for entry in first] == [1, 2, 3, 4, 5, 6]
+    assert second == first
+    weights = zip(whole.model.parameters(), resumed.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in weights)
 
 
 def test_grpo_a_run_that_the_system_ends_is_resumed(recipe: Callable[..., Path], tmp_path: Path) -> None:
