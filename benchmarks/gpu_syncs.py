@@ -20,7 +20,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +73,11 @@ def count_cuda_syncs() -> Iterator[Syncs]:
             torch.cuda.set_sync_debug_mode(before)
 
 
-def train_tiny(algorithm: str, tokens: int, device: torch.device, steps: _Steps, number: int) -> None:
+def train_tiny(algorithm: str, tokens: int, device: torch.device, decoding: Any, steps: _Steps, number: int) -> None:
     """Train for a number of steps with 16 completions of at most ``tokens`` tokens."""
     torch.manual_seed(0)
     generator = tiny_generator(tokens)
+    generator.decoding = decoding
     module = PolicyModule(generator, word_value, algorithm=algorithm, num_generations=8)
     data = PolicyDataModule(tiny_rows(), batch_size=2, collate=generator.collate)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
@@ -84,11 +85,11 @@ def train_tiny(algorithm: str, tokens: int, device: torch.device, steps: _Steps,
     Trainer(max_steps=number, callbacks=[steps], **settings).fit(module, data)
 
 
-def count_step(algorithm: str, tokens: int, device: torch.device = DEVICE) -> Syncs:
+def count_step(algorithm: str, tokens: int, device: torch.device = DEVICE, decoding: str = "eager") -> Syncs:
     """Return the waits of the second training step with 16 completions of at most ``tokens`` tokens."""
     with _available(device), (count_syncs if device == DEVICE else count_cuda_syncs)() as syncs:
         steps = _Steps(syncs)
-        train_tiny(algorithm, tokens, device, steps, 2)
+        train_tiny(algorithm, tokens, device, decoding, steps, 2)
     (first, second), step = steps.ends, Syncs()
     step.reads, step.uploads = second[0] - first[0], second[1] - first[1]
     return step
@@ -98,10 +99,10 @@ def _available(device: torch.device) -> Any:
     return second_device() if device == DEVICE else nullcontext()
 
 
-def milliseconds(algorithm: str, tokens: int, device: torch.device) -> float:
+def milliseconds(algorithm: str, tokens: int, device: torch.device, decoding: str) -> float:
     """Return the median time of a training step after the first."""
     steps = _Steps(Syncs())
-    train_tiny(algorithm, tokens, device, steps, 8)
+    train_tiny(algorithm, tokens, device, decoding, steps, 8)
     return 1000 * statistics.median(end - begin for begin, end in pairwise(steps.times))
 
 
@@ -143,12 +144,13 @@ def main() -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     print(f"{'':50} {'reads':>6} {'uploads':>8}")
-    for algorithm in ALGORITHMS:
-        for tokens in TOKENS:
-            name = f"step of {algorithm}, at most {tokens} tokens"
-            if device != DEVICE:
-                name += f", {milliseconds(algorithm, tokens, device):.0f} ms"
-            _print(name, count_step(algorithm, tokens, device), places)
+    # The second device has no graphs.
+    decodings = ("eager",) if device == DEVICE else ("eager", "graph")
+    for algorithm, tokens, decoding in product(ALGORITHMS, TOKENS, decodings):
+        name = f"step of {algorithm}, at most {tokens} tokens, {decoding}"
+        if device != DEVICE:
+            name += f", {milliseconds(algorithm, tokens, device, decoding):.0f} ms"
+        _print(name, count_step(algorithm, tokens, device, decoding), places)
     for name in METRICS:
         _print(f"update of {name}", count_update(name, device), places)
 

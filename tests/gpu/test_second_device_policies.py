@@ -36,7 +36,7 @@ def device(devices: tuple[torch.device, torch.device]) -> torch.device:
 @pytest.fixture
 def drawn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw the tokens of the CPU on every device: rows that have ended leave the batch at once, too."""
-    monkeypatch.setattr(shared_prompts, "_TOKENS_PER_READ", 1)
+    monkeypatch.setattr(shared_prompts, "TOKENS_PER_READ", 1)
     draw = shared_prompts.sample_tokens
 
     def sample_tokens(logits: Tensor, temperature: float, draws: Tensor) -> tuple[Tensor, Tensor]:

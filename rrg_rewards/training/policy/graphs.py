@@ -19,14 +19,19 @@ from transformers.cache_utils import Cache, StaticLayer
 
 from rrg_rewards.training.policy.adapters import adapted_layers
 from rrg_rewards.training.policy.generators import Completions
-from rrg_rewards.training.policy.shared_prompts import Prompts, Sampling, new_cache, random_draws, sample_tokens
+from rrg_rewards.training.policy.shared_prompts import (
+    TOKENS_PER_READ,
+    Prompts,
+    Sampling,
+    new_cache,
+    random_draws,
+    sample_tokens,
+)
 
 # Least number of rows of a step. Fewer rows take as long.
 _FEWEST = 4
 # Keys and values have room for a multiple of this number of tokens.
 _ROOM = 64
-# Number of tokens after which sampling on a GPU reads how many completions have not ended, for which it waits.
-_TOKENS_PER_READ = 16
 # Buffers that take more than this fraction of a GPU's memory are freed for training.
 _KEPT = 1 / 8
 # Rotary embeddings that read the positions.
@@ -238,7 +243,7 @@ class GraphDecoder:
         state.add(pad(logits, (0, 0, 0, first - count)), is_greedy)
         done = 1
         while done < sampling.max_new_tokens:
-            if is_cpu or done % _TOKENS_PER_READ == 0:
+            if is_cpu or done % TOKENS_PER_READ == 0:
                 going = int(state.going.sum())
                 if not going:
                     break

@@ -27,7 +27,7 @@ _ENDED = 1 / 8
 _ROOM = 16
 # Number of tokens after which sampling on a GPU reads which rows have ended, for which it waits. Until then, such rows
 # are computed for nothing.
-_TOKENS_PER_READ = 8
+TOKENS_PER_READ = 16
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def sample_completions(
     ends = torch.tensor(list(sampling.end_token_ids), device=device)
     rows, going = torch.arange(count, device=device), torch.ones(count, dtype=torch.bool, device=device)
     positions = mask.sum(1)
-    every = 1 if device.type == "cpu" else _TOKENS_PER_READ
+    every = 1 if device.type == "cpu" else TOKENS_PER_READ
     for step in range(most):
         new, scores = sample_tokens(logits, sampling.temperature, random_draws(count, vocabulary, device)[rows])
         # Rows that have ended and are still in the batch get tokens, too. They are removed below.
