@@ -105,6 +105,44 @@ def test_load_recipe_data_prompts_keep_their_volumes_through_shuffles_and_splits
         assert any(prompts[0] != prompts[-1] for prompts, _ in seen if len(prompts) == 2), "nothing was shuffled"
 
 
+@pytest.mark.slow
+def test_ct_chat_grpo_with_a_static_cache_takes_the_steps_of_the_dynamic_one(tmp_path: Path) -> None:
+    folder, data = save_tiny_ct_chat(tmp_path / "model"), Dataset.from_list(rows(tmp_path, [1] * 6))
+    sampled: dict[str | None, list[list[int]]] = {None: [], "static": []}
+    trained = []
+    for cache, seen in sampled.items():
+        trainer = GRPOTrainer(
+            model=AutoModelForCausalLM.from_pretrained(folder),
+            processing_class=AutoProcessor.from_pretrained(folder),
+            reward_funcs=lambda completion_ids, seen=seen, **_: (
+                seen.extend(completion_ids) or [sum(one) / len(one) for one in completion_ids]
+            ),
+            train_dataset=data,
+            args=GRPOConfig(
+                output_dir=str(tmp_path),
+                use_cpu=True,
+                bf16=False,
+                gradient_checkpointing=False,
+                max_steps=3,
+                per_device_train_batch_size=6,
+                num_generations=3,
+                max_completion_length=6,
+                learning_rate=1e-3,
+                beta=0.1,
+                cache_implementation=cache,
+                report_to="none",
+                disable_tqdm=True,
+            ),
+        )
+        trainer.train()
+        # Steps with a static cache are not compiled, on a GPU neither: TRL excludes it.
+        assert trainer.generation_config.disable_compile
+        trained.append(torch.cat([own.detach().flatten() for own in trainer.model.parameters()]))
+    assert len(sampled[None]) == 18
+    assert sampled["static"] == sampled[None]
+    torch.testing.assert_close(trained[1], trained[0], rtol=0, atol=1e-6)
+
+
 def test_load_recipe_data_supervised_rows_keep_their_volumes(tmp_path: Path) -> None:
     processor = tiny_processor()
     examples = [{**row, "completion": [{"role": "assistant", "content": "normal"}]} for row in rows(tmp_path, [1] * 4)]
