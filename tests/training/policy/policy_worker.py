@@ -64,7 +64,8 @@ def run(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     """Train with the settings and return the results."""
     torch.manual_seed(0)
     kind = WritesByRow if settings.get("by_row") else CausalLMGenerator
-    generator = kind(tiny_model(), tiny_tokenizer(), max_new_tokens=4)
+    decoding = settings.get("decoding", "eager")
+    generator = kind(tiny_model(), tiny_tokenizer(), max_new_tokens=4, decoding=decoding)
     reward: Any = word_value if settings.get("by_row") else AboveAverage()
     if "labeler" in settings:
         reward = make_reward("crg", labeler=settings["labeler"], prior=0.4)

@@ -5,9 +5,10 @@ import logging
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from tiny_ct_chat import save_volumes, tiny_ct_chat, tiny_processor
-from tiny_generator import tiny_generator, tiny_rows
+from tiny_generator import AboveAverage, PlainSteps, tiny_generator, tiny_rows, train, weights
 from tiny_policy import sliding_model, tiny_model, tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -16,6 +17,7 @@ from rrg_rewards.training.policy import graphs
 from rrg_rewards.training.policy.adapters import adapted_layers
 from rrg_rewards.training.policy.generators import repeat_rows
 from rrg_rewards.training.policy.graphs import GraphDecoder, reason_against_graphs
+from rrg_rewards.training.policy.options import ALGORITHMS
 from rrg_rewards.utilities.settings import SettingError
 
 
@@ -141,6 +143,34 @@ def test_graph_decoding_one_token_and_more_rows_than_before():
     _check_equal(generator, repeat_rows(batch, 2))
     generator.end_token_ids = [2, 4, 5]
     _check_equal(generator, repeat_rows(batch, 3))
+
+
+def _trained(algorithm, decoding, steps, **options):
+    torch.manual_seed(0)
+    generator = tiny_generator(5)
+    generator.decoding = decoding
+    settings = {"num_generations": 4, "minibatches": 2, "beta": 0.05, "learning_rate": 0.1}
+    module = PlainSteps(generator, AboveAverage(), algorithm=algorithm, **settings)
+    return module, train(module, steps, **options)
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_graph_decoding_a_run_is_that_of_eager_decoding_and_is_resumed(algorithm, tmp_path):
+    checkpoints = ModelCheckpoint(tmp_path, filename="{step}", every_n_train_steps=3, save_top_k=-1)
+    (eager, expected), (graph, found) = (
+        _trained(algorithm, "eager", 6),
+        _trained(algorithm, "graph", 6, callbacks=[checkpoints], enable_checkpointing=True),
+    )
+    assert graph.generator._decoder is not None
+    torch.testing.assert_close(weights(graph), weights(eager), rtol=0, atol=1e-6)
+    assert not torch.equal(weights(graph.generator), weights(tiny_generator()))
+    for own, other in zip(found.rows, expected.rows, strict=True):
+        assert own == pytest.approx(other, rel=1e-4, abs=1e-5)
+    # From the middle of a rollout.
+    resumed, history = _trained(algorithm, "graph", 6, ckpt_path=str(tmp_path / "step=3.ckpt"))
+    assert len(history.rows) == 3
+    assert torch.equal(weights(resumed), weights(graph))
 
 
 @pytest.mark.slow
