@@ -172,7 +172,11 @@ def check_chat_template(processor: Any, name: str) -> None:
         SettingError: If it has none.
     """
     if not getattr(processor, "chat_template", None):
-        raise SettingError("conversational", f"must be false, because the tokenizer of {name} has no chat template")
+        text = (
+            f"the tokenizer of {name} has no chat template; take a model that has one, or set chat_template_path (sft, "
+            "distill) or conversational: false (all but distill)"
+        )
+        raise SettingError("model_name_or_path", text)
 
 
 def prepare_policy(trainer: Any) -> None:

@@ -36,13 +36,14 @@ class GenerationSettings(Settings):
     trained it.
 
     Args:
-        model: Folder or Hub id of a language model, or of CT-CHAT.
+        model: Folder or Hub id of a language model, an image-text model, or CT-CHAT.
         revision: Revision of a model on the Hub.
         input_column: Column for ``{input}`` of the prompt template. Default without a run: ``findings``.
         prompt_template: Prompt; ``{NAME}`` is the column of that name. Default without a run: ``{input}``.
         system_prompt: System message, a .txt file of it, or ``conversation.py`` of CT-CHAT's code.
         plain: Whether to use no chat template.
-        image_column: Column of feature files, absolute or relative to the folder of the table.
+        image_column: Column of feature files for CT-CHAT, or of image files for an image-text model; paths are absolute
+            or relative to the folder of the table.
         max_new_tokens: Longest report, in tokens.
         temperature: Temperature of sampling; 0 is greedy decoding.
         backend: Library that generates.
@@ -71,7 +72,9 @@ class GenerationSettings(Settings):
     )
     plain: bool = setting(False, "use no chat template")
     image_column: str | None = setting(
-        None, "column of feature files, absolute or relative to the folder of TABLE", metavar="NAME"
+        None,
+        "column of image files, for CT-CHAT of feature files; absolute or relative to the folder of TABLE",
+        metavar="NAME",
     )
     max_new_tokens: int = setting(512, "longest report, in tokens (default: 512)", metavar="N", minimum=1)
     temperature: float = setting(0.0, "temperature of sampling; 0 is greedy decoding (default: 0)", minimum=0)
@@ -214,7 +217,7 @@ def write_prompt_settings(config: Mapping[str, Any], folder: Path) -> None:
 def _read_rows(table: "Table", settings: GenerationSettings) -> list[dict[str, Any] | None]:
     """Return the prompt and the image of each row; ``None`` for a row without input or image."""
     from rrg_rewards.recipes._arguments import DataArguments, make_prompt, prompt_columns
-    from rrg_rewards.utilities.features import check_features
+    from rrg_rewards.utilities.features import FEATURE_ENDINGS, check_features
 
     names = ("input_column", "image_column", "system_prompt", "prompt_template")
     prompts = {name: getattr(settings, name) for name in names}
@@ -230,7 +233,12 @@ def _read_rows(table: "Table", settings: GenerationSettings) -> list[dict[str, A
             continue
         path = {} if settings.image_column is None else {"image": str(folder / image)}
         for file in path.values():
-            check_features(file)
+            if file.endswith(FEATURE_ENDINGS):
+                check_features(file)
+            elif not Path(file).is_file():
+                raise FileNotFoundError(
+                    f"{file}: there is no such image, which row {index + 1} of {table.source} names"
+                )
         rows.append({"prompt": make_prompt(cells, arguments, system), **path})
     return rows
 
@@ -334,11 +342,11 @@ def _load_vllm(settings: GenerationSettings) -> _Backend:
 
 
 def _load_processor(settings: GenerationSettings) -> tuple[Any, Any]:
-    """Load the processor of CT-CHAT or the tokenizer of another model, and the configuration.
+    """Load the processor of a model that reads images or the tokenizer of another one, and the configuration.
 
     Raises:
-        SettingError: If prompts need a chat template and there is none, or rows have volumes and the model is not
-            CT-CHAT. The weights need not be loaded to know.
+        SettingError: If prompts need a chat template and there is none, or rows have images and the model reads none.
+            The weights need not be loaded to know.
     """
     transformers = require("transformers", extra="models")
     # Registers the configuration of CT-CHAT with transformers.
@@ -347,14 +355,17 @@ def _load_processor(settings: GenerationSettings) -> tuple[Any, Any]:
 
     name, revision = settings.model, settings.revision
     config = transformers.AutoConfig.from_pretrained(name, revision=revision, trust_remote_code=False)
-    is_ct_chat = isinstance(config, CTChatConfig)
-    processor = (transformers.AutoProcessor if is_ct_chat else transformers.AutoTokenizer).from_pretrained(
-        name, revision=revision, trust_remote_code=False
+    is_ct_chat, has_images = isinstance(config, CTChatConfig), settings.image_column is not None
+    reads_images = is_ct_chat or (
+        settings.backend == "transformers" and type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
     )
+    if has_images and not reads_images:
+        kind = "an image-text or CT-CHAT" if settings.backend == "transformers" else "a CT-CHAT"
+        raise SettingError("image_column", f"needs {kind} model; {name} is a {config.model_type}")
+    loader = transformers.AutoProcessor if is_ct_chat or has_images else transformers.AutoTokenizer
+    processor = loader.from_pretrained(name, revision=revision, trust_remote_code=False)
     if not settings.plain and not processor.chat_template:
         raise SettingError("plain", f"is necessary, because the tokenizer of {name} has no chat template")
-    if settings.image_column is not None and not is_ct_chat:
-        raise SettingError("image_column", f"needs a CT-CHAT model; {name} is a {config.model_type}")
     return processor, config
 
 
@@ -365,7 +376,8 @@ class _Transformers:
         import torch
 
         transformers = require("transformers", extra="models")
-        from rrg_rewards.training.policy.hf_generators import CausalLMGenerator, CTChatGenerator
+        from rrg_rewards.models.ct_chat.config import CTChatConfig
+        from rrg_rewards.training.policy.hf_generators import CausalLMGenerator, CTChatGenerator, ImageTextGenerator
 
         name, revision, has_images = settings.model, settings.revision, settings.image_column is not None
         device = ("cuda" if torch.cuda.is_available() else "cpu") if settings.device == "auto" else settings.device
@@ -374,15 +386,16 @@ class _Transformers:
         except (RuntimeError, AssertionError) as error:
             raise SettingError("device", f"{device!r} is not available: {str(error).splitlines()[0]}") from error
         processor, self.config = _load_processor(settings)
-        model = transformers.AutoModelForCausalLM.from_pretrained(
-            name, dtype=settings.dtype, revision=revision, trust_remote_code=False
-        )
+        is_image_text = has_images and not isinstance(self.config, CTChatConfig)
+        loader = transformers.AutoModelForImageTextToText if is_image_text else transformers.AutoModelForCausalLM
+        model = loader.from_pretrained(name, dtype=settings.dtype, revision=revision, trust_remote_code=False)
         model = model.to(device).eval()
         tokenizer = processor.tokenizer if isinstance(processor, transformers.ProcessorMixin) else processor
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token
         options: Any = {"max_new_tokens": settings.max_new_tokens, "temperature": settings.temperature or 1.0}
-        self._generator = (CTChatGenerator if has_images else CausalLMGenerator)(model, processor, **options)
+        of_images = ImageTextGenerator if is_image_text else CTChatGenerator
+        self._generator = (of_images if has_images else CausalLMGenerator)(model, processor, **options)
         self._is_greedy = not settings.temperature
 
     def generate(self, rows: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[tuple[str, bool]]:

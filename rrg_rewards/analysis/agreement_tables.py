@@ -124,6 +124,10 @@ def _annotated(
     """Return an annotated data set as a table, with its judgement, its units and the judgements that are turned."""
     assert columns.dataset is not None
     records = read_annotated_set(columns.dataset, path)
+    if columns.drop_identical:
+        copies = [one for one in records if one.reference.split() == one.candidate.split()]
+        records = [one for one in records if one not in copies]
+        log.note(f"{len(copies)} pairs with the same words in both reports are left out")
     table = judgement_table(records, path)
     if columns.candidates is not None:
         table = _paired(table, columns.candidates, {name for record in records for name in record.attributes})

@@ -378,6 +378,7 @@ class AgreementColumns(Settings):
     dataset: Literal["rexval", "radevalx", "chest2error", "refisco", "radpref", "rate_eval"] | None = setting(
         None, "the table is the file or folder of an annotated data set"
     )
+    drop_identical: bool = setting(False, "leave out pairs of `dataset` whose reports have the same words")
     rankings: bool = setting(
         False, "the table is a file of ranked candidates, such as RadJudge's cases.json: count the rankings that hold"
     )
@@ -396,6 +397,8 @@ class AgreementColumns(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         texts = self.candidates
+        if self.drop_identical and self.dataset is None:
+            raise SettingError("drop_identical", "needs `dataset`")
         if self.rankings and (self.dataset or self.human or self.scores or texts):
             raise SettingError("rankings", "needs `metrics` only; leave out the settings of judgements and scores")
         if texts is not None and (len(texts) != 2 or not all(texts) or texts[0] == texts[1]):

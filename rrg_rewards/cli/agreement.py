@@ -16,7 +16,8 @@ turned by itself, and the bootstrap draws studies:
   rate_eval      JSON file of sentence pairs                 errors
 Other judgements are errors, significant, insignificant, and the further numbers of a data set, such as weighted_error
 of chest2error and max_severity of refisco. --group takes its further texts, such as reference_style of chest2error,
-source of refisco and candidate_type of rexval.
+source of refisco and candidate_type of rexval. --drop-identical leaves out candidates that are a copy of the
+reference: --dataset rexval with it is ReXVal* of the paper of CREPE.
 
 Statistics (--statistics):
   kendall     Kendall's tau-b
@@ -87,7 +88,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``agreement`` to the command line."""
     parser = add_command_parser(commands, "agreement", _run, summary, __doc__)
     add_table_argument(parser, "TABLE", "scores and judgements")
-    add_settings(parser, AgreementColumns, "dataset", "rankings", "equal", "human", "scores")
+    add_settings(parser, AgreementColumns, "dataset", "drop_identical", "rankings", "equal", "human", "scores")
     listed = {"help": "metrics to compute; rrg-rewards score --list shows them"}
     add_settings(parser, MetricChoice, "metrics", metrics=listed)
     add_settings(parser, AgreementSettings, "lower_is_better", "statistics")

@@ -1,8 +1,9 @@
 r"""``rrg-rewards generate``: reports for the rows of a table.
 
-Generate a report for each row of a table with a language model, or with CT-CHAT from the features of volumes. The
-output has the input columns, the generated report, and the column `truncated`: whether the report was cut off at
---max-new-tokens. Rows without input or volume get no report and are counted.
+Generate a report for each row of a table with a language model, with an image-text model of transformers from images,
+or with CT-CHAT from the features of volumes. The output has the input columns, the generated report, and the column
+`truncated`: whether the report was cut off at --max-new-tokens. Rows without input, image or volume get no report and
+are counted.
 
 Each report is kept in OUTPUT.partial.jsonl until all are done. If the run is interrupted, repeat the command: only the
 missing reports are generated, and the result is the same.
@@ -12,6 +13,8 @@ Examples:
       --prompt-template "Write a radiology report for the following chest CT scan. <report_generation>" \
       --output predictions.jsonl
   rrg-rewards generate reports.csv --model runs/sft --input-column findings --output predictions.csv --batch-size 32
+  rrg-rewards generate xrays.csv --model runs/medgemma --image-column png --output predictions.csv \
+      --prompt-template "Describe the findings of this chest X-ray."
   rrg-rewards generate heldout.jsonl --model runs/ct_chat/sft_merged --image-column image --backend vllm \
       --vllm-option max_model_len=2048 --output predictions.jsonl
   rrg-rewards score predictions.csv --metrics crg,crimson --prediction-column prediction --reference-column impression

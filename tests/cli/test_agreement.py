@@ -236,6 +236,19 @@ def test_two_candidates_of_a_study_are_compared(run, annotated_files):
     assert (entry["rows"], "preference" in entry["agreement"]) == (len(cases), True)
 
 
+def test_copies_of_the_reference_are_left_out(run, annotated_files):
+    path = Path("pairs.json")
+    cases = json.loads(path.read_text())
+    cases[0]["C2_report"] = f" {cases[0]['ground_truth_report']}\n"
+    path.write_text(json.dumps(cases))
+    found, told = result_of(run, path, "--dataset", "radpref", "--metrics", "rouge", *FEW, "--drop-identical")
+    copies = sum(one.reference.split() == one.candidate.split() for one in read_annotated_set("radpref", path))
+    assert found["rows"] == 2 * len(cases) - copies
+    assert f"{copies} pairs with the same words in both reports are left out" in told
+    wrong = run("agreement", "pairs.csv", "--scores", "rouge", "--human", "rating", "--drop-identical")
+    assert "argument --drop-identical: needs --dataset" in wrong.err
+
+
 RANKED = [
     ("Omission", {"C1": "Edema. Left effusion.", "C2": "Edema."}, "C1 > C2"),
     ("Omission", {"C1": "Clear.", "C2": "Edema.", "C3": "Left effusion and edema."}, ["C3 > C2", "C2 > C1"]),

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tiny_ct_chat import save_tiny_ct_chat, save_volumes
+from tiny_image_text import save_images, save_tiny_image_text
 from tiny_policy import WORDS, save_tiny_policy
-from transformers import AutoModelForCausalLM, AutoProcessor, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, AutoTokenizer
 
 from rrg_rewards.data import read_table
 from rrg_rewards.training import CausalLMGenerator
@@ -151,6 +153,32 @@ def test_volumes(run: Any, tmp_path: Path) -> None:
     assert "study_1" in result.err
 
 
+def test_images(run: Any, tmp_path: Path) -> None:
+    model = save_tiny_image_text(tmp_path / "model")
+    names = save_images(tmp_path, 3)
+    table = tmp_path / "rows.jsonl"
+    table.write_text("".join(json.dumps({"png": name, "findings": "edema"}) + "\n" for name in [*names, None]))
+    options = ["--image-column", "png", "--prompt-template", "report {findings}", "--system-prompt", "heart"]
+    assert run(*command(table, model, tmp_path / "out.jsonl", *options)).code == 0
+    processor, generator = AutoProcessor.from_pretrained(model), AutoModelForImageTextToText.from_pretrained(model)
+    expected = []
+    for name in names:
+        content = [{"type": "image", "image": Image.open(tmp_path / name)}, {"type": "text", "text": "report edema"}]
+        system = {"role": "system", "content": [{"type": "text", "text": "heart"}]}
+        inputs = processor.apply_chat_template(
+            [system, {"role": "user", "content": content}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            return_tensors="pt",
+        )
+        with torch.inference_mode():
+            tokens = generator.generate(**inputs, do_sample=False, max_new_tokens=5)[:, inputs["input_ids"].shape[1] :]
+        expected.append(processor.decode(tokens[0], skip_special_tokens=True))
+    assert read_table(tmp_path / "out.jsonl").column("prediction") == [*expected, None]
+    assert len(set(expected)) > 1
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
@@ -159,7 +187,7 @@ def test_volumes(run: Any, tmp_path: Path) -> None:
         (["--temperature", "nan"], 2, "argument --temperature: must be a number, at least 0"),
         (["--model", "./nowhere"], 1, "./nowhere: no such folder"),
         (["--input-column", "text"], 1, "unknown column 'text'"),
-        (["--image-column", "findings"], 1, "an empty ending is not a format of features"),
+        (["--image-column", "findings"], 1, "there is no such image, which row 1 of"),
     ],
 )
 def test_what_is_wrong_is_told(
@@ -177,7 +205,7 @@ def test_models_that_cannot_be_used(run: Any, table: Path, policy: Path, tmp_pat
     images.write_text(json.dumps({"findings": "heart", "image": "volume.npz"}) + "\n")
     result = run(*command(images, policy, tmp_path / "out.jsonl", "--image-column", "image"))
     assert result.code == 2
-    assert "argument --image-column: needs a CT-CHAT model" in result.err
+    assert "argument --image-column: needs an image-text or CT-CHAT model" in result.err
     (policy / "adapter_config.json").write_text("{}")
     result = run(*command(table, policy, tmp_path / "out.jsonl"))
     assert result.code == 2

@@ -99,7 +99,7 @@ def test_launch_a_model_without_chat_template_names_the_key(
         import_module(f"rrg_rewards.recipes.{script}").main(["--config", str(config)])
     assert ended.value.code == 1
     error = capfd.readouterr().err
-    assert f"conversational: must be false, because the tokenizer of {policy} has no chat template" in error
+    assert f"model_name_or_path: the tokenizer of {policy} has no chat template; take a model that has one" in error
     assert "Traceback" not in error
 
 

@@ -325,9 +325,14 @@ class CrepeDataModule(LearnedMetricData):
         encode = PairEncoder(self.loaded_tokenizer, self.max_length)
         return {side: TokenizedPairs(getattr(split, side), self.source_names, encode, self.heads) for side in _SIDES}
 
+    @property
+    def training_counts(self) -> Tensor:
+        """The true counts of each head in the training data, float64 ``(N, C)``; NaN for what is not annotated."""
+        return self.pairs["train"].labels.double()
+
     def mean_counts(self) -> Tensor:
         """Return the mean true count of each head in the training data, ``(C,)``."""
-        return self.pairs["train"].labels.double().nanmean(0)
+        return self.training_counts.nanmean(0)
 
 
 @dataclass(eq=False, repr=False)

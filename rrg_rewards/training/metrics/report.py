@@ -1,5 +1,6 @@
 """Results of a training: ``report.json``, its tables as a Markdown page, plots, and a model card."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -24,7 +25,7 @@ from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
-from rrg_rewards.utilities.charts import Chart, Curves, Interval, Intervals, Scatter, svg_file
+from rrg_rewards.utilities.charts import Chart, Curves, Histogram, Interval, Intervals, Scatter, svg_file
 from rrg_rewards.utilities.markup import markdown_table
 
 _CORRELATIONS: tuple[AgreementStatistic, ...] = ("kendall", "spearman")
@@ -109,7 +110,9 @@ class Section:
 def crepe_report(
     folder: Path, module: CrepeModule, data: CrepeDataModule, history: History, about: Report
 ) -> dict[str, Any]:
-    """Write ``report.json``, ``report.md``, ``counts.svg``, ``mae.svg`` and ``curve.svg``.
+    """Write ``report.json``, ``report.md``, ``counts.svg``, ``mae.svg``, ``curve.svg`` and ``training_<head>.svg``.
+
+    The last ones are histograms of the counts in the training data (Cho et al., "CREPE", Figure 4).
 
     Args:
         folder: Output folder.
@@ -123,10 +126,13 @@ def crepe_report(
     """
     counts, mean_counts = module.test_counts, data.mean_counts()
     categories = module.model.config.error_categories
+    columns = zip(categories, data.training_counts.T, strict=True)
+    trained = {name: column[~column.isnan()].tolist() for name, column in columns}
     report = {
         **about,
         **agreement_by_source(counts, lambda preds, target: count_agreement(preds, target, mean_counts, categories)),
         "mean_counts_of_training": dict(zip(categories, mean_counts.tolist(), strict=True)),
+        "counts_of_training": {name: dict(sorted(Counter(known).items())) for name, known in trained.items()},
         **_end(history),
     }
     report["test"]["tau_interval"] = tau_interval(counts)
@@ -134,6 +140,11 @@ def crepe_report(
         "counts.svg": _counts(counts),
         "mae.svg": _errors(report["test"]["categories"]),
         "curve.svg": _curve(history, ("train/loss", "val/loss", "val/tau")),
+        **{
+            f"training_{name}.svg": Histogram(f"training pairs by number of errors: {name.replace('_', ' ')}", known)
+            for name, known in trained.items()
+            if known
+        },
     }
     return _write(folder, report, plots)
 

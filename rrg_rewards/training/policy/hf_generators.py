@@ -366,6 +366,38 @@ class CTChatGenerator(CausalLMGenerator):
         return {**columns, **self._inputs(prompts, columns["image"])}
 
 
+class ImageTextGenerator(CausalLMGenerator):
+    """A report generator with any image-text model of transformers, for generation only.
+
+    Args:
+        model: A model of ``AutoModelForImageTextToText``.
+        processor: The processor of the model, with a chat template.
+        max_new_tokens: Maximum length of a completion in tokens.
+        temperature: Sampling temperature.
+    """
+
+    def collate(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Collate rows with ``image``, the path of an image file, and ``prompt``, a list of messages."""
+        from transformers.image_utils import load_image
+
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        images = [load_image(path) for path in columns["image"]]
+        prompts = [[_in_parts(message) for message in with_volume(prompt)] for prompt in columns["prompt"]]
+        return {**columns, **self._inputs(prompts, images)}
+
+    def sample(self, batch: Batch, *, greedy: bool = False) -> Completions:
+        """Generate one completion for each row."""
+        # Shared prompts would need to know which inputs of the model belong to which row.
+        inputs = model_inputs(batch)
+        return self._generate(inputs, inputs["input_ids"].shape[1], greedy)
+
+
+def _in_parts(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message whose content is a list: templates of image-text models ignore a text."""
+    content = message["content"]
+    return {**message, "content": [{"type": "text", "text": content}] if isinstance(content, str) else content}
+
+
 class EncoderDecoderGenerator(_Generator):
     """A report generator with an encoder-decoder, from images or text to reports.
 

@@ -17,6 +17,7 @@ from rrg_rewards.judges import LocalJudge, ReportPair, RuleJudge
 from rrg_rewards.judges.evaluations import EvaluatedPair, judge_agreement, read_evaluations
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
 from rrg_rewards.recipes.crimson.distill import DistillationArguments, load_examples, parse, run
+from rrg_rewards.utilities.settings import SettingError
 
 TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}"
@@ -120,7 +121,10 @@ def test_distill_answers_that_would_be_failures_are_counted_and_left_out(tmp_pat
 def test_distill_a_run_writes_a_judge_that_answers(tmp_path: Path) -> None:
     rows = write_evaluations(tmp_path / "train.jsonl", ["Nodule of 8 mm in the left upper lobe.", "Hiatal hernia."])
     model = save_judge(tmp_path / "model", texts_of(tmp_path / "train.jsonl"), size=16)
-    train(tmp_path, model, max_steps=2, per_device_train_batch_size=2)
+    template = (model / "chat_template.jinja").rename(tmp_path / "template.jinja")
+    with pytest.raises(SettingError, match=r"model_name_or_path: .* has no chat template; .* chat_template_path"):
+        train(tmp_path, model, max_steps=2)
+    train(tmp_path, model, max_steps=2, per_device_train_batch_size=2, chat_template_path=template)
     described = json.loads((tmp_path / "judge" / "run.json").read_text())
     assert described["rows"] == {"train": 2, "heldout": 0, "left out": {}}
     judge = LocalJudge(str(tmp_path / "judge"), device="cpu", max_new_tokens=8, constrained=False)

@@ -1,6 +1,7 @@
 """Heads of CREPE: labels of records, and training with one and two heads."""
 
 import math
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,14 @@ def test_crepe_module_a_model_of_few_heads_trains_and_scores(tmp_path: Path, hea
     report = cli.run(run)
     assert report is not None
     assert tuple(report["test"]["categories"]) == HEADS[heads]
-    batch = run.datamodule.pairs["train"][list(range(8))]
-    if heads == "total":
-        # False and omitted findings are all errors of these records.
-        assert batch["labels"].shape == (8, 1)
+    labels = run.datamodule.pairs["train"].labels
+    # False findings are the significant errors, and omitted ones the others.
+    counts = [record["counts"][:2] for record in lines]
+    expected = Counter(tuple(one) if heads == "significance" else (sum(one),) for one in counts)
+    assert Counter(map(tuple, labels.tolist())) <= expected
+    for column, name in zip(labels.T.tolist(), HEADS[heads], strict=True):
+        assert report["counts_of_training"][name] == {number: column.count(number) for number in sorted({*column})}
+        assert f"training_{name}.svg" in (tmp_path / "run" / "report.md").read_text()
     metric = CREPE(tmp_path / "run" / "model", device="cpu")
     scores = metric.score(["mass mass"], ["nodule"])
     assert tuple(scores.details) == HEADS[heads]

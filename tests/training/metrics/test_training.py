@@ -14,6 +14,7 @@ from tiny_backbone import PROMPT, save_tiny_backbone
 from tiny_records import save_tiny_encoder, tiny_records, write_records
 from training_runs import assert_same_run, interrupted_in_second_epoch, trained
 
+from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.training import CrepeDataModule, ER2ScoreDataModule, JsonlRecords
 from rrg_rewards.training.metrics import cli
 from rrg_rewards.training.metrics.splits import report_key
@@ -87,7 +88,11 @@ def test_data_module_no_reference_stands_on_two_sides(tmp_path: Path, task: str)
 @pytest.mark.parametrize(
     ("task", "option", "plots"),
     [
-        ("crepe", "presence_loss_weight", {"counts.svg", "curve.svg", "mae.svg"}),
+        (
+            "crepe",
+            "presence_loss_weight",
+            {"counts.svg", "curve.svg", "mae.svg", *map("training_{}.svg".format, ERROR_CATEGORIES)},
+        ),
         ("er2score", "num_layers", {"accuracy.svg", "curve.svg", "totals.svg"}),
     ],
 )
