@@ -5,7 +5,6 @@ import math
 import pickle
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,7 @@ from words import WordLabeler, random_cuts, reports
 
 from rrg_rewards.functional import bootstrap_interval, crg_contributions, crg_score
 from rrg_rewards.judges.base import JudgeWarning
-from rrg_rewards.labelers.levels import LevelReader
 from rrg_rewards.metrics import CRGScore, MultiLevelCRGScore, ReportCRG
-from rrg_rewards.questions.schema import get_question_schema
 from rrg_rewards.rewards import CRGReward, make_reward
 from rrg_rewards.schemas import CHEXBERT
 
@@ -454,27 +451,6 @@ def test_report_crg_levels_of_further_labelers() -> None:
     listed = ReportCRG(levels=["abnormality", "side", WordLabeler("left lobe")])
     assert listed.levels == ("abnormality", "side", "level 3")
     assert pickle.loads(pickle.dumps(listed)).labels == listed.labels
-
-
-def test_level_reader_reads_present_findings_only() -> None:
-    reader = LevelReader(["lobe", "type"], get_question_schema("ct_rate"))
-    assert not reader(["No nodule in the right upper lobe. Possible consolidation in the left lower lobe.", ""]).any()
-    row = reader(["Nodule in the lingula and in the superior segment of the right lower lobe."])[0].tolist()
-    found = {column for column, on in zip(reader.labels, row, strict=True) if on}
-    assert found == {"Lung nodule: left upper lobe", "Lung nodule: right lower lobe"}
-    assert pickle.loads(pickle.dumps(reader)).labels == reader.labels
-    reader = LevelReader(["severity", "count", "type*side"])
-    report = "Ground glass opacity on the right, solid opacity on the left. Two nodules. Mild emphysema."
-    found = {label for label, on in zip(reader.labels, reader([report])[0].tolist(), strict=True) if on}
-    assert found == {
-        "Lung nodule: two",
-        "Emphysema: mild",
-        "Lung opacity: ground-glass, right",
-        "Lung opacity: solid, left",
-    }
-    heart = replace(reader.schema, findings=(reader.schema.finding("Cardiomegaly"),))
-    with pytest.raises(ValueError, match="level 'lobe': question schema 'ct_rate' has no finding with this level"):
-        LevelReader(["lobe"], heart)
 
 
 MACRO_LABELER = WordLabeler("edema effusion nodule")
