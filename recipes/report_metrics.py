@@ -104,8 +104,12 @@ class TrainerReportMetricsCallback(TrainerCallback):  # type: ignore[misc]  # tr
         trainer = self._trainer
         reports = greedy_reports(GreedyPolicy.of_trainer(trainer), self._rows, self._batch_size)
         scored = evaluate_reports(reports, self._metrics, self._rows)
+        # Undefined values, such as the precision of reports without findings, are left out.
         values = {
-            f"eval_{name}/{key}": value for name, found in scored.estimates().items() for key, value in found.items()
+            f"eval_{name}/{key}": value
+            for name, found in scored.estimates().items()
+            for key, value in found.items()
+            if value is not None
         }
         # In training mode, the trainer would log what it has collected of the steps so far, too, and forget it.
         model, is_training = trainer.model, trainer.model.training

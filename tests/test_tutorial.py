@@ -44,4 +44,5 @@ def test_the_commands_of_the_tutorial(tmp_path: Path) -> None:
     (group,) = json.loads((tmp_path / "comparison.json").read_text())["groups"]
     differences = {one["metric"]: one["differences"][0] for one in group["metrics"]}
     assert differences["crg"]["low"] > 0
-    assert differences["crimson"]["low"] < 0.05
+    # What was not rewarded has not become worse.
+    assert differences["rouge"]["high"] > 0

@@ -43,11 +43,16 @@ def mini_processor(num_image_tokens: int = 16, feature_size: int = 32) -> Any:
         >>> processor.apply_chat_template([{"role": "user", "content": "<image>\nReport. <report_generation>"}])
         '<|start_header_id|>user<|end_header_id|>\n\n<image>\nReport. <report_generation><|eot_id|>'
     """
+    return CTChatProcessor.from_tokenizer(mini_tokenizer(), "llama3", num_image_tokens, feature_size)
+
+
+def mini_tokenizer() -> Any:
+    """Make a word-level tokenizer with Llama 3's headers."""
     tokenizer = compact_tokenizer()
     tokenizer.add_tokens(["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"], special_tokens=True)
     tokenizer.add_tokens(["user", "assistant", "system", "Report"])
     tokenizer.eos_token = "<|eot_id|>"
-    return CTChatProcessor.from_tokenizer(tokenizer, "llama3", num_image_tokens, feature_size)
+    return tokenizer
 
 
 def mini_ct_chat(processor: Any, head_size: int = 24) -> Any:

@@ -6,6 +6,7 @@ Nothing is uploaded.
 """
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -81,6 +82,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
     ct_chat = add_command_parser(kinds, "ct-chat", run_ct_chat, "convert a checkpoint of CT-CHAT")
     ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of the checkpoint")
+    example = "write a small checkpoint in the published form and its base model, and print the names of its weights"
+    ct_chat.add_argument("--example", metavar="FOLDER", type=Path, action=_Example, help=example)
     lora = add_command_parser(kinds, "lora", run_lora, "merge a LoRA adapter into its base model")
     lora.add_argument("adapter", metavar="ADAPTER", type=Path, help="folder of the adapter")
     for model in (ct_chat, lora):
@@ -128,6 +131,28 @@ def run_reports(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
+class _Example(argparse.Action):
+    """Writes an example in place of a conversion, as ``--help`` prints in place of one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,  # noqa: ARG002
+        values: Any,
+        option: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Write the example, print its weights and exit."""
+        if values.exists():
+            parser.error(f"argument --example: {values} exists; choose another folder")
+        require("peft", extra="models")
+        from rrg_rewards.recipes.ct_chat.example import write_example
+
+        sys.stdout.writelines(
+            f"{name}  {' x '.join(map(str, shape))}\n" for name, shape in write_example(values).items()
+        )
+        parser.exit(0, f"convert it: {parser.prog} {values}/checkpoint --base-model {values}/base --output OUTPUT\n")
+
+
 def _check(folder: Path, quiet: bool) -> None:
     if quiet:
         require("transformers.utils.logging", extra="models").disable_progress_bar()
@@ -145,6 +170,7 @@ def run_ct_chat(args: argparse.Namespace, terminal: Terminal) -> int:
     Examples:
       rrg-rewards convert ct-chat CT-CHAT/llama_3.1_8b --base-model meta-llama/Llama-3.1-8B-Instruct --output ct_chat
       rrg-rewards convert ct-chat checkpoints/full --output ct_chat --dtype bfloat16
+      rrg-rewards convert ct-chat --example ct_chat_example
     """
     _check(args.output, args.quiet)
     require("transformers", extra="models")

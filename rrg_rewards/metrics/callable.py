@@ -67,7 +67,8 @@ class CallableMetric(ReportMetric):
         **kwargs: Any,
     ) -> None:
         if isinstance(parts, str):
-            raise TypeError(f"parts must be a list of names, got {shown(parts)}; pass [{parts!r}]")
+            names = [name.strip() for name in parts.split(",")]
+            raise TypeError(f"parts must be a list of names, got {shown(parts)}; pass {names}")
         super().__init__(parts=parts, **kwargs)
         function = import_object(function, "function") if isinstance(function, str) else function
         _check_function(function)

@@ -20,7 +20,9 @@ def agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
         result: The summary of the command.
         rows: The scores and judgements, with the names and reports that the page shows.
     """
-    columns = {name: column.tolist() for name, column in rows.columns.items()}
+    # The rows have the opposite sign in these columns; 0.0 is added so that none is -0.
+    rows, lower = rows.turned(result["lower_is_better"]), result["lower_is_better"]
+    columns = {name: (column + 0.0).tolist() for name, column in rows.columns.items()}
     human = list(rows.human)
     cells = [Column(name, column, "human" if name in human else "scores") for name, column in columns.items()]
     if rows.groups is not None:
@@ -32,14 +34,14 @@ def agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
     for group, entry in groups.items():
         for name, found in entry["human"].items():
             where = "" if group == next(iter(groups)) else f", {result['group']} {group}"
-            sections[f"Agreement with {name}{where}"] = list(_agreement(found))
+            sections[f"Agreement with {name}{where}"] = list(_agreement(found, result["permutations"]))
     if result.get("texts"):
         sections[HEADING] = list(distinct_tables(result["texts"]))
     sections["Correlation of all columns"] = [_correlations(result).svg()]
     sections["Distribution by report"] = _points(columns, rows)
     facts = {
         "Table": str(result["table"]),
-        "Columns": "higher is better in all; the others have the opposite sign",
+        "Columns": f"lower is better in {' and '.join(lower)}" if lower else "higher is better in all",
         "Interval": f"bootstrap, {result['bootstrap']['num_resamples']} resamples, seed {result['seed']}",
         "P-values": f"{result['permutations']} permutations, not corrected for the number of comparisons",
         **{f"Signature of {name}": text for name, text in result["signatures"].items()},
@@ -68,7 +70,7 @@ def _intervals(title: str, statistic: str, scores: Mapping[str, Mapping[str, Any
     return Intervals(title, rows, {} if statistic == "binary" else {"zero": chance})
 
 
-def _agreement(found: Mapping[str, Any]) -> Iterator[Markup]:
+def _agreement(found: Mapping[str, Any], permutations: int) -> Iterator[Markup]:
     yield element("p", f"{found['rows']} rows with this judgement and all scores.", class_="note")
     for statistic, scores in found["agreement"].items():
         line = "" if statistic == "binary" else "; line: no agreement"
@@ -81,7 +83,7 @@ def _agreement(found: Mapping[str, Any]) -> Iterator[Markup]:
             statistic,
             shown_number(entry["value"], 3),
             shown_interval(entry["low"], entry["high"]),
-            shown_p(entry["p_value"]),
+            shown_p(entry["p_value"], permutations),
         ]
         for statistic, scores in found["agreement"].items()
         for name, entry in scores.items()
@@ -94,7 +96,7 @@ def _agreement(found: Mapping[str, Any]) -> Iterator[Markup]:
                 entry["statistic"],
                 shown_number(entry["value"], 3),
                 shown_interval(entry["low"], entry["high"]),
-                shown_p(entry["p_value"]),
+                shown_p(entry["p_value"], permutations),
             ]
             for entry in found["differences"]
         ]

@@ -154,7 +154,11 @@ def _group(group: GroupComparison, result: SystemComparison) -> Iterator[Markup]
     yield table(["Metric", "System", "Value", "95 % interval", "Reports"], cells, "Corpus values")
     differences = [(one, difference) for one in group.metrics for difference in one.differences]
     heads = ["Metric", "System", "Difference", "95 % interval", "p", "p, corrected", "Wins", "Ties", "Losses"]
-    yield table(heads, [_difference(*pair) for pair in differences], f"Differences from {result.baseline}")
+    yield table(
+        heads,
+        [_difference(*pair, result.num_permutations) for pair in differences],
+        f"Differences from {result.baseline}",
+    )
     for one in group.metrics:
         marks = [
             Interval(difference.system, difference.value, *_ends(difference))
@@ -164,7 +168,14 @@ def _group(group: GroupComparison, result: SystemComparison) -> Iterator[Markup]
         if marks:
             better = {True: "higher is better", False: "lower is better", None: "direction unknown"}
             title = f"{one.metric}: difference from {result.baseline}, {better[one.higher_is_better]}"
-            yield Intervals(title, marks, {"zero": 0.0}).svg()
+            yield Intervals(title, marks, {"zero": 0.0}, _all_ends(one.metric, result)).svg()
+
+
+def _all_ends(metric: str, result: SystemComparison) -> list[float]:
+    """Return the differences of a metric in all groups and the ends of their intervals, for one axis."""
+    found = [one for group in result.groups for one in group.metrics if one.metric == metric]
+    ends = [end for one in found for two in one.differences for end in (two.value, two.low, two.high)]
+    return [end for end in ends if math.isfinite(end)]
 
 
 def _ends(difference: SystemDifference) -> tuple[float | None, float | None]:
@@ -172,14 +183,14 @@ def _ends(difference: SystemDifference) -> tuple[float | None, float | None]:
     return ends if all(map(math.isfinite, ends)) else (None, None)
 
 
-def _difference(one: MetricComparison, difference: SystemDifference) -> list[str]:
+def _difference(one: MetricComparison, difference: SystemDifference, permutations: int) -> list[str]:
     return [
         one.metric,
         difference.system,
         shown_number(difference.value),
         shown_interval(difference.low, difference.high),
-        shown_p(difference.randomisation_p),
-        shown_p(difference.randomisation_p_holm),
+        shown_p(difference.randomisation_p, permutations),
+        shown_p(difference.randomisation_p_holm, permutations),
         *(shown_number(count) for count in (difference.wins, difference.ties, difference.losses)),
     ]
 

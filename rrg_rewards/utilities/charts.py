@@ -103,6 +103,7 @@ class Intervals:
         title: Caption.
         rows: Values.
         marks: Vertical lines by class: ``zero``, ``threshold`` or ``reference``.
+        within: Further values that the axis contains, for charts that share one.
 
     Example:
         >>> "<svg" in Intervals("CRG", [Interval("crg", 0.5, 0.4, 0.6)]).svg()
@@ -112,11 +113,12 @@ class Intervals:
     title: str
     rows: Sequence[Interval]
     marks: Mapping[str, float] = field(default_factory=dict)
+    within: Sequence[float] = ()
 
     def svg(self) -> Markup:
         """Return the chart as a figure."""
         ends = [end for row in self.rows for end in (row.value, row.low, row.high) if end is not None]
-        scale = _scale([*ends, *self.marks.values()], _LEFT, _WIDTH - _RIGHT)
+        scale = _scale([*ends, *self.marks.values(), *self.within], _LEFT, _WIDTH - _RIGHT)
         bottom = _ROW * len(self.rows) + 8
         parts: list[str] = [*_x_axis(scale, 4, bottom)]
         parts += [_line(scale(value), 4, scale(value), bottom, kind) for kind, value in self.marks.items()]

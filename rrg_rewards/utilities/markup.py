@@ -89,13 +89,16 @@ def shown_interval(low: float | None, high: float | None) -> str:
     return "-" if "-" in ends else " to ".join(ends)
 
 
-def shown_p(value: float | None) -> str:
-    """Return a p-value.
+def shown_p(value: float | None, permutations: int) -> str:
+    """Return a p-value of permutations, which is at least 1 divided by their number and one.
 
     Example:
-        >>> shown_p(0.00001), shown_p(0.03), shown_p(None)
-        ('<0.0001', '0.0300', '-')
+        >>> shown_p(0.00001, 10**6), shown_p(0.03, 999), shown_p(0.001, 999), shown_p(None, 999)
+        ('<0.0001', '0.0300', '≤0.001', '-')
     """
+    least = 1 / (permutations + 1)
+    if value is not None and value <= 1.0001 * least:
+        return f"≤{least:.1g}"
     return "<0.0001" if value is not None and value < 0.0001 else shown_number(value)
 
 

@@ -55,6 +55,19 @@ def test_ct_chat(checkpoint: tuple[Path, Path], tmp_path: Path, capsys: pytest.C
     assert "exists; choose another --output" in capsys.readouterr().err
 
 
+def test_ct_chat_example_is_a_checkpoint_to_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    example = tmp_path / "example"
+    for code, message in ((0, f"--base-model {example / 'base'}"), (2, "exists; choose another folder")):
+        assert main(["convert", "ct-chat", "--example", str(example)]) == code
+        printed = capsys.readouterr()
+        assert message in printed.err
+        assert ("mm_projector.attn_pool.query  16 x 96" in printed.out) == (code == 0)
+    model = CTChatForConditionalGeneration.from_llava_checkpoint(example / "checkpoint", example / "base")
+    stored = torch.load(example / "checkpoint" / "non_lora_trainables.bin", weights_only=True)
+    for name, tensor in model.model.mm_projector.state_dict().items():
+        assert torch.equal(stored[f"base_model.model.model.mm_projector.{name}"], tensor)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

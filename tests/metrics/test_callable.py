@@ -92,8 +92,8 @@ def test_callable_metric_a_mapping_has_a_score_and_parts() -> None:
         CallableMetric(word_overlap, value="precision").score(["a"], ["a"])
     with pytest.raises(ValueError, match="parts must not contain 'f1'"):
         CallableMetric(word_overlap, value="f1", parts=["f1"])
-    with pytest.raises(TypeError, match=r"parts must be a list of names, got 'recall'; pass \['recall'\]"):
-        CallableMetric(word_overlap, value="f1", parts="recall")
+    with pytest.raises(TypeError, match=r"parts must be a list of names, got 'recall,f2'; pass \['recall', 'f2'\]"):
+        CallableMetric(word_overlap, value="f1", parts="recall,f2")
     with pytest.raises(ValueError, match="length_gap returned list, not a mapping"):
         CallableMetric(length_gap, value="f1").score(["a"], ["a"])
 

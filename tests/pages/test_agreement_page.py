@@ -14,9 +14,12 @@ def test_agreement_page_draws_no_line_of_no_agreement_for_binary():
         "correlations": {"statistic": "kendall", "rows": 4, "names": ["rouge"], "values": [[1.0]]},
     }
     result = {"groups": {"all": group}, "table": "t", "rows": 4, "signatures": {}, "seed": 0, "permutations": 9}
-    result["bootstrap"] = {"num_resamples": 9}
-    rows = RatedRows({"rouge": torch.tensor([0.1, 0.2, 0.3, 0.4])}, {"rating": torch.tensor([1.0, 2.0, 3.0, 4.0])})
+    result |= {"bootstrap": {"num_resamples": 9}, "lower_is_better": ["rating"]}
+    # In the rows, higher is better; the page shows the ratings as they were given.
+    rows = RatedRows({"rouge": torch.tensor([0.1, 0.2, 0.3, 0.4])}, {"rating": torch.tensor([-3.0, -2.0, -1.0, -0.0])})
     page = agreement_page(result, rows)
+    (ratings,) = [column.cells for column in page.rows.columns if column.name == "rating"]
+    assert list(map(str, ratings)) == ["3.0", "2.0", "1.0", "0.0"]
     drawn = "".join(page.sections["Agreement with rating"]).split("<figure>")
     assert ['class="zero"' in part for part in drawn[1:]] == [False, True]
     assert ["line: no agreement" in part for part in drawn[1:]] == [False, True]

@@ -87,8 +87,8 @@ def read_settings(arguments: Mapping[str, Any] | None = None) -> TrainerSettings
     """Return the settings of a reward for a trainer.
 
     Args:
-        arguments: The settings, or ``config``, the path of a YAML or JSON file of settings, and settings that replace
-            those of the file. Without any, the settings are those of ``RRG_REWARDS_CONFIG``.
+        arguments: The settings, or ``config``, the path of a YAML or JSON file of settings or a mapping of them, and
+            settings that replace those. Without any, the settings are those of ``RRG_REWARDS_CONFIG``.
 
     Raises:
         ValueError: If a setting is unknown or invalid, or there are none.
@@ -102,8 +102,10 @@ def read_settings(arguments: Mapping[str, Any] | None = None) -> TrainerSettings
     where = "settings"
     if not given:
         where, given = f"environment variable {CONFIG_VARIABLE}", _from_environment()
-    if (path := given.pop("config", None)) is not None:
-        where, given = str(path), {**read_settings_file(path), **given}
+    if isinstance(config := given.pop("config", None), Mapping):
+        given = {**config, **given}
+    elif config is not None:
+        where, given = str(config), {**read_settings_file(config), **given}
     known = [field.name for field in fields(TrainerSettings)]
     return TrainerSettings(**check_keys(where, given, known, ["reward"]))
 

@@ -37,8 +37,9 @@ def test_read_settings_reads_a_file_or_settings_of_the_environment(
 ) -> None:
     configure(score_range=[0, 1])
     assert read_settings().score_range == [0, 1]
-    monkeypatch.setenv(CONFIG_VARIABLE, "{reward: rouge, missing: 0.0}")
-    assert (read_settings().reward, read_settings().missing) == ("rouge", 0.0)
+    for settings in ("{reward: rouge, missing: 0.0}", "{config: {reward: rouge, missing: 1}, missing: 0.0}"):
+        monkeypatch.setenv(CONFIG_VARIABLE, settings)
+        assert (read_settings().reward, read_settings().missing) == ("rouge", 0.0)
 
 
 def test_read_settings_mixes_no_arguments_with_the_environment(configure: Callable[..., None]) -> None:
