@@ -20,7 +20,6 @@ def _make_report_scorer() -> Any:
     from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
     from inspect_ai.solver import TaskState
 
-    @scorer(metrics=[mean(), stderr()])
     def report_scorer(**settings: Any) -> Scorer:
         reward = TrainerReward(read_settings(settings))
 
@@ -34,7 +33,7 @@ def _make_report_scorer() -> Any:
 
         return score
 
-    return report_scorer
+    return scorer(metrics=[mean(), stderr()])(report_scorer)
 
 
 def __getattr__(name: str) -> Any:
