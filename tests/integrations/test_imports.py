@@ -33,4 +33,6 @@ def test_integrations_import_no_trainer() -> None:
     )
     code = f"import json, sys, {names}; print(json.dumps(sorted(sys.modules)))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert not {"verl", "openrlhf", "swift", "ray", "trl", "verifiers", "slime", "areal", "inspect_ai"} & set(json.loads(output))
+    assert not {"verl", "openrlhf", "swift", "ray", "trl", "verifiers", "slime", "areal", "inspect_ai"} & set(
+        json.loads(output)
+    )
