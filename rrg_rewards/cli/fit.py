@@ -8,6 +8,7 @@ becomes the mean and the standard deviation of its rewards on the reports in --p
 the policy before training.
 
 Examples:
+  rrg-rewards fit train.csv --reward recommended --output reward.json
   rrg-rewards fit train.csv --reward crg --set average=macro --output reward.json
   rrg-rewards fit train.csv --config reward.yaml --prediction-column prediction --output reward.json
 

@@ -11,12 +11,12 @@ Examples:
   rrg-rewards sensitivity reports.csv --reference-column report_text --metrics crg,crimson
   rrg-rewards grade reports.csv --output graded.jsonl --dry-run
   rrg-rewards count pairs.csv --output counts.jsonl --dry-run
-  rrg-rewards pairs samples.csv --reward crg --margin 0.2 --output pairs.jsonl
+  rrg-rewards pairs samples.csv --reward recommended --margin 0.2 --output pairs.jsonl
   rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
   rrg-rewards attack pairs.csv --reward crg --honest-column prediction
-  rrg-rewards fit reports.csv --reward crg --reference-column report_text --output reward.json
+  rrg-rewards fit reports.csv --reward recommended --reference-column report_text --output reward.json
   rrg-rewards train crepe --config crepe/minilm_phantom
-  rrg-rewards serve --reward crg --set prior=0.2
+  rrg-rewards serve --config reward.json
   rrg-rewards recipes ls
 
 SIGTERM and SIGHUP end a command as Ctrl-C does.

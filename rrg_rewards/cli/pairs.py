@@ -14,7 +14,7 @@ completions have equal rewards are counted and left out. A warning appears if ch
 rejected ones, because a policy may then learn to write longer reports.
 
 Examples:
-  rrg-rewards pairs samples.csv --reward crg --set prior=0.2 --margin 0.2 --output pairs.jsonl
+  rrg-rewards pairs samples.csv --reward recommended --margin 0.2 --output pairs.jsonl
   rrg-rewards pairs samples.jsonl --reward crimson --context age=PatientAge --trainer kto --output kto.parquet
   rrg-rewards pairs samples.csv --reward crg --per-prompt 2 --group-column study --keep image --output pairs.jsonl
   rrg-rewards pairs samples.csv --reward composed --output pairs.jsonl \

@@ -21,9 +21,9 @@ it for files that you did not write. Report text is never written to a log or an
 its requests and exits.
 
 Examples:
-  rrg-rewards serve --reward crg --set prior=0.2
-  rrg-rewards fit train.csv --reward crg --set average=macro --output reward.json
+  rrg-rewards fit train.csv --reward recommended --output reward.json
   rrg-rewards serve --config reward.json --workers 4
+  rrg-rewards serve --reward crg --set prior=0.2
   rrg-rewards serve --reward crimson --context age=PatientAge --missing -1
   rrg-rewards serve --reward crepe --set model=my_crepe --device cuda --max-batch 128
   rrg-rewards serve --reward crg --set prior=0.2 --missing 0 --prompts train.jsonl

@@ -229,6 +229,11 @@ class ReportCRG(CRGMetric, LabelledMetric):
     :math:`\rho_{ik}` to the levels. :math:`CRG_{final}` increases with the mean contribution to each level, but is no
     function of the mean over levels.
 
+    CRG sees labels only: a wrong side, size or severity costs nothing, nor does a missed finding that is no label, such
+    as a pulmonary embolism. On 175 cases of chest CT on which metrics disagree, clinicians' ratings
+    correlate negatively with CRG, and best with GREEN among eight metrics (Sharma et al., "CTest-Metric",
+    arXiv:2601.11488). Report it beside a metric of findings, such as :class:`CRIMSON`.
+
     Source: Hamamci et al., "CRG Score", MIDL 2025.
 
     Args:

@@ -148,9 +148,10 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
 
     Example:
         >>> from rrg_rewards.rewards import make_reward
-        >>> reward = make_reward("crg", reference_column="report", prior=0.2)
-        >>> reward(completions=["No abnormality."], report=["Hiatal hernia."])
-        [-0.277...]
+        >>> train = ["Small left pleural effusion.", "Hiatal hernia.", "Normal."]
+        >>> reward = make_reward("recommended", reference_column="report").fit(report=train)
+        >>> reward(completions=["No abnormality.", "Left effusion."], report=train[1:2] + train[:1])
+        [0.0, 0.388...]
         >>> make_reward("crimson", age_column="PatientAge").columns
         ('reference', 'PatientAge')
         >>> reward = make_reward("crimson", key="weighted_false", sign=-1)

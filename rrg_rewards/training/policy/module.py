@@ -107,7 +107,7 @@ class PolicyModule(SamplingModule):
         ...         return TokenScores.from_logits(self.logits.expand(len(completions), 1, 2), completions)
         ...     def decode(self, completions):
         ...         return [("Normal.", "Cardiomegaly.")[word] for word in completions.tokens[:, 0]]
-        >>> reward = make_reward("crg", prior=0.2, reference_column="report")
+        >>> reward = make_reward("recommended", reference_column="report").fit(report=["Cardiomegaly.", "Normal."])
         >>> PolicyModule(OneWord(), reward, algorithm="rloo", minibatches=2, epochs=2).steps_per_rollout
         4
     """
