@@ -169,9 +169,13 @@ def measure_sensitivity(
         raise TableError(f"{table.source}: no report allows a change")
     batches = [clean, *(replace(clean, predictions=texts) for texts in versions.values())]
     runs = [SystemRun(name, name, name, table.source) for name in (_CLEAN, *versions)]
-    counts: dict[str, PairCounts] = {}
     with RunUsage({name: metric.judges() for name, metric in made.items()}).noted(log):
-        scored = scored_runs(batches, runs, made, None, counts, log)
+        scored = scored_runs(batches, runs, made, None, {}, log)
+    # Of all versions, so that there is one warning for each metric.
+    counts = {one.name: PairCounts() for one in scored}
+    for one in scored:
+        for (scores,) in one.runs.values():
+            counts[one.name].add(scores)
     warn_of_failures(counts, log)
     kinds = {name: "rewritten" if name in _REWRITERS else name.split()[0] for name in versions}
     groups = {}
