@@ -44,6 +44,8 @@ MISSED = {
     "hiatal hernia": "A small hiatal hernia is seen.",
     "coronary calcification": "Calcification of the coronary arteries is seen.",
 }
+# Reports that must allow two errors of a category.
+FEWEST = 10
 NORMAL = "The lungs are clear. The heart and the mediastinum are normal. There is no pleural effusion."
 
 
@@ -68,7 +70,8 @@ def changes(references: list[str], bootstrap: int) -> dict[str, Any]:
     settings = SensitivitySettings(bootstrap=bootstrap, permutations=0)
     found = measure_sensitivity(Table({"reference": references}), metrics(), settings=settings)
     rows: dict[str, Any] = {}
-    for group in found.comparison.groups:
+    groups = [group for group in found.comparison.groups if min(len(one.rows) for one in group.metrics) >= FEWEST]
+    for group in groups:
         for one in group.metrics:
             for difference in one.differences:
                 rows.setdefault(difference.system, {})[one.metric] = {
@@ -77,7 +80,8 @@ def changes(references: list[str], bootstrap: int) -> dict[str, Any]:
                     "interval": [round(difference.low, 4), round(difference.high, 4)],
                     "worse": round((difference.losses or 0) / len(one.rows), 4),
                 }
-    orders = {kind: {name: round(value, 4) for name, value in own.items()} for kind, own in found.order.items()}
+    kinds = [str(group.group) for group in groups if group.group in found.order]
+    orders = {kind: {name: round(value, 4) for name, value in found.order[kind].items()} for kind in kinds}
     return {"versions": rows, "order": orders}
 
 
