@@ -25,7 +25,7 @@ from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
-from rrg_rewards.utilities.charts import Chart, Curves, Histogram, Interval, Intervals, Scatter, svg_file
+from rrg_rewards.utilities.charts import Chart, Curves, Histogram, Scatter, svg_file
 from rrg_rewards.utilities.markup import markdown_table
 
 _CORRELATIONS: tuple[AgreementStatistic, ...] = ("kendall", "spearman")
@@ -51,30 +51,6 @@ def _counts(counts: Mapping[str, tuple[Tensor, Tensor]]) -> Scatter:
         jitter = (torch.rand(len(true), generator=noise) - 0.5) * 0.5
         points[name] = list(zip((true + jitter).tolist(), predicted.tolist(), strict=True))
     return Scatter("held-out pairs", "true errors", "predicted errors", points, diagonal=True)
-
-
-def _errors(categories: Mapping[str, Mapping[str, Any]]) -> Intervals:
-    """Return mean absolute errors by category, and those of always predicting the mean."""
-    rows = [
-        Interval(label.replace("_", " "), row[key], kind=kind)
-        for name, row in categories.items()
-        for key, label, kind in (
-            ("mae", name.replace("_", " "), "value"),
-            ("mae_of_mean", "always the mean", "unclear"),
-        )
-        if row[key] is not None
-    ]
-    return Intervals("held-out pairs: mean absolute error by category", rows)
-
-
-def _accuracies(test: Mapping[str, Any]) -> Intervals:
-    """Return the pairwise accuracy of the total and of each criterion."""
-    rows = [
-        Interval(f"{name.replace('_', ' ')} ({row['pairs']})", row["accuracy"])
-        for name, row in {"total": test, **test["criteria"]}.items()
-        if row["accuracy"] is not None
-    ]
-    return Intervals("held-out pairs (number that differ): share ordered correctly", rows, {"reference": 0.5})
 
 
 def _totals(rewards: Mapping[str, GradedRewards], base: float) -> Scatter:
@@ -110,7 +86,7 @@ class Section:
 def crepe_report(
     folder: Path, module: CrepeModule, data: CrepeDataModule, history: History, about: Report
 ) -> dict[str, Any]:
-    """Write ``report.json``, ``report.md``, ``counts.svg``, ``mae.svg``, ``curve.svg`` and ``training_<head>.svg``.
+    """Write ``report.json``, ``report.md``, ``counts.svg``, ``curve.svg`` and ``training_<head>.svg``.
 
     The last ones are histograms of the counts in the training data (Cho et al., "CREPE", Figure 4).
 
@@ -138,7 +114,6 @@ def crepe_report(
     report["test"]["tau_interval"] = tau_interval(counts)
     plots: dict[str, Chart] = {
         "counts.svg": _counts(counts),
-        "mae.svg": _errors(report["test"]["categories"]),
         "curve.svg": _curve(history, ("train/loss", "val/loss", "val/tau")),
         **{
             f"training_{name}.svg": Histogram(f"training pairs by number of errors: {name.replace('_', ' ')}", known)
@@ -152,7 +127,7 @@ def crepe_report(
 def er2score_report(
     folder: Path, module: ER2ScoreModule, data: ER2ScoreDataModule, history: History, about: Report
 ) -> dict[str, Any]:
-    """Write ``report.json``, ``report.md``, and charts of accuracy, totals and curves.
+    """Write ``report.json``, ``report.md``, and charts of totals and curves.
 
     The arguments and the return value are those of :func:`crepe_report`.
     """
@@ -167,7 +142,6 @@ def er2score_report(
     pooled = GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
     report["test"] = with_preference_intervals(report["test"], pooled, system)
     plots: dict[str, Chart] = {
-        "accuracy.svg": _accuracies(report["test"]),
         "totals.svg": _totals(rewards, system.base),
         "curve.svg": _curve(history, curves),
     }
