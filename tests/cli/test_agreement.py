@@ -14,9 +14,10 @@ import torch
 from scipy import stats
 
 from rrg_rewards.analysis import AgreementColumns
-from rrg_rewards.data import ANNOTATED_SETS, read_annotated_set
+from rrg_rewards.data import ANNOTATED_SETS, Table, read_annotated_set, read_graded_reports, write_table
 from rrg_rewards.functional import agreement_interval
 from rrg_rewards.metrics import ROUGE
+from rrg_rewards.schemas import get_scoring_system
 from tests.helpers.annotated_files import WRITERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -281,3 +282,30 @@ def test_rankings_that_hold_are_counted_by_category(run, tmp_path):
     for ranking in ("C1 >> C2", "C1 > C9"):
         path.write_text(json.dumps([{**cases[0], "expected_ranking": ranking}]))
         assert "case 1, expected_ranking: must be as 'C1 > C2'" in run(*command, "--overwrite").err
+
+
+def test_graded_reports_agree_with_a_second_grader(run, tmp_path):
+    system = get_scoring_system("radcliq")
+    first, second = [(0, 0, 1), (0, 1, 0), (0, 0, 0), (1, 0, 1)], [(1, 0, 0), (1, 1, 0), (0, 0, 0), (2, 0, 1)]
+    grades = {"judge": first, "second": second}
+    columns = {}
+    for grader, scores in grades.items():
+        path = tmp_path / f"{grader}.jsonl"
+        lines = (
+            {
+                "reference": "Edema.",
+                "candidate": f"Candidate {row}.",
+                "scores": dict(zip(system.names, [*one, 0, 0, 0], strict=True)),
+            }
+            for row, one in enumerate(scores)
+        )
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for place, name in enumerate(system.names):
+            columns[f"{name}_{grader}"] = [report.scores[place] for report in read_graded_reports(path, system)]
+    write_table(Table(columns), tmp_path / "graders.csv")
+    compared = ("false_finding", 0.5), ("omitted_finding", 1), ("wrong_location", 0.75)
+    for name, expected in compared:
+        options = ["--scores", f"{name}_judge", "--human", f"{name}_second", "--statistics", "binary", *FEW]
+        found, _ = result_of(run, tmp_path / "graders.csv", *options)
+        agreement = found["groups"]["all"]["human"][f"{name}_second"]["agreement"]
+        assert agreement["binary"][f"{name}_judge"]["value"] == expected
