@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from rrg_rewards.analysis.answers import AnswerRun, choose_model, distinct_items
-from rrg_rewards.analysis.judge_choice import JudgeSetting, choose_prompt_task
+from rrg_rewards.analysis.judge_choice import JudgeSetting
 from rrg_rewards.analysis.settings import CountingSettings
 from rrg_rewards.data.records.error_records import read_error_records
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.judges.base import Judge, ReportPair
 from rrg_rewards.judges.tasks.counting import CountedErrors, CountingTask, CountPromptTask
+from rrg_rewards.judges.tasks.prompt_files import read_prompt_task
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.utilities.run_log import RunLog
 
@@ -47,7 +48,7 @@ class CountingRun(AnswerRun[ReportPair, CountedErrors]):
         settings: CountingSettings = CountingSettings(),
     ) -> None:
         prompt = settings.prompt
-        task = CountingTask() if prompt is None else choose_prompt_task("prompt", prompt, CountPromptTask)
+        task = CountingTask() if prompt is None else read_prompt_task("prompt", prompt, CountPromptTask)
         super().__init__(task, pairs, output, judge)
         self._source = settings.source
         self.categories = {category: {"errors": 0, "significant": 0} for category in ERROR_CATEGORIES}

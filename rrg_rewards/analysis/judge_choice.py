@@ -1,12 +1,10 @@
 """Judges and labelers from names and settings; what is wrong is a :class:`SettingError`."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.judges.registry import get_judge
-from rrg_rewards.judges.tasks.prompt_files import Task, read_prompt_task
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler, needs_judge
 from rrg_rewards.utilities.settings import SettingError
@@ -53,21 +51,3 @@ def choose_labeler(setting: LabelerSetting, judge: str | Mapping[str, Any] | Jud
         return get_labeler(setting, **further)
     except (ValueError, TypeError) as error:
         raise SettingError("labeler", str(error)) from error
-
-
-def choose_prompt_task(name: str, path: str | Path, task: type[Task]) -> Task:
-    """Return a task with the prompt of a file.
-
-    Args:
-        name: The setting, for messages.
-        path: The file.
-        task: Class of the task.
-
-    Raises:
-        SettingError: If the file is no prompt of the task.
-        OSError: If the file cannot be read.
-    """
-    try:
-        return read_prompt_task(path, task)
-    except ValueError as error:
-        raise SettingError(name, str(error)) from error

@@ -284,13 +284,13 @@ def _prompted_items(
 
     A report with a failed request is left out. Labels and stated attributes tell that a finding exists.
     """
-    from rrg_rewards.analysis.judge_choice import choose_prompt_task
     from rrg_rewards.judges.tasks.finebench import question_item
     from rrg_rewards.judges.tasks.finebench_prompt_files import AskedAttribute, QuestionPromptTask
+    from rrg_rewards.judges.tasks.prompt_files import read_prompt_task
 
     schema, task = (
         get_question_schema(settings.schema),
-        choose_prompt_task("prompt", prompt, QuestionPromptTask),
+        read_prompt_task("prompt", prompt, QuestionPromptTask),
     )
     positive = reports.positive
     asked = {
@@ -443,14 +443,14 @@ def _triples(finding: Finding) -> Iterator[Triple]:
 
 def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) -> Mapping[Triple, int]:
     """Count the triples that a judge lists, each once in a report."""
-    from rrg_rewards.analysis.judge_choice import choose_prompt_task
     from rrg_rewards.judges.tasks.finebench import FindingTriples, ReportFindings, TriplesTask
     from rrg_rewards.judges.tasks.finebench_prompt_files import TriplesPromptTask
+    from rrg_rewards.judges.tasks.prompt_files import read_prompt_task
 
     schema = get_question_schema(settings.schema)
     task: JudgeTask[ReportFindings, FindingTriples] = TriplesTask(schema)
     if settings.prompt is not None:
-        task = choose_prompt_task("prompt", settings.prompt, TriplesPromptTask)
+        task = read_prompt_task("prompt", settings.prompt, TriplesPromptTask)
     names = tuple(finding.name for finding in schema.findings)
     positive = reports.positive
     items = [

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from rrg_rewards.analysis.comparison import TIE, MetricComparison, SystemComparison, compare_runs
-from rrg_rewards.analysis.judge_choice import choose_prompt_task
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.question_items import ReportTexts, ask_judge
@@ -19,6 +18,7 @@ from rrg_rewards.findings.editing.inject_errors import inject_errors
 from rrg_rewards.findings.editing.paraphrase import paraphrase_report
 from rrg_rewards.findings.editing.wrong_details import corrupt_report
 from rrg_rewards.judges.tasks.finebench_prompt_files import RewritePromptTask
+from rrg_rewards.judges.tasks.prompt_files import read_prompt_task
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.schemas import ERROR_CATEGORIES
 from rrg_rewards.utilities.names import unknown_name_message
@@ -92,7 +92,7 @@ def _changed(
     rewrite, setting = _REWRITERS[change]
     if (prompt := getattr(settings, setting)) is None:
         return [rewrite(text, seed=settings.seed).candidate for text in texts]
-    task = choose_prompt_task(setting, prompt, RewritePromptTask)
+    task = read_prompt_task(setting, prompt, RewritePromptTask)
     made = dict(ask_judge(task, texts, ReportTexts({}), QuestionSettings(judge=settings.rewriter), log))
     return [made.get(row) for row in range(len(texts))]
 

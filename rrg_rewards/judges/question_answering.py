@@ -395,10 +395,7 @@ def _from_file(name: str, path: str | None, judge: Judge | None, task: Any) -> J
     if judge is None:
         role = "answerer" if name == "answer" else "comparer"
         raise ValueError(f"{name}_prompt: needs a judge, which gets the prompt; set {role}")
-    try:
-        made: JudgeTask[Any, Any] = read_prompt_task(path, task)
-    except ValueError as error:
-        raise ValueError(f"{name}_prompt, {error}") from None
+    made: JudgeTask[Any, Any] = read_prompt_task(f"{name}_prompt", path, task)
     return made
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from rrg_rewards.judges.base import Item, JudgeFailure, JudgeTask, Message, Result
 from rrg_rewards.judges.tasks.crimson_published import refuse_control_text
 from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.settings import SettingError
 
 # Also {reference_report}, and {reference\_report} as in a paper that is stored as Markdown.
 _PLACEHOLDER = re.compile(r"<([a-z]+(?: [a-z]+)*)>|\{([a-z]+(?:\\?_[a-z]+)*)\}")
@@ -87,15 +88,16 @@ def _in_brackets(names: tuple[str, ...]) -> str:
     return ", ".join(f"<{name}>" for name in names)
 
 
-def read_prompt_task(path: str | Path, task: type[Task]) -> Task:
+def read_prompt_task(setting: str, path: str | Path, task: type[Task]) -> Task:
     """Return a task with the prompt of a file.
 
     Args:
+        setting: Name of the setting that has the path, for messages.
         path: The file.
         task: Class of the task.
 
     Raises:
-        ValueError: If the file is blank or not UTF-8, or its placeholders are wrong. The message names the file.
+        SettingError: If the file is blank or not UTF-8, or its placeholders are wrong.
         OSError: If the file cannot be read.
     """
     try:
@@ -103,7 +105,5 @@ def read_prompt_task(path: str | Path, task: type[Task]) -> Task:
         if not text.strip():
             raise ValueError("is blank; it must be a prompt")
         return task(text)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is not UTF-8: {error.reason} at byte {error.start}") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise SettingError(setting, f"{path}: {error}") from None

@@ -19,6 +19,7 @@ from rrg_rewards.judges.tasks.finebench_prompt_files import (
 )
 from rrg_rewards.judges.tasks.prompt_files import read_prompt_task
 from rrg_rewards.questions.schema import QAItem, get_question_schema
+from rrg_rewards.utilities.settings import SettingError
 
 SIZE = QAItem(
     "Lung nodule", "size", "How large is the <report> nodule?", "12 mm", "numeric", "Measure.", ("4 mm", "1 cm")
@@ -166,11 +167,15 @@ def test_prompt_file_tasks_are_free_text_and_told_apart_by_their_prompt() -> Non
 def test_read_prompt_task(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
     path.write_bytes("\ufeff<report> <question> µ".encode())
-    assert read_prompt_task(path, AnswerPromptTask).prompt == "<report> <question> µ"
-    for content, message in ((b"\xff", "is not UTF-8"), (b" \n", "is blank"), (b"<report>", "lacks <question>")):
+    assert read_prompt_task("prompt", path, AnswerPromptTask).prompt == "<report> <question> µ"
+    for content, message in (
+        (b"\xff", "'utf-8' codec can't decode"),
+        (b" \n", "is blank"),
+        (b"<report>", "lacks <question>"),
+    ):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=rf"prompt\.txt: .*{message}"):
-            read_prompt_task(path, AnswerPromptTask)
+        with pytest.raises(SettingError, match=rf"^prompt: .*prompt\.txt: .*{message}"):
+            read_prompt_task("prompt", path, AnswerPromptTask)
 
 
 NODULE = get_question_schema("ct_rate").finding("Lung nodule")
