@@ -37,7 +37,8 @@ def ct_finebench_score(grades: Tensor | Sequence[float], counts: Sequence[int] |
     if not bool(((values >= 0) & (values <= 1)).all()):
         raise ValueError("grades must lie between 0 and 1")
     numbers = torch.tensor(sizes, dtype=torch.long, device=values.device)
-    reports = torch.repeat_interleave(numbers)
+    # repeat_interleave starts all threads also for a few rows, which wait for one another on a busy machine.
+    reports = torch.tensor([row for row, size in enumerate(sizes) for _ in range(size)], device=values.device).long()
     # 0 / 0 is NaN.
     return values.new_zeros(len(sizes)).index_add_(0, reports, values) / numbers
 
