@@ -149,8 +149,10 @@ STARTS = {
     "label": (_LABEL, {"torchmetrics", "scipy", "matplotlib", "transformers", "rrg_rewards.questions"}),
     "score crg": (_SCORE.format("crg"), {"rrg_rewards.metrics.ct_finebench", "transformers.models.bert"}),
     "score crimson": (_SCORE.format("crimson"), {"rrg_rewards.metrics.ct_finebench", "transformers.models.bert"}),
-    "metrics": ("from rrg_rewards.metrics import ReportCRG", {"rrg_rewards.models", "rrg_rewards.metrics.crimson"}),
-    "rewards": ("from rrg_rewards.rewards import make_reward", {"rrg_rewards.metrics.ct_finebench"}),
+    "metrics and rewards": (
+        "from rrg_rewards.metrics import ReportCRG; from rrg_rewards.rewards import make_reward",
+        {"rrg_rewards.models", "rrg_rewards.metrics.crimson", "rrg_rewards.metrics.ct_finebench"},
+    ),
 }
 
 

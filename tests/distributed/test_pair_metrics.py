@@ -65,7 +65,7 @@ def exercise_all(rank: int, world_size: int, name: str, folder: str) -> dict[str
     return {share: exercise_one(name, folder, rows) for share, rows in rows_of(rank, world_size)}
 
 
-@pytest.fixture(scope="module", params=SUBJECTS)
+@pytest.fixture(scope="module", params=["crepe", pytest.param("er2score", marks=pytest.mark.distributed)])
 def name(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found

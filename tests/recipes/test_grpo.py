@@ -108,7 +108,7 @@ def test_grpo_unscorable_rows_are_skipped(recipe: Callable[..., Path], table: Pa
         row.update(edema=None, effusion=None, nodule=None)
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     reward = {"name": "crg", "labeler": "keywords:edema effusion nodule", "label_column": "labels"}
-    main(["--config", str(recipe(rewards=[reward], max_steps=4, shuffle_dataset=False))])
+    main(["--config", str(recipe(rewards=[reward], max_steps=4, shuffle_dataset=False, heldout_rows=0))])
     steps = [entry for entry in read(tmp_path / "run", "history.json") if "reward" in entry]
     shares = {entry["crg/unscorable"] for entry in steps}
     assert shares == {0, 1}

@@ -194,13 +194,13 @@ def observe_values(watch, steps, draw, level=0.0):
 def test_reward_watch_has_a_state_that_does_not_grow():
     watch, draw = RewardWatch(**SETTINGS), random.Random(0)
     sizes, before = [], 0
-    for steps in (60, 200, 600):
+    for steps in (60, 120, 240):
         observe_values(watch, range(before, steps), draw)
         before = steps
         state = watch.state_dict()
         sizes.append((len(pickle.dumps(state)), len(json.dumps(state))))
         assert len(watch.blocks) == 50
-    assert watch.seen == 600 * 32
+    assert watch.seen == 240 * 32
     assert [block.reports for block in watch.blocks[:5]] == [32] * 5
     assert [block.reports for block in watch.blocks[-5:]] == [32] * 5
     for kind in zip(*sizes, strict=True):
