@@ -170,7 +170,7 @@ def measure_sensitivity(
     batches = [clean, *(replace(clean, predictions=texts) for texts in versions.values())]
     runs = [SystemRun(name, name, name, table.source) for name in (_CLEAN, *versions)]
     with RunUsage({name: metric.judges() for name, metric in made.items()}).noted(log):
-        scored = scored_runs(batches, runs, made, None, {}, log)
+        scored = scored_runs(batches, runs, reader.metrics, None, {}, log)
     # Of all versions, so that there is one warning for each metric.
     counts = {one.name: PairCounts() for one in scored}
     for one in scored:

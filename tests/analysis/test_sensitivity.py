@@ -89,6 +89,17 @@ def test_order_is_that_of_all_pairs_of_versions_and_a_lower_score_is_worse_only_
     assert (up.losses, down.wins, unknown.losses) == (lower, lower, None)
 
 
+def test_a_metric_of_the_corpus_has_the_references_of_all_versions():
+    reports = [*REPORTS[:3], "The lungs are clear.", "No nodule is seen."]
+    settings = SensitivitySettings(changes=["omitted_finding"], max_errors=1, **ONCE)
+    found = measure_sensitivity(Table({"reference": reports}), ["cider"], settings=settings)
+    (one,) = found.comparison.all_reports.metrics
+    assert one.left_out == 2
+    fixed = make_metric("cider", documents=reports)
+    expected = fixed.score(found.table.texts("omitted_finding 1"), reports).value[one.rows].tolist()
+    assert one.report_values["omitted_finding 1"].tolist() == pytest.approx(expected)
+
+
 def test_changes_that_no_report_allows_are_told_and_blank_reports_are_left_out():
     reports = Table({"text": ["Nodule of 8 mm in the left lung.", None, ""]}, source="r.csv")
     notes = []
