@@ -1,5 +1,6 @@
-"""The commands of the first training run, in order, and what its text says of their results."""
+"""The commands of the first training run, and the messages that the page on TRL explains."""
 
+import ast
 import json
 import os
 import re
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-TUTORIAL = Path(__file__).resolve().parents[1] / "docs" / "first_training.md"
+ROOT = Path(__file__).resolve().parents[1]
+TUTORIAL = ROOT / "docs" / "first_training.md"
 
 
 def run(command: str, folder: Path) -> str:
@@ -46,3 +48,17 @@ def test_the_commands_of_the_tutorial(tmp_path: Path) -> None:
     assert differences["crg"]["low"] > 0
     # What was not rewarded has not become worse.
     assert differences["rouge"]["high"] > 0
+
+
+def test_troubleshooting_quotes_messages_of_the_package() -> None:
+    messages = []
+    for folder in ("rrg_rewards", "callbacks", "recipes"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+                values = [part.value if isinstance(part, ast.Constant) else "..." for part in parts]
+                messages.append("".join(value for value in values if isinstance(value, str)))
+    table = (ROOT / "docs" / "trl.md").read_text(encoding="utf-8").partition("## Troubleshooting")[2]
+    quoted = re.findall(r"^\| `([^`]+)` \|", table.partition("Without a message")[0], re.M)
+    assert len(quoted) > 10
+    assert [one for one in quoted if not any(one in message for message in messages)] == []

@@ -502,7 +502,7 @@ class QuestionSettings(Batches, ScanChoice):
     )
     labels: bool | str = setting(
         False,
-        "use only findings whose label is 1, in columns named like the findings, or in those of another table FILE, "
+        "use only findings whose label is 1, in columns named like the findings, or in columns of another table FILE, "
         "which needs `key`",
     )
     label_prefix: str | None = setting(None, "the same, with columns named TEXT + label", metavar="TEXT")

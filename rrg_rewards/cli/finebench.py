@@ -127,8 +127,9 @@ def run_mine(args: argparse.Namespace, terminal: Terminal) -> int:
     names of the findings, and answers with a list of [sentence, finding, attribute, value] in <step3>.
 
     --draft writes one row for each finding and attribute, to be edited by these steps: (1) remove attributes without
-    medical meaning; (2) split attributes that have several meanings; (3) join those of one meaning, which the column
-    Merge proposes; (4) write the Explanation of each, and five Examples or more. `finebench schema` reads the table.
+    medical meaning; (2) split attributes that have several meanings; (3) join attributes of one meaning, which the
+    column Merge proposes; (4) write the Explanation of each, and five Examples or more. `finebench schema` reads the
+    table.
 
     Examples:
       rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv \
@@ -183,7 +184,7 @@ def run_questions(args: argparse.Namespace, terminal: Terminal) -> int:
     """Convert a file of questions in JSON that the authors of CT-FineBench released to question items.
 
     The output has one row per report with its name, report_id, and a list of items, the context column of rrg-rewards
-    score. Type of the answer, explanation and examples of each attribute are those of the schema.
+    score. Type of the answer, explanation and examples of each attribute come from the schema.
 
     Examples:
       rrg-rewards finebench questions ctrate_qa_test.json --schema ctrate_attributes.yaml --output items.jsonl

@@ -2,14 +2,14 @@ r"""``rrg-rewards label``: label reports, one 0/1 column per label.
 
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
 
-The label cells of a missing or blank report are empty, not 0. So are those of a report on which a judge fails, if a
-language model labels the reports (--labeler judge:SCHEMA). The file name ending determines the format: CSV, JSON
+The label cells of a missing or blank report are empty, not 0, and so are they if a language model labels the reports
+(--labeler judge:SCHEMA) and fails. The file name ending determines the format: CSV, JSON
 lines or Parquet. The table is read once, in batches: all rows are checked and kept in a temporary file, from which they
 are labelled. Rows are written while others are labelled, so that memory does not grow with the table. The output file
 appears only if the run succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
 
 The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
-written, so that the counts of --json are those of scans. Such a table is held in memory.
+written, so that --json counts scans. Such a table is held in memory.
 
 --dry-run labels nothing and sends nothing: it says how many requests to a language model there are at most.
 

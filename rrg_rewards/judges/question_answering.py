@@ -40,7 +40,7 @@ JudgeSetting = str | Mapping[str, Any] | Judge
 _REMEMBERED = 1024
 # Failures of a judge that answered.
 _INVALID = ("malformed", "inconsistent")
-_UNGRADED = JudgeFailure("inconsistent", "a grade is none of right, partial and wrong, also when asked for alone")
+_UNGRADED = JudgeFailure("inconsistent", "a grade is not right, partial or wrong, also when asked for alone")
 
 
 @dataclass(frozen=True, slots=True)

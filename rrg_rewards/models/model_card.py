@@ -39,7 +39,7 @@ def write_model_card(
     """
     path = Path(folder) / CARD_NAME
     if path.exists() and not is_written_here(path.read_text(encoding="utf-8")):
-        logger.info("%s was not written here or was changed, and is left as it is", path)
+        logger.info("%s was not written here or was changed, and stays", path)
         return False
     data = ModelCardData(**metadata, eval_results=[EvalResult(**result) for result in results] or None)
     card = f"---\n{data.to_yaml()}\n---\n\n{text.strip()}\n\n"

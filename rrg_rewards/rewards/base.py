@@ -369,7 +369,7 @@ class MetricReward(Reward):
             )
         if not (metric.compares_across_batches or metric.unfitted or self._compares_across_batches):
             raise ValueError(
-                f"{metric.name} cannot be a reward as it is: its scores are relative to the batch, and a reward would "
+                f"{metric.name} cannot be a reward: its scores are relative to the batch, and a reward would "
                 f"change with the other completions; use make_reward({metric.name!r}), or set a number as its prior"
             )
         super().__init__(name or metric.name, log_explanations, log_details)

@@ -264,7 +264,7 @@ class PolicyModule(SamplingModule):
             return
         if "policy" not in checkpoint:
             raise CheckpointError(
-                "the checkpoint is none of a PolicyModule and cannot be resumed; to begin with its weights, load them "
+                "the checkpoint is not of a PolicyModule and cannot be resumed; to begin with its weights, load them "
                 "into the generator"
             )
         super().on_load_checkpoint(checkpoint)
