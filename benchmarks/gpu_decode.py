@@ -43,15 +43,18 @@ def decode(
         "eager, merged adapters": lambda: sampler(model, batch, tokens, "eager", merged=True),
         "generate, static cache": lambda: static(model, batch, tokens),
     }
-    if device.type == "cuda":
-        ways["graph by torch.compile"] = lambda: sampler(model, batch, tokens, "graph", compiles=True)
     if find_spec("vllm"):
         ways["vLLM, text only, no adapters"] = lambda: vllm(size, run.prompt, rows, tokens)
+    if device.type == "cuda":
+        # Last, because compilation may take the longest.
+        ways["graph by torch.compile"] = lambda: sampler(model, batch, tokens, "graph", compiles=True)
     found = {}
     for name, make in ways.items():
         progress(name)
         left = deadline - time.monotonic()
         found[name] = measured(device, make, tokens) if left > 0 else {"not_run": f"{seconds:.0f} s are over"}
+        # At once, in case that the script is ended before it writes its file.
+        progress(f"{name}: {found[name]}")
     weights = sum(weight.nbytes for weight in model.parameters())
     text = model.config.get_text_config(decoder=True)
     width = 2 * text.num_hidden_layers * text.num_key_value_heads * text.head_dim * next(model.parameters()).itemsize
