@@ -233,8 +233,8 @@ class GraphDecoder:
             logits: Logits ``(N, V)`` after the prompts of the rows.
             sampling: How to sample.
         """
-        (count, width), is_cpu = prompts.mask.shape, self.device.type == "cpu"
-        draws, is_greedy = random_draws(*logits.shape, self.device), not sampling.temperature
+        (count, vocabulary), is_cpu, is_greedy = logits.shape, self.device.type == "cpu", not sampling.temperature
+        width, draws = prompts.mask.shape[1], random_draws(count, vocabulary, self.device)
         self._prepare(cache, draws, width, sampling)
         rows = first = self._rows_for(count)
         state = self._states[rows]
@@ -253,7 +253,7 @@ class GraphDecoder:
                     state.keep((~state.going).long().argsort(stable=True)[:fewer], width + done - 1)
                     rows, state = fewer, self._states[fewer]
             # Outside of the graph, so that their sequence depends on the step's seed only.
-            state.draws[:count] = random_draws(*logits.shape, self.device)
+            state.draws[:count] = random_draws(count, vocabulary, self.device)
             self._steps[rows, is_greedy]()
             done += 1
         found = sampling.completions(state.tokens[:count, :done], state.log_probs[:count, :done])

@@ -135,7 +135,7 @@ def sample_tokens(
         tokens = logits.argmax(-1)
         return tokens, torch.zeros_like(tokens, dtype=torch.float32)
     probabilities = (logits.float() / temperature).softmax(-1)
-    draws = random_draws(*logits.shape, logits.device) if draws is None else draws
+    draws = random_draws(logits.shape[0], logits.shape[1], logits.device) if draws is None else draws
     if draws.ndim == 1:
         # By inversion: torch.multinomial draws one random number per token of the vocabulary. In float64, because rare
         # tokens would be lost in sums of float32.

@@ -55,6 +55,14 @@ def test_policy_module_two_processes_take_the_steps_of_one(tmp_path: Path) -> No
             assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 
+@pytest.mark.slow
+def test_policy_module_two_processes_with_compiled_steps_take_those_of_eager_decoding(tmp_path: Path) -> None:
+    shared = {"module": {"beta": 0.05}, "batch_size": 4, "devices": 2, "steps": 3}
+    eager, graph = run(tmp_path / "runs", shared, {**shared, "decoding": "graph"})
+    found, expected = (torch.tensor(one["weights"]) for one in (graph, eager))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("devices", [1, 2])
 def test_policy_module_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, devices: int) -> None:
     # Two rollouts an epoch of one process, one of two; killed twice, within a rollout and after one.
