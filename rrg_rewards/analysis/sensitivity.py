@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.analysis.comparison import TIE, MetricComparison, SystemComparison, compare_runs
+from rrg_rewards.analysis.comparison import TIE, MetricComparison, SystemComparison, compare_runs, plain
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.question_items import ReportTexts, ask_judge
@@ -105,7 +105,7 @@ class Sensitivity:
         comparison: Comparison of the versions with the clean reports, the baseline, which are scored against
             themselves. There is a group for each category of errors, and one for the ``rewritten`` reports.
         order: For each category and metric, Kendall's τ_a of numbers of errors and scores inside of reports: 1 if each
-            further error lowers the score of each report, 0 if no score changes.
+            further error lowers the score of each report, 0 if no score changes; NaN without scores.
         table: The input, with a column for each version and for the scores of each version by each metric.
         errors: What is wrong with each metric that has scored no report because its judge failed.
     """
@@ -117,7 +117,8 @@ class Sensitivity:
 
     def to_dict(self) -> dict[str, Any]:
         """Return comparison and order as dicts, lists, texts and numbers."""
-        return {"table": self.table.source, **self.comparison.to_dict(), "order": self.order}
+        order = {kind: {name: plain(value) for name, value in own.items()} for kind, own in self.order.items()}
+        return {"table": self.table.source, **self.comparison.to_dict(), "order": order}
 
 
 def measure_sensitivity(
@@ -174,8 +175,8 @@ def measure_sensitivity(
     # Of all versions, so that there is one warning for each metric.
     counts = {one.name: PairCounts() for one in scored}
     for one in scored:
-        for (scores,) in one.runs.values():
-            counts[one.name].add(scores)
+        for (run,) in one.runs.values():
+            counts[one.name].add(run)
     warn_of_failures(counts, log)
     kinds = {name: "rewritten" if name in _REWRITERS else name.split()[0] for name in versions}
     groups = {}

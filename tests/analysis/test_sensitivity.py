@@ -75,8 +75,10 @@ def test_order_is_that_of_all_pairs_of_versions_and_a_lower_score_is_worse_only_
     metrics = {}
     for name, higher in (("up", True), ("down", False), ("unknown", None)):
         metrics[name] = CallableMetric(length, higher_is_better=higher, name=name)
+    metrics["unscorable"] = CallableMetric(lambda preds, target: [None] * len(preds), name="unscorable")
     settings = SensitivitySettings(changes=["false_finding"], max_errors=3, **ONCE)
-    found = measure_sensitivity(Table({"reference": REPORTS}), metrics, settings=settings)
+    with pytest.warns(RunWarning, match="unscorable has no value: all 48 report pairs"):
+        found = measure_sensitivity(Table({"reference": REPORTS}), metrics, settings=settings)
     (group,) = found.comparison.groups
     names = ["up of clean, false_finding", *(f"up of false_finding {errors}" for errors in (1, 2, 3))]
     rows = [row for row in zip(*map(found.table.values, names), strict=True) if None not in row]
@@ -85,7 +87,8 @@ def test_order_is_that_of_all_pairs_of_versions_and_a_lower_score_is_worse_only_
     assert found.order["false_finding"]["up"] == pytest.approx(sum(pairs) / len(pairs)) != 0
     assert found.order["false_finding"]["down"] == -found.order["false_finding"]["up"]
     lower = sum(row[1] < row[0] for row in rows)
-    up, down, unknown = (one.differences[0] for one in group.metrics)
+    assert found.to_dict()["order"]["false_finding"]["unscorable"] is None
+    up, down, unknown, _ = (one.differences[0] for one in group.metrics)
     assert (up.losses, down.wins, unknown.losses) == (lower, lower, None)
 
 
