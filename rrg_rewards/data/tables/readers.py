@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pickle
+import re
 import shutil
 import sys
 import zipfile
@@ -22,6 +23,7 @@ from rrg_rewards.data.tables.json_documents import parse_json, unique_keys
 from rrg_rewards.data.tables.table import STANDARD, Table, TableError, check_header, table_format
 from rrg_rewards.utilities.files import note_input
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.names import unknown_name_message
 
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 # Without a limit, a quote that is not closed, or a file without line feeds, would be read into memory as one cell.
@@ -36,7 +38,8 @@ def read_table(path: str | Path, table_format_name: str | None = None) -> Table:
     semicolons or tabs if its header contains these and no comma. JSON lines have one object per line. Its keys
     are the columns. A key that an object lacks is a missing cell. Parquet needs the extra ``parquet``. A JSON document
     (``.json``) is read by :func:`~rrg_rewards.data.tables.json_documents.parse_json`. An Excel workbook (``.xlsx``,
-    extra ``xlsx``) has one sheet with content, and the names of the columns in its first row. Its cells are text,
+    extra ``xlsx``) has one sheet with content, or its name follows the path (``reports.xlsx#2024``), and the names of
+    the columns are in its first row. Its cells are text,
     numbers and booleans; a formula has the value that was saved with it, and dates become text as ``2024-01-31``. Empty
     rows are skipped, and lines in messages are the rows of the sheet.
 
@@ -167,7 +170,14 @@ def _parse(file: BinaryIO, kind: str, source: str, rows: int | None) -> Iterator
 
 def _format(path: str | Path, name: str | None) -> str:
     """Return the format of a table to read; JSON documents are read, but tables are not written as one."""
-    return "json" if Path(path).suffix.lower() == ".json" else table_format(path, name)
+    file = _sheet_of(path)[0]
+    return "json" if Path(file).suffix.lower() == ".json" else table_format(file, name)
+
+
+def _sheet_of(path: str | Path) -> tuple[str, str | None]:
+    """Return the path of a file, and the sheet that follows the path of a workbook and ``#``."""
+    found = re.fullmatch(r"(.+\.xlsx)#(.+)", str(path), re.I)
+    return (str(path), None) if found is None or Path(path).exists() else (found[1], found[2])
 
 
 def _source(path: str | Path) -> str:
@@ -179,6 +189,7 @@ def _opened(path: str | Path) -> Iterator[Any]:
     if str(path) == STANDARD:
         yield sys.stdin.buffer
         return
+    path = _sheet_of(path)[0]
     if not Path(path).exists():
         raise TableError(f"{path}: no such file")
     if Path(path).is_dir():
@@ -339,16 +350,21 @@ def _sheet_records(
 
 
 def _sheet(file: BinaryIO, source: str) -> Any:
-    """Return the only sheet with content."""
+    """Return the sheet that the source names, or else the only one with content."""
     openpyxl = require("openpyxl", extra="xlsx")
     try:
         book = openpyxl.load_workbook(file, read_only=True, data_only=True)
         sheets = [sheet for sheet in book.worksheets if next(_sheet_rows(sheet), None) is not None]
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, openpyxl.utils.exceptions.InvalidFileException) as error:
         raise TableError(f"{source}: not a readable Excel workbook: {error}") from error
+    titles, (path, wanted) = [sheet.title for sheet in sheets], _sheet_of(source)
+    if wanted is not None:
+        if wanted not in titles:
+            raise TableError(f"{path}: {unknown_name_message('sheet with content', wanted, titles)}")
+        return sheets[titles.index(wanted)]
     if len(sheets) > 1:
-        titles = ", ".join(repr(sheet.title) for sheet in sheets)
-        raise TableError(f"{source}: {len(sheets)} sheets have content, {titles}; save the one to read as CSV")
+        names = ", ".join(map(repr, titles))
+        raise TableError(f"{source}: {len(sheets)} sheets have content, {names}; name one: {source}#{titles[0]}")
     return sheets[0] if sheets else book.worksheets[0]
 
 

@@ -59,6 +59,15 @@ def test_parse_xlsx_reads_batches_with_the_same_columns(write):
         assert [dict(batch.columns) for batch in batches] == [{name: [] for name in ROWS[0]}]
 
 
+def test_parse_xlsx_reads_the_sheet_after_the_path(write):
+    path = write([["a"], [1]], [["b"], [2]])
+    assert read_table(f"{path}#Sheet2").columns == {"b": [2]}
+    with BatchedTable(f"{path}#Sheet") as batches:
+        assert [dict(batch.columns) for batch in batches] == [{"a": [1]}]
+    with pytest.raises(TableError, match="unknown sheet with content 'Sheet3'"):
+        read_table(f"{path}#Sheet3")
+
+
 def test_parse_xlsx_accepts_the_unnamed_index_of_pandas(write):
     assert read_table(write([[None, "report"], [0, "Normal."]])).columns == {"": [0], "report": ["Normal."]}
 
@@ -67,7 +76,7 @@ def test_parse_xlsx_accepts_the_unnamed_index_of_pandas(write):
     ("sheets", "message"),
     [
         (([],), "is empty; a table has a row of names at least"),
-        (([["a"], [1]], [["b"]]), "2 sheets have content, 'Sheet', 'Sheet2'; save the one to read as CSV"),
+        (([["a"], [1]], [["b"]]), "2 sheets have content, 'Sheet', 'Sheet2'; name one: "),
         (([["a", None, "b"], [1, 2, 3]],), "column 2 has no name"),
         (([["a", "a"], [1, 2]],), "the header holds 'a' more than once"),
         (([["a"], [1], [1, 2]],), r"data row 2 \(line 3\): has a cell beyond the last column, 'a'"),
