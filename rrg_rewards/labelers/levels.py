@@ -70,6 +70,9 @@ class LevelReader(Backend):
         ['Lung nodule: right', 'Lung nodule: left', 'Lung nodule: right upper lobe', 'Lung nodule: left lower lobe']
     """
 
+    has_independent_rows = True
+    """Whether the labels of a report are the same in any batch."""
+
     def __init__(self, levels: Sequence[str], schema: str | Path | QuestionSchema = "ct_rate") -> None:
         for level in levels:
             for part in level.split("*"):

@@ -386,6 +386,7 @@ def test_report_crg_signature_and_pickle() -> None:
     metric = ReportCRG(levels=LEVELS)
     assert "|levels:abnormality,type,side,lobe@ct_rate+" in metric.signature
     assert "levels" not in ReportCRG().signature
+    assert metric.has_independent_rows
     content = pickle.dumps(metric)
     assert len(content) < 100_000
     assert pickle.loads(content).labels == metric.labels

@@ -133,13 +133,8 @@ def _stated_score(line: str) -> float | None:
 
 
 def _values_of(item: QAItem) -> dict[str, str]:
-    examples = ", ".join(item.examples)
-    return {
-        "attribute": item.attribute,
-        "disease": item.finding,
-        "explanation": item.explanation,
-        "example": examples,
-    }
+    values = (item.attribute, item.finding, item.explanation, ", ".join(item.examples))
+    return dict(zip(_OF_ITEM, values, strict=True))
 
 
 class AskedAttribute(NamedTuple):
