@@ -43,6 +43,14 @@ class StatedPlace(NamedTuple):
         """Whether both may be the same place: no side or level that both state differs."""
         return all(own == theirs or not (own and theirs) for own, theirs in zip(self, other, strict=True))
 
+    def share_in(self, other: "StatedPlace") -> float:
+        """Return 0 if ``other`` is another place; else 1, times 1/2 for a side and 1/3 for a level it leaves open.
+
+        The shares are what a guess between two sides, and among three levels, earns on average.
+        """
+        is_open = [own and not theirs for own, theirs in zip(self, other, strict=True)]
+        return self.fits(other) * (1 / 2 if is_open[0] else 1) * (1 / 3 if is_open[1] else 1)
+
 
 class StatedDetails(NamedTuple):
     """What a report states of a finding, for the training form of CRIMSON.

@@ -21,8 +21,7 @@ from rrg_rewards.schemas.errors import ATTRIBUTE_WEIGHTS, SIGNIFICANCE_WEIGHTS, 
 
 # Share of the credit of a finding in the wrong place, as of an actionable finding with a significant attribute error.
 _ELSEWHERE = 0.5
-# Share of the credit of a finding whose stated side or size is left out: what a guess between two sides earns on
-# average, so that a guess gains nothing over an omission.
+# Share of the credit of a finding whose stated size is left out, as of one whose side is.
 _OMITTED = (1 + _ELSEWHERE) / 2
 # Price of a normal reference: the smallest weight above 0, so that one invention of it loses half of what can be lost.
 _NORMAL = min(weight for weight in SIGNIFICANCE_WEIGHTS.values() if weight)
@@ -58,9 +57,9 @@ def crimson_training_statistics(
 
     where :math:`n` is the number of separate places that an unmatched finding states (at least 1), and
     :math:`g_{ij} \in (0, 1]` is the quality of the match: the published share :math:`w_i / (w_i + E_{attr,i})`, times
-    :math:`(1 + F) / 2` for the F1 :math:`F` of the stated places, times 3/4 for a side, and 3/4 for a size, that the
-    reference states and the candidate leaves out. Attribute errors of certainty, and of location if :math:`F < 1`, are
-    priced by these factors and not by :math:`E_{attr,i}`. Since :math:`2 r q \le r^2 + q^2`, :math:`2C \le P`.
+    :math:`(1 + A) / 2` for the agreement :math:`A` of the places (:func:`place_agreement`), times 3/4 for a size that
+    the reference states and the candidate leaves out. Attribute errors of certainty, and of location if :math:`A < 1`,
+    are priced by these factors and not by :math:`E_{attr,i}`. Since :math:`2 r q \le r^2 + q^2`, :math:`2C \le P`.
 
     If no finding of the reference has a weight above 0, nothing earns credit, and inventions lose: :math:`2C = -I` and
     :math:`P = \kappa + I` with the sum :math:`I = \sum_j n_j v_j q_j` over all findings of the candidate, and
@@ -232,8 +231,6 @@ def _quality(
         places = [place for one in stated for place in one.places]
         agreement = place_agreement(ours.stated.places, places, allowed)
         quality *= _ELSEWHERE + (1 - _ELSEWHERE) * agreement
-        if any(place.side for place in ours.stated.places) and not any(place.side for place in places):
-            quality *= _OMITTED
         if ours.stated.has_size and not any(one.has_size for one in stated):
             quality *= _OMITTED
         priced = ("certainty", "location") if agreement < 1 else ("certainty",)
@@ -249,10 +246,12 @@ def _quality(
 def place_agreement(
     ours: Sequence[StatedPlace], theirs: Sequence[StatedPlace], allowed: Sequence[StatedPlace] = ()
 ) -> float:
-    """Return the F1 of the places that a candidate states for a finding; 1 if one of the reports states none.
+    """Return the agreement of the places that a candidate states for a finding with those of the reference, in [0, 1].
 
-    A place of one report is right if a place of the other is on its side and at its level; a side or level that one of
-    them does not state fits any.
+    It is precision times recall: the share of the candidate's places that are right, which no side and level that both
+    state contradicts, times the mean share of each place of the reference that the candidate states, 1/2 if it leaves
+    open the side and 1/3 if it leaves open the level. A list of all places, a place left open and a guess therefore
+    earn the same on average if all places are equally likely. If the reference states no place, the agreement is 1.
 
     Args:
         ours: Places of the reference's finding.
@@ -261,11 +260,13 @@ def place_agreement(
 
     Example:
         >>> lobes = [StatedPlace("right", level) for level in ("upper", "middle", "lower")]
-        >>> place_agreement(lobes[:1], lobes), place_agreement(lobes[:1], lobes[1:])
-        (0.5, 0.0)
+        >>> place_agreement(lobes[:1], lobes), place_agreement(lobes[:1], [StatedPlace("right")])
+        (0.333..., 0.333...)
+        >>> place_agreement(lobes[:1], lobes[1:])
+        0.0
     """
-    if not ours or not theirs:
+    if not ours:
         return 1.0
-    precision = sum(any(place.fits(other) for other in allowed or ours) for place in theirs) / len(theirs)
-    recall = sum(any(place.fits(other) for other in theirs) for place in ours) / len(ours)
-    return 2 * precision * recall / (precision + recall) if precision and recall else 0.0
+    theirs = theirs or [StatedPlace()]
+    precision = sum(any(map(place.fits, allowed or ours)) for place in theirs) / len(theirs)
+    return precision * sum(max(map(place.share_in, theirs)) for place in ours) / len(ours)

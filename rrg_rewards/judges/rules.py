@@ -131,6 +131,15 @@ class RuleJudge(Judge):
         lowest = min(evaluations, key=lambda evaluation: crimson_score(evaluation).item())
         return replace(lowest, coverage=evaluations[0].coverage)
 
+    def stated_findings(self, report: str) -> tuple[Finding, ...]:
+        """Return the abnormal findings of a report as :meth:`evaluation` compares them."""
+        return compare_findings("", report, open_findings=True, profile=self._profile).candidate
+
+    def evaluation_of(self, pair: ReportPair, stated: Sequence[Finding]) -> CrimsonEvaluation:
+        """Return the evaluation of some findings in the place of the candidate report of a pair, without coverage."""
+        context = dict(pair.context)
+        return _evaluation(compare_findings(pair.reference, stated, context, open_findings=True, profile=self._profile))
+
 
 def expected_answer(task: CrimsonTask, pair: ReportPair) -> str:
     """Return the answer that the rules would give, in the form of the task; a model's may be shorter or longer."""

@@ -29,11 +29,12 @@ class Chance(ABC):
     The score above chance of a candidate :math:`c` is
 
     .. math::
-        w_i \, (S(c, y_i) - S(\emptyset, y_i)) - \max\bigl(0, \bar S(c)\bigr), \qquad
+        w_i \, (S(c, y_i) - S(\emptyset, y_i)) - \alpha \max\bigl(0, \bar S(c)\bigr), \qquad
         \bar S(c) = \frac{1}{M} \sum_{j=1}^{M} w_j \, (S(c, y_j) - S(\emptyset, y_j))
 
-    with the score :math:`S(\emptyset, y)` of a blank report. A text that is the same for all of these references has
-    the mean :math:`\min(\bar S(c), 0)`, and a blank one 0. Normal references have the weight
+    with the score :math:`S(\emptyset, y)` of a blank report, and the share :math:`\alpha = 1` unless a metric has
+    another. A text that is the same for all of these references then has the mean :math:`\min(\bar S(c), 0)`, and a
+    blank one 0. Normal references have the weight
     :func:`rrg_rewards.functional.normal_reference_weight`, others 1.
     """
 
@@ -79,15 +80,18 @@ class Chance(ABC):
         # Also for NaN: a report without a score has none that the charge could lower.
         return max(0.0, self.mean(report))
 
-    def above(self, values: Tensor, reports: Sequence[str], normal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def above(
+        self, values: Tensor, reports: Sequence[str], normal: Tensor, share: float = 1.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores above chance, the charges, and the weights of the references: ``(N,)`` each.
 
         Args:
             values: Scores, ``(N,)``; NaN where there is none.
             reports: The ``N`` candidate reports.
             normal: Whether the reference is normal, ``(N,)``.
+            share: Share of the charges that is subtracted.
         """
-        by_report = {report: self.charge(report) for report in dict.fromkeys(reports)}
+        by_report = {report: share * self.charge(report) for report in dict.fromkeys(reports)}
         charges = torch.tensor([by_report[report] for report in reports], dtype=torch.float64)
         weights = torch.ones_like(charges).masked_fill(normal, self.normal_weight)
         blank = torch.zeros_like(charges).masked_fill(normal, self.normal_blank)
@@ -130,6 +134,9 @@ class AboveChance(AsyncReportMetric[Any, Any], Generic[ChanceT]):
 
     chance: ChanceT | None
     is_above_chance: bool
+
+    chance_share: float = 1.0
+    """Share of what a report earns by chance that is subtracted."""
 
     chance_details: ClassVar[tuple[str, str]] = (CHANCE, "weight")
     """Names of the details of a score above chance: what is subtracted, and the weight of the reference."""
@@ -185,6 +192,6 @@ class AboveChance(AsyncReportMetric[Any, Any], Generic[ChanceT]):
         scores = super()._score(preds, target, **context)
         if self.chance is None:
             return scores
-        value, *details = self.chance.above(scores.value, preds, self._are_normal(scores))
+        value, *details = self.chance.above(scores.value, preds, self._are_normal(scores), self.chance_share)
         own = dict(zip(self.chance_details, details, strict=True))
         return replace(scores, value=value, details={**scores.details, **own})

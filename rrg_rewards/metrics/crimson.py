@@ -25,6 +25,7 @@ from rrg_rewards.functional.crimson_training import (
 )
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair
 from rrg_rewards.judges.registry import get_judge
+from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonPrompt, CrimsonTask
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.chance import AboveChance
@@ -189,13 +190,15 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             :class:`rrg_rewards.judges.tasks.crimson.CrimsonTask` explains. ``None``: ``"published"`` for the prompts of
             ``crimson-score``, else ``"strict"``.
         form: ``"published"``, the score above, or ``"training"``, recommended for rewards: in (-1, 1], silence earns
-            0 and costs what an invention costs, and stated certainty, places and omitted sides and sizes have a price;
+            0 and costs what an invention costs, and stated certainty, places and omitted places and sizes have a price;
             see :func:`rrg_rewards.functional.crimson_training_statistics`.
         chance: ``None``; ``"dataset"`` for the training form above chance, which weighs normal references and subtracts
             what the same text earns on at most 256 training references on average
             (:class:`rrg_rewards.metrics.crimson_chance.CrimsonChance`), so that no text that is the same for these
             references earns more than a blank one, 0; or the text that :meth:`fitted_options` returned.
             :meth:`fit_references`, or ``fit`` of the reward, measures it. The judge must be rules.
+        chance_share: Share of what a text earns by chance that is subtracted, in [0, 1]. With less than 1, a constant
+            text may earn more than a blank one; :class:`rrg_rewards.rewards.RecommendedReward` says why it has 1/2.
         profile: What is convention and not reading, for ``judge="rules"``: ``"published"``, the rules for chest X-ray;
             ``"ct"``, a written convention for chest CT; or the path of a YAML file, as ``docs/crimson.md`` explains.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
@@ -204,7 +207,8 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         ValueError: If the judge, the prompt, the checks or the form are unknown or do not go together, ``runs`` is not
             positive, or the judge would return the same answers in each run; if ``chance`` is no setting, or is set
             with another form or judge.
-        SettingError: If the profile is unknown or invalid, or is given for another judge than rules.
+        SettingError: If the profile is unknown or invalid, or is given for another judge than rules; if
+            ``chance_share`` is outside [0, 1], or given without ``chance``.
         TypeError: If ``judge`` is not a judge, or has an argument that the judge does not accept.
 
     Example:
@@ -238,6 +242,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         checks: CrimsonChecks | None = None,
         form: CrimsonForm = "published",
         chance: str | None = None,
+        chance_share: float = 1.0,
         profile: str | Path = "published",
         **kwargs: Any,
     ) -> None:
@@ -248,6 +253,9 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         self.form = form
         if chance is not None:
             _check_chance(form, self.judge)
+        if not 0 <= chance_share <= 1 or (chance is None and chance_share != 1):
+            raise SettingError("chance_share", f"must be in [0, 1], and 1 without chance; got {chance_share}")
+        self.chance_share = chance_share
         self._set_chance(chance, lambda text: CrimsonChance.from_text(text, self.judge, self.task))
         self._weight_names = (
             *_WEIGHTS,
@@ -281,7 +289,8 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         runs = {} if self.runs == 1 else {"runs": self.runs}
         form = {} if self.form == "published" else {"form": self.form}
         judge = f"{{{self.judge.signature}}}"
-        return format_signature("crimson", **form, **self._chance_fields, judge=judge, **prompt, **runs)
+        share = {} if self.chance_share == 1 else {"chance_share": self.chance_share}
+        return format_signature("crimson", **form, **self._chance_fields, **share, judge=judge, **prompt, **runs)
 
     def _measured(self, references: Sequence[str], context: Mapping[str, Sequence[Any]]) -> CrimsonChance:
         pairs = _pairs(references, [""] * len(references), context)
@@ -452,7 +461,7 @@ def _check_chance(form: str, judge: Judge) -> None:
     """Raise an error if chance cannot be measured with a form and a judge."""
     if form != "training":
         raise ValueError(f"chance needs form='training', got form={form!r}")
-    if not judge.is_immediate:
+    if not isinstance(judge, RuleJudge):
         raise ValueError(
             f"chance needs judge='rules', got {judge.signature}: another judge would have to judge each report with "
             "all training references"

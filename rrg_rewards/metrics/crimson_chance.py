@@ -5,13 +5,17 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 from typing_extensions import Self
 
+from rrg_rewards.findings import Finding
 from rrg_rewards.functional.chance import normal_reference_weight
 from rrg_rewards.functional.crimson import CrimsonEvaluation, finding_weight
-from rrg_rewards.functional.crimson_training import crimson_training_score
+from rrg_rewards.functional.crimson_training import crimson_training_statistics
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, remember_results
+from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
+from rrg_rewards.judges.tasks.grounding import prose
 from rrg_rewards.metrics.chance import Chance
 
 # Mean scores of reports that are kept in memory.
@@ -26,7 +30,7 @@ class CrimsonChance(Chance):
 
     Args:
         references: The references with the context of their patients; the candidates of these pairs are not used.
-        judge: A judge that answers at once.
+        judge: The rules.
         task: Task of the judge.
 
     Raises:
@@ -36,6 +40,7 @@ class CrimsonChance(Chance):
     most_references = 256
 
     def __init__(self, references: Sequence[ReportPair], judge: Judge, task: CrimsonTask) -> None:
+        assert isinstance(judge, RuleJudge)
         self._judge, self._task = judge, task
         blank = [replace(pair, candidate="") for pair in references]
         results: list[CrimsonEvaluation | JudgeFailure] = judge.evaluate_now(task, blank)
@@ -57,6 +62,9 @@ class CrimsonChance(Chance):
         self.normal_weight = normal_reference_weight(sum(self._counts[pair] for pair in normal) / len(scorable))
         weights = [count * (self.normal_weight if pair in normal else 1) for pair, count in self._counts.items()]
         self._weights = torch.tensor(weights, dtype=torch.float64) / len(scorable)
+        self._blank = self._statistics([])
+        # Credit and price that a finding adds to those of a blank report, for all references.
+        self._rows: dict[Finding, Tensor] = {}
         self._means: dict[str, float] = {}
 
     @classmethod
@@ -83,20 +91,37 @@ class CrimsonChance(Chance):
         return sum(self._counts.values())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_means": {}}
+        return {**vars(self), "_means": {}, "_rows": {}}
 
     def mean(self, report: str) -> float:
         """Return the weighted mean score of a report over the references.
+
+        Credit and price of each finding are those of a report that states it alone, and are added. This is what the
+        report earns, unless one finding of a reference matches several of its findings: then it is more.
 
         Args:
             report: The candidate report.
         """
         found = self._means.get(report)
         if found is None:
-            pairs = [replace(pair, candidate=report) for pair in self._counts]
-            # Whether a pair has a score depends on its reference only.
-            results: list[CrimsonEvaluation | JudgeFailure] = self._judge.evaluate_now(self._task, pairs)
-            evaluations = [one for one in results if not isinstance(one, JudgeFailure)]
-            found = float(crimson_training_score(evaluations, self._task.checks) @ self._weights)
+            # Braces may contain an answer for a judge; the reading that earns more is charged.
+            found = max(map(self._mean_of, dict.fromkeys((report, prose(report)))))
             remember_results(self._means, {report: found}, _REMEMBERED)
         return found
+
+    def _mean_of(self, reading: str) -> float:
+        rows = []
+        for finding in self._judge.stated_findings(reading):
+            alone = finding._replace(start=0, end=0, sentence=0)
+            row = self._rows.get(alone)
+            if row is None:
+                row = self._statistics([alone]) - self._blank
+                remember_results(self._rows, {alone: row}, _REMEMBERED)
+            rows.append(row)
+        credit, price = torch.stack([self._blank, *rows]).sum(0)
+        return float((credit / price).clamp(max=1) @ self._weights)
+
+    def _statistics(self, findings: Sequence[Finding]) -> Tensor:
+        """Return credit and price of findings for all references: ``(2, M)``."""
+        evaluations = [self._judge.evaluation_of(pair, findings) for pair in self._counts]
+        return torch.stack(crimson_training_statistics(evaluations, self._task.checks)[:2])

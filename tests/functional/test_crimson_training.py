@@ -225,10 +225,10 @@ def test_each_wrong_place_costs_a_share() -> None:
     def score(right: int, stated: int) -> float:
         return matched_score(*(StatedDetails(places=tuple(lobes[:number])) for number in (right, stated)))
 
-    # The quality is (1 + F) / 2 with F = 2 right / (right + stated).
-    expected = [(1 + 2 / (1 + stated)) / 2 for stated in range(1, 6)]
+    # The quality is (1 + A) / 2 with precision times recall A.
+    expected = [(1 + 1 / stated) / 2 for stated in range(1, 6)]
     assert [score(1, stated) for stated in range(1, 6)] == pytest.approx(expected)
-    assert score(3, 5) == pytest.approx((1 + 6 / 8) / 2)
+    assert score(3, 5) == score(5, 3) == pytest.approx((1 + 3 / 5) / 2)
 
 
 def test_one_statement_of_several_places_is_right_for_findings_in_each_of_them() -> None:
@@ -247,25 +247,29 @@ def test_one_statement_of_several_places_is_right_for_findings_in_each_of_them()
     ("left_out", "quality"),
     [
         (StatedDetails(places=(StatedPlace("left", "lower"),), has_size=True), 1),
-        (StatedDetails(places=(StatedPlace("left"),), has_size=True), 1),
-        (StatedDetails(has_size=True), 3 / 4),
+        (StatedDetails(places=(StatedPlace("left"),), has_size=True), 2 / 3),
+        (StatedDetails(has_size=True), 7 / 12),
         (StatedDetails(places=(StatedPlace("", "lower"),), has_size=True), 3 / 4),
         (StatedDetails(places=(StatedPlace("left", "lower"),)), 3 / 4),
-        (StatedDetails(), 9 / 16),
+        (StatedDetails(), 7 / 16),
     ],
 )
-def test_a_side_or_size_that_is_left_out_costs_a_quarter(left_out: StatedDetails, quality: float) -> None:
+def test_what_a_place_or_size_leaves_out_costs_what_a_guess_loses(left_out: StatedDetails, quality: float) -> None:
     ours = StatedDetails(places=(StatedPlace("left", "lower"),), has_size=True)
     assert matched_score(ours, left_out) == pytest.approx(quality)
 
 
-def test_a_guess_of_the_side_earns_no_more_than_leaving_it_out() -> None:
-    def score(*sides: str) -> float:
-        theirs = StatedDetails(places=tuple(map(StatedPlace, sides)))
-        return matched_score(StatedDetails(places=(StatedPlace("left"),)), theirs)
+def test_a_list_of_places_and_an_open_place_earn_what_a_guess_earns() -> None:
+    def earned(*places: StatedPlace) -> float:
+        """The mean score of stated places if each place of both sides and three levels is equally likely."""
+        theirs = StatedDetails(places=places)
+        return sum(matched_score(StatedDetails(places=(place,)), theirs) for place in every) / len(every)
 
-    assert (score("left") + score("right")) / 2 == pytest.approx(score())
-    assert score("left") > score("left", "right") > score("right")
+    every = [StatedPlace(side, level) for side in ("left", "right") for level in ("upper", "middle", "lower")]
+    sides = StatedPlace("left"), StatedPlace("right")
+    guess = earned(every[0])
+    for places in ((), sides[:1], sides, every, every[:3], [StatedPlace("", "upper")]):
+        assert earned(*places) == pytest.approx(guess)
 
 
 def test_errors_with_a_price_of_their_own_are_not_charged_twice() -> None:

@@ -15,6 +15,7 @@ from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.metrics.crimson_chance import CrimsonChance
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.rewards.fitting import fit_reward
+from rrg_rewards.utilities.settings import SettingError
 
 STATEMENTS = (
     "Nodule of 8 mm in the left upper lobe.",
@@ -65,6 +66,30 @@ def test_a_true_report_earns_the_more_the_rarer_it_is_and_an_invention_costs() -
     metric.update([NODULE, NORMAL], [NODULE, NODULE])
     assert metric.compute().item() == pytest.approx((0.4 + lost) / 2)
     assert metric.statistics()["training_chance"].item() == pytest.approx((0.6 - lost) / 2)
+
+
+def test_a_share_of_chance_is_subtracted_and_logged() -> None:
+    reports = [NODULE] * 3 + [EFFUSION, NORMAL]
+    half = CRIMSON(form="training", chance="dataset", chance_share=0.5)
+    half.fit_references(reports)
+    scores, whole = (metric.score([NODULE] * 5, reports) for metric in (half, fitted(reports)))
+    charge = whole.details["training_chance"]
+    torch.testing.assert_close(scores.details["training_chance"], charge / 2)
+    torch.testing.assert_close(scores.value, whole.value + charge / 2)
+    assert "|chance_share:0.5|" in half.signature
+    for options in ({"chance": "dataset", "chance_share": 1.5}, {"chance_share": 0.5}):
+        with pytest.raises(SettingError, match=r"chance_share: must be in \[0, 1\]"):
+            CRIMSON(form="training", **options)
+
+
+def test_chance_is_never_less_than_the_mean_score_of_the_pairs() -> None:
+    # Findings that share a match, which are added one by one.
+    reports = ["Nodule of 8 mm in the left upper lobe. Emphysema.", "Large bilateral pleural effusion.", NODULE]
+    text = f"{NODULE} Nodules in both lungs. Left effusion. Right effusion. Emphysema. Possible emphysema."
+    mean = CRIMSON(form="training").score([text] * 3, reports).value.mean().item()
+    chance = fitted(reports).chance
+    assert chance is not None
+    assert chance.mean(text) >= mean > 0
 
 
 def test_chance_is_that_of_the_patients_and_of_the_references_that_the_rules_can_read() -> None:
