@@ -1,7 +1,5 @@
-from rrg_rewards.callbacks.lightning_rewards import RewardStateCallback as RewardStateCallback
 from rrg_rewards.callbacks.lightning_rewards import RewardWatchCallback as RewardWatchCallback
 from rrg_rewards.callbacks.report_metrics import ReportMetricsCallback as ReportMetricsCallback
 from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache as ResetVLLMEncoderCache
-from rrg_rewards.callbacks.trainers import TrainerRewardStateCallback as TrainerRewardStateCallback
 from rrg_rewards.callbacks.trainers import TrainerRewardWatchCallback as TrainerRewardWatchCallback
 from rrg_rewards.data.samplers import UnpaddedDistributedSampler as UnpaddedDistributedSampler

@@ -16,44 +16,6 @@ _STATE_FILE = "reward_watch_state.json"
 _TOTAL = "total"
 
 
-class StateCallback:
-    """Synchronises the rewards of a run and collects their states.
-
-    Args:
-        rewards: The rewards of the run. These must be the objects that the trainer calls.
-
-    Raises:
-        ValueError: If two rewards log under the same name.
-    """
-
-    def __init__(self, rewards: Sequence[Reward]) -> None:
-        self.rewards = list(rewards)
-        check_names([reward.__name__ for reward in self.rewards])
-
-    def synchronize(self) -> None:
-        """Synchronise the statistics of the rewards; every process must call this method."""
-        for reward in self.rewards:
-            reward.synchronize()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the states of the rewards by name, as plain data."""
-        return {reward.__name__: reward.state_dict() for reward in self.rewards}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Restore the states that :meth:`state_dict` returned.
-
-        Raises:
-            ValueError: If the states belong to other rewards.
-        """
-        names = [reward.__name__ for reward in self.rewards]
-        if sorted(state_dict) != sorted(names):
-            raise ValueError(
-                f"the checkpoint's rewards are {', '.join(state_dict)}, those of the run are {', '.join(names)}"
-            )
-        for reward in self.rewards:
-            reward.load_state_dict(state_dict[reward.__name__])
-
-
 class WatchCallback:
     """Runs a watch in training, for the callbacks of Lightning and TRL.
 

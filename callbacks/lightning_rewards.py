@@ -1,11 +1,11 @@
-"""Lightning callbacks of rewards: their states in checkpoints, and the detection of reward hacking."""
+"""Lightning callback of rewards: the detection of reward hacking."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from rrg_rewards.callbacks.base import StateCallback, WatchCallback
+from rrg_rewards.callbacks.base import WatchCallback
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.utilities.imports import require
@@ -15,28 +15,6 @@ from rrg_rewards.watch.recording import failure_shares
 require("lightning.pytorch", extra="lightning")
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
-
-
-class RewardStateCallback(StateCallback, Callback):  # type: ignore[misc]  # Lightning is an optional dependency
-    """Synchronises the statistics of rewards after each batch and saves them in Lightning's checkpoints.
-
-    Rewards that normalise (:class:`rrg_rewards.rewards.ComposedReward`) collect statistics.
-    Without this callback, processes scale rewards differently, and a resumed run starts with empty statistics.
-
-    Args:
-        rewards: The rewards of the run. These must be the objects that are called in training.
-
-    Example:
-        >>> from rrg_rewards.callbacks import RewardStateCallback
-        >>> from rrg_rewards.rewards import make_reward
-        >>> reward = make_reward("composed", parts=[{"name": "rouge", "normalize": True}])
-        >>> RewardStateCallback([reward]).state_dict()
-        {'composed': {'rouge': {'reward': {}, 'moments': {'count': 0.0, 'mean': 0.0, 'squares': 0.0}}}}
-    """
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        """Synchronise the rewards; every process runs this hook after each batch."""
-        self.synchronize()
 
 
 class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lightning is an optional dependency

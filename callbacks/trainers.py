@@ -1,14 +1,12 @@
-"""Callbacks for the trainers of transformers and TRL: states of rewards, reward hacking and vLLM's cache."""
+"""Callbacks for the trainers of transformers and TRL: reward hacking and vLLM's cache."""
 
-import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.callbacks.base import StateCallback, WatchCallback
-from rrg_rewards.data.tables.writers import write_json
+from rrg_rewards.callbacks.base import WatchCallback
 from rrg_rewards.rewards.base import Reward
 from rrg_rewards.utilities.imports import require
 from rrg_rewards.utilities.processes import process_index
@@ -21,51 +19,8 @@ from transformers import TrainerCallback  # noqa: E402
 
 logger = logging.getLogger(__name__)
 
-_FILE = "reward_state.json"
 # Arguments of TRL's trainers that sum rewards and have no other aggregation.
 _SUMMING = {"RLOOConfig", "AsyncGRPOConfig"}
-
-
-class TrainerRewardStateCallback(StateCallback, TrainerCallback):  # type: ignore[misc]  # transformers is optional
-    """Synchronises the statistics of rewards after each step and saves them in the trainer's checkpoints.
-
-    This is the counterpart of :class:`rrg_rewards.callbacks.RewardStateCallback` for TRL's trainers. Each checkpoint
-    contains the states as plain JSON in ``reward_state.json``. A resumed run continues from them.
-
-    If several rewards are given to a trainer that counts a missing one as 0 (RLOO and asynchronous GRPO), the callback
-    logs a warning.
-
-    Args:
-        rewards: The rewards of the run. These must be the objects that the trainer calls.
-
-    Example:
-        >>> from rrg_rewards.callbacks import TrainerRewardStateCallback
-        >>> from rrg_rewards.rewards import make_reward
-        >>> reward = make_reward("composed", parts=[{"name": "rouge", "normalize": True}])
-        >>> callback = TrainerRewardStateCallback([reward])
-        >>> # GRPOTrainer(..., reward_funcs=callback.rewards, callbacks=[callback])
-    """
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Restore the states from the checkpoint that training resumes from, if any.
-
-        Raises:
-            FileNotFoundError: If a reward has a state and the checkpoint contains none.
-            ValueError: If the checkpoint belongs to other rewards.
-        """
-        _warn_of_sums(args, [reward.__name__ for reward in self.rewards])
-        if state.global_step and any(self.state_dict().values()):
-            file = _resumed_checkpoint(args, state) / _FILE
-            self.load_state_dict(json.loads(file.read_text(encoding="utf-8")))
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Synchronise the rewards; every process runs this hook after each step."""
-        self.synchronize()
-
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        """Write the states to the checkpoint."""
-        if state.is_world_process_zero:
-            write_json(self.state_dict(), _checkpoint_folder(args, state) / _FILE, overwrite=True)
 
 
 class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignore[misc]  # transformers is optional

@@ -27,7 +27,7 @@ from typing import Any
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache, TrainerRewardStateCallback
+from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, make_watch
@@ -118,7 +118,7 @@ def run(
     data, trainer_class = prepared.data, _ALGORITHMS[recipe.algorithm][1]
     trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(rewards))
     trainer.reward_timeout = recipe.reward_timeout
-    further = [TrainerRewardStateCallback(prepared.rewards), *([] if watch is None else [watch])]
+    further = [] if watch is None else [watch]
     if training.use_vllm:
         further.append(ResetVLLMEncoderCache(trainer))
     for callback in (*further, *callbacks):

@@ -24,7 +24,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 from trl import get_peft_config
 
-from rrg_rewards.callbacks.trainers import TrainerRewardStateCallback
 from rrg_rewards.recipes._arguments import PPOArguments
 from rrg_rewards.recipes._data import RecipeData
 from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
@@ -174,7 +173,7 @@ def _make_trainer(
         train_dataset=Dataset.from_dict({"input_ids": list(prompts)}),
         eval_dataset=Dataset.from_dict({"input_ids": list(prompts)[:1]}),
         peft_config=get_peft_config(model),
-        callbacks=[_SubScores(reward_model), TrainerRewardStateCallback(reward_model.rewards)],
+        callbacks=[_SubScores(reward_model)],
     )
     # The trainer sets the number of processes in PPO's arguments when it is constructed.
     check_processes(training)

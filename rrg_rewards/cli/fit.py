@@ -3,20 +3,17 @@
 Measure what a reward estimates from data, and write its settings with the numbers as JSON. The workers of verl, AReaL
 and other trainers share no statistics. All of them read this file, so that equal completions have equal rewards.
 
-The prior of CRG is measured on the references of the training set. "normalize: true" of a part of a composed reward
-becomes the mean and the standard deviation of its rewards on the reports in --prediction-column, for example those of
-the policy before training.
+The prior of CRG, and what a report earns by chance, are measured on the references of the training set.
 
 Examples:
   rrg-rewards fit train.csv --reward recommended --output reward.json
   rrg-rewards fit train.csv --reward crg --set average=macro --output reward.json
-  rrg-rewards fit train.csv --config reward.yaml --prediction-column prediction --output reward.json
+  rrg-rewards fit train.csv --config reward.yaml --output reward.json
 
 --config is a YAML file of settings as in docs/trainers.md, with the key reward. All its other keys are copied.
 """
 
 import argparse
-from dataclasses import dataclass
 
 from rrg_rewards.cli.options import (
     InputTable,
@@ -24,20 +21,11 @@ from rrg_rewards.cli.options import (
     UsageError,
     add_command_parser,
     add_reward_options,
-    add_settings,
     add_shared_options,
     add_table_argument,
     settings_from,
 )
 from rrg_rewards.cli.terminal import Terminal
-from rrg_rewards.utilities.settings import Settings, setting
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Fit(Settings):
-    """What is fitted."""
-
-    prediction_column: str | None = setting(None, "column of reports, for normalize", metavar="NAME")
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:
@@ -45,7 +33,6 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser = add_command_parser(commands, "fit", _run, summary, __doc__)
     add_table_argument(parser, "TABLE", "the training set")
     add_reward_options(parser, "reference_column", "set")
-    add_settings(parser, _Fit)
     output = {"required": True, "default": None, "help": "JSON file to write; - is standard output"}
     add_shared_options(parser, "format", "overwrite", output=output)
 
@@ -64,7 +51,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
     table = settings_from(args, InputTable).read(terminal)
-    fitted, reward = fit_settings(settings, table, args.prediction_column)
+    fitted, reward = fit_settings(settings, table)
     write_json(fitted, args.output, args.overwrite)
     terminal.note(f"fitted {reward.__name__} on {len(table)} rows: {reward.signature}")
     return 0

@@ -171,7 +171,7 @@ class Reward(ABC):
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Settings that are estimated from data and not known yet, or change in training; empty if all are fixed.
+        """Settings that are estimated from data and not known yet; empty if all are fixed.
 
         Processes that share no statistics would estimate different values.
         """
@@ -196,22 +196,6 @@ class Reward(ABC):
     def fit(self, **columns: Sequence[Any]) -> Self:  # noqa: ARG002 (for subclasses)
         """Fit the reward to the :attr:`columns` of the training set; does nothing by default."""
         return self
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the statistics that were collected in training as plain data; empty by default."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state that :meth:`state_dict` returned.
-
-        Raises:
-            ValueError: If the state belongs to another reward.
-        """
-        if state:
-            raise ValueError(f"reward {self.__name__!r} has no state, but was given {', '.join(state)}")
-
-    def synchronize(self) -> None:  # noqa: B027 (most rewards have no state)
-        """Share statistics between processes. Callbacks call this method on every process."""
 
     def __call__(
         self,

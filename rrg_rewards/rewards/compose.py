@@ -1,9 +1,9 @@
-"""Weighted sums of rewards with normalisation by running statistics, clipping and gates."""
+"""Weighted sums of rewards with clipping and gates."""
 
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,111 +15,9 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Reward, check_names, is_asynchronous, score_tensor
 from rrg_rewards.rewards.completions import Completion, as_completions, completion_texts
 from rrg_rewards.rewards.registry import make_reward, name_and_options
-from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.names import unknown_name_message
-from rrg_rewards.utilities.processes import gather_objects, num_processes
 
-# After 100 unshared batches, assume that no callback shares the statistics.
-_MAX_UNSHARED = 100
-
-
-class RunningMoments:
-    r"""Count, mean and standard deviation of all values so far.
-
-    :meth:`synchronize` merges the new values of all processes. New values have no effect before, so all processes use
-    the same statistics, even if a group of completions is distributed over processes. A single process merges new
-    values immediately.
-
-    .. math::
-        \bar x = \frac{1}{n} \sum x_i, \qquad s = \sqrt{\frac{1}{n - 1} \sum (x_i - \bar x)^2}
-
-    Partial statistics are merged by the formula of Chan et al., which avoids cancellation.
-
-    Example:
-        >>> moments = RunningMoments()
-        >>> moments.add([1.0, 3.0])
-        >>> moments.mean, round(moments.deviation, 4)
-        (2.0, 1.4142)
-    """
-
-    def __init__(self) -> None:
-        self._merged = (0.0, 0.0, 0.0)
-        self._unshared = (0.0, 0.0, 0.0)
-        self._unshared_batches = 0
-
-    @property
-    def count(self) -> int:
-        """Number of values."""
-        return int(self._merged[0])
-
-    @property
-    def mean(self) -> float:
-        """Mean of the values; 0 without values."""
-        return self._merged[1]
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the values; 1 if there are fewer than two values or all are equal."""
-        count, _, squares = self._merged
-        return math.sqrt(squares / (count - 1)) if count > 1 and squares > 0 else 1.0
-
-    def add(self, values: Iterable[float]) -> None:
-        """Add values. With several processes, they have no effect before the next :meth:`synchronize`.
-
-        Raises:
-            RuntimeError: If several processes have not been synchronised for 100 batches.
-        """
-        self._unshared = _merge(self._unshared, _moments(values))
-        if num_processes() == 1:
-            self.synchronize()
-            return
-        self._unshared_batches += 1
-        if self._unshared_batches > _MAX_UNSHARED:
-            raise RuntimeError(
-                f"running statistics were not shared between processes for {_MAX_UNSHARED} batches; give the trainer a "
-                "TrainerRewardStateCallback (TRL) or RewardStateCallback (Lightning) of rrg_rewards.callbacks, which "
-                "shares them after each step"
-            )
-
-    def synchronize(self) -> None:
-        """Merge the new values of all processes; every process must call this method."""
-        # Merge in the order of the ranks, so that the results are bit-equal in all processes.
-        for part in gather_objects(self._unshared):
-            self._merged = _merge(self._merged, part)
-        self._unshared, self._unshared_batches = (0.0, 0.0, 0.0), 0
-
-    def state_dict(self) -> dict[str, float]:
-        """Return the merged statistics for a checkpoint."""
-        count, mean, squares = self._merged
-        return {"count": count, "mean": mean, "squares": squares}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the statistics that :meth:`state_dict` returned."""
-        self._merged = (float(state["count"]), float(state["mean"]), float(state["squares"]))
-        self._unshared, self._unshared_batches = (0.0, 0.0, 0.0), 0
-
-
-_Moments = tuple[float, float, float]
-
-
-def _moments(values: Iterable[float]) -> _Moments:
-    known = list(values)
-    if not known:
-        return 0.0, 0.0, 0.0
-    mean = math.fsum(known) / len(known)
-    return float(len(known)), mean, math.fsum((value - mean) ** 2 for value in known)
-
-
-def _merge(one: _Moments, other: _Moments) -> _Moments:
-    count = one[0] + other[0]
-    if count == 0:
-        return one
-    apart = other[1] - one[1]
-    mean = one[1] + apart * other[0] / count
-    return count, mean, one[2] + other[2] + apart**2 * one[0] * other[0] / count
-
-
-SHAPING_OPTIONS = ("weight", "normalize", "clip", "gate")
+SHAPING_OPTIONS = ("weight", "clip", "gate")
 """Options of a part of a composed reward, beside those of its reward."""
 
 
@@ -144,42 +42,31 @@ class Gate:
 
 @dataclass(frozen=True)
 class RewardPart:
-    r"""A part of a composed reward: a reward that is normalised, then clipped, then weighted.
+    """A part of a composed reward: a reward that is clipped, then weighted.
 
     Args:
         reward: The reward.
         weight: Weight of the part in the sum; 0 for a part that is only used in gates.
-        normalize: Whether to subtract the running mean and divide by the running standard deviation; or a sequence of
-            two numbers to use instead of them.
         clip: Lower and upper bound, a sequence of two numbers.
         gate: Gate of the part. Default: no gate.
 
     Raises:
-        ValueError: If the weight is not finite, the lower bound is not below the upper bound, ``normalize`` is neither
-            true, false nor two numbers, or the standard deviation is not positive.
+        ValueError: If the weight is not finite, or the lower bound is not below the upper bound.
     """
 
     reward: Reward
     weight: float = 1.0
-    normalize: bool | tuple[float, float] = False
     clip: tuple[float, float] | None = None
     gate: Gate | None = None
-    moments: RunningMoments = field(default_factory=RunningMoments, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("normalize", "clip"):
-            # YAML has lists.
-            if isinstance(given := getattr(self, name), list):
-                object.__setattr__(self, name, tuple(given))
+        # YAML has lists.
+        if isinstance(self.clip, list):
+            object.__setattr__(self, "clip", tuple(self.clip))
         if not math.isfinite(self.weight):
             raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight}")
         if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
             raise ValueError(f"the clip of part {self.name!r} must be two increasing numbers, got {self.clip}")
-        if not isinstance(self.normalize, bool) and not _are_mean_and_deviation(self.normalize):
-            raise ValueError(
-                f"normalize of part {self.name!r} must be true, false, or a mean and a positive standard deviation, "
-                f"got {self.normalize}"
-            )
 
     @property
     def name(self) -> str:
@@ -190,10 +77,6 @@ class RewardPart:
     def signature(self) -> str:
         """Signature of the reward with the settings of the part."""
         shaped = [f"{self.weight:g}*{{{self.reward.signature}}}"]
-        if isinstance(self.normalize, tuple):
-            shaped.append("normalized:{:g},{:g}".format(*self.normalize))
-        elif self.normalize:
-            shaped.append("normalized")
         shaped += [f"clip:{self.clip[0]:g},{self.clip[1]:g}"] if self.clip is not None else []
         if self.gate is not None:
             shaped.append(f"gate:{self.gate.on}>={self.gate.at_least:g},else:{self.gate.otherwise:g}")
@@ -214,17 +97,7 @@ class RewardPart:
                 return None
             if gate < self.gate.at_least:
                 return self.gate.otherwise
-        if reward is None:
-            return None
-        if isinstance(self.normalize, tuple):
-            reward = (reward - self.normalize[0]) / self.normalize[1]
-        elif self.normalize:
-            reward = (reward - self.moments.mean) / self.moments.deviation
-        return reward if self.clip is None else min(max(reward, self.clip[0]), self.clip[1])
-
-
-def _are_mean_and_deviation(values: Any) -> bool:
-    return isinstance(values, tuple) and len(values) == 2 and all(map(is_finite, values)) and values[1] > 0
+        return reward if reward is None or self.clip is None else min(max(reward, self.clip[0]), self.clip[1])
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,19 +121,14 @@ class ComposedScores(Scores):
 
 
 class ComposedReward(Reward):
-    r"""A weighted sum of rewards, each normalised, clipped and gated.
+    r"""A weighted sum of rewards, each clipped and gated.
 
     .. math::
-        r = \sum_k w_k\, g_k\, \operatorname{clip}\Bigl(\frac{r_k - \bar r_k}{s_k}\Bigr)
+        r = \sum_k w_k\, g_k\, \operatorname{clip}(r_k)
 
     If a reward is missing (``None``), the sum is ``None``, and trainers skip the completion. (Trainers that sum
     separate rewards count a missing reward as 0, which favours or penalises the completion.) A missing reward has no
     effect if the gate of its part is closed. Each part is called once per batch.
-
-    Running means and standard deviations are computed over all earlier batches of all processes. In the first batch,
-    they are 0 and 1. :class:`rrg_rewards.callbacks.TrainerRewardStateCallback` (TRL) and
-    :class:`rrg_rewards.callbacks.RewardStateCallback` (Lightning) synchronise them after each step and save them in
-    checkpoints.
 
     Each part logs its values as ``{name}/{part}/...``. The composed reward also logs ``{name}/{part}``, the mean
     weighted contribution of a part; ``{name}/open_{part}``, the fraction of completions for which its gate is open; and
@@ -269,8 +137,7 @@ class ComposedReward(Reward):
     Args:
         parts: The parts. A part may be a name, or a mapping, as in YAML, with ``name`` and options of
             :func:`rrg_rewards.rewards.make_reward`, ``as`` (name under which the part is logged), ``weight``,
-            ``normalize`` (true, or a mean and a standard deviation), ``clip`` and ``gate`` (a mapping with ``on``,
-            ``at_least`` and ``otherwise``).
+            ``clip`` and ``gate`` (a mapping with ``on``, ``at_least`` and ``otherwise``).
         reference_column: Default column of references for parts that are mappings.
         report: How parts that are mappings extract the report, unless they say so themselves. Default: as each does
             alone. Each part reads the whole completion.
@@ -354,7 +221,7 @@ class ComposedReward(Reward):
         return self
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """Return the sums and the contributions of the parts, without updating running statistics."""
+        """Return the sums and the contributions of the parts."""
         texts = as_completions(completion_texts(completions))
         return self._compose_scores([part.reward.score(texts, **columns) for part in self.parts])
 
@@ -366,45 +233,16 @@ class ComposedReward(Reward):
 
     @property
     def has_independent_rows(self) -> bool:
-        """Whether the rows of all parts are independent, without running statistics, and no subclass differs."""
+        """Whether the rows of all parts are independent, and no subclass differs."""
         own = type(self)
         called = own.__call__ in (ComposedReward.__call__, AsyncComposedReward.__call__)
-        parts = all(part.reward.has_independent_rows and part.normalize is not True for part in self.parts)
+        parts = all(part.reward.has_independent_rows for part in self.parts)
         return own.score is ComposedReward.score and called and parts
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Settings of the parts that are not fixed, such as ``"crg.prior"`` and ``"crg.normalize"``."""
-        found = [
-            (part.name, [*part.reward.estimated, *["normalize"] * (part.normalize is True)]) for part in self.parts
-        ]
-        return tuple(f"{name}.{setting}" for name, settings in found for setting in settings)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the running statistics and the states of the parts by name."""
-        return {
-            part.name: {"reward": part.reward.state_dict(), "moments": part.moments.state_dict()} for part in self.parts
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state that :meth:`state_dict` returned.
-
-        Raises:
-            ValueError: If the state belongs to other parts.
-        """
-        names = [part.name for part in self.parts]
-        if list(state) != names:
-            raise ValueError(f"reward {self.__name__!r} has the parts {names}, but the state has {list(state)}")
-        for part in self.parts:
-            part.reward.load_state_dict(state[part.name]["reward"])
-            part.moments.load_state_dict(state[part.name]["moments"])
-
-    def synchronize(self) -> None:
-        """Synchronise running statistics; every process must call this method."""
-        for part in self.parts:
-            part.reward.synchronize()
-            if part.normalize is True:
-                part.moments.synchronize()
+        """Settings of the parts that are not fixed, such as ``"crg.prior"``."""
+        return tuple(f"{part.name}.{setting}" for part in self.parts for setting in part.reward.estimated)
 
     def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
         """Reward completions; see :meth:`Reward.__call__`."""
@@ -438,12 +276,8 @@ class ComposedReward(Reward):
         completions: Sequence[Completion],
         columns: Mapping[str, Any],
     ) -> list[float | None]:
-        """Log and return the composed rewards of a batch, and add the parts' rewards to the running statistics."""
-        composed = self._finish(self._compose(rewards), completions, columns.get("log_metric"), None)
-        for part, own in zip(self.parts, rewards, strict=True):
-            if part.normalize is True:
-                part.moments.add(reward for reward in own if reward is not None)
-        return composed
+        """Log and return the composed rewards of a batch."""
+        return self._finish(self._compose(rewards), completions, columns.get("log_metric"), None)
 
     def _compose(self, rewards: Sequence[Sequence[float | None]]) -> Scores:
         by_name = {part.name: own for part, own in zip(self.parts, rewards, strict=True)}

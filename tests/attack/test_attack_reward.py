@@ -291,15 +291,6 @@ def test_attack_reward_takes_asynchronous_and_missing_rewards():
     assert 0 < result.best.unscorable < 24
 
 
-def test_attack_reward_changes_no_state_of_a_composed_reward():
-    reward = make_reward("composed", parts=[{"name": "crg", "prior": 0.2, "normalize": True}, {"name": "repetition"}])
-    before = reward.state_dict()
-    result = attack(reward, budget=3000, families=["labels", "normal"])
-    assert reward.state_dict() == before
-    assert result.signature == reward.signature
-    assert result.reward == "composed"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

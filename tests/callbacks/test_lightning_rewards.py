@@ -13,12 +13,10 @@ from torch.utils.data import DataLoader
 from words import WordLabeler
 
 from rrg_rewards.callbacks import (
-    RewardStateCallback,
     RewardWatchCallback,
-    TrainerRewardStateCallback,
     TrainerRewardWatchCallback,
 )
-from rrg_rewards.rewards import Reward, make_reward
+from rrg_rewards.rewards import make_reward
 from rrg_rewards.training.policy.rewards import RewardSet
 from rrg_rewards.watch import RewardWatch
 
@@ -182,32 +180,8 @@ def test_watch_callback_several_rewards_are_watched_with_their_sum() -> None:
     assert sums["metrics/rouge"] == (1, 2)
 
 
-BATCH = {"completions": ["Cardiomegaly.", "Normal."], "reference": ["Cardiomegaly.", "Hiatal hernia."]}
-
-
-def stateful_rewards() -> list[Reward]:
-    return [
-        make_reward("composed", parts=[{"name": "crg", "prior": 0.2, "normalize": True}]),
-        make_reward("repetition"),
-    ]
-
-
-def test_reward_state_callback_lightning_keeps_states():
-    learned, fresh = RewardStateCallback(stateful_rewards()), RewardStateCallback(stateful_rewards())
-    learned.rewards[0](**BATCH)
-    learned.on_train_batch_end()
-    fresh.load_state_dict(json.loads(json.dumps(learned.state_dict())))
-    assert fresh.rewards[0](**BATCH) == learned.rewards[0](**BATCH)
-
-
-def test_reward_state_callback_a_checkpoint_of_other_rewards_is_refused():
-    with pytest.raises(ValueError, match=r"crg, .* composed, repetition"):
-        RewardStateCallback(stateful_rewards()).load_state_dict({"crg": {}})
-
-
 @pytest.mark.parametrize("names", [("crg", "crg"), ("crg", "crg/recall")])
-def test_reward_state_callbacks_refuse_two_rewards_of_one_logged_name(names: tuple[str, str]) -> None:
+def test_reward_set_refuses_two_rewards_of_one_logged_name(names: tuple[str, str]) -> None:
     rewards = [make_reward("crg", prior=0.2, name=name) for name in names]
-    for start in (RewardStateCallback, TrainerRewardStateCallback, RewardSet):
-        with pytest.raises(ValueError, match=f"must differ in name, got 'crg' and '{names[1]}'"):
-            start(rewards)
+    with pytest.raises(ValueError, match=f"must differ in name, got 'crg' and '{names[1]}'"):
+        RewardSet(rewards)

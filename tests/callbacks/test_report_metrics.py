@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from torchmetrics import MetricCollection
 from words import WordLabeler
 
-from rrg_rewards.callbacks import ReportMetricsCallback, RewardStateCallback
+from rrg_rewards.callbacks import ReportMetricsCallback, RewardWatchCallback
 from rrg_rewards.metrics import CRIMSON, CRGScore, CTFineBench, ReportCRG, make_metric
 from rrg_rewards.metrics.base import UnreadColumnWarning
 from rrg_rewards.rewards import make_reward
@@ -264,8 +264,8 @@ def test_report_metrics_callback_the_documentation_lists_every_logged_name(
 
 def test_report_metrics_callback_trainers_of_pytorch_lightning_call_it(tmp_path: Path) -> None:
     other = pytest.importorskip("pytorch_lightning")
-    rewards = RewardStateCallback([make_reward("composed", parts=[{"name": "rouge", "normalize": True}])])
-    rewards.rewards[0](["Edema."], reference=["Edema."])
+    watch = RewardWatchCallback(labeler=None)
+    watch.observe(["Edema."], {"reference": ["Edema."]})
 
     class Module(other.LightningModule):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -281,13 +281,13 @@ def test_report_metrics_callback_trainers_of_pytorch_lightning_call_it(tmp_path:
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        callbacks=[ReportMetricsCallback(ReportCRG(LABELER)), rewards],
+        callbacks=[ReportMetricsCallback(ReportCRG(LABELER)), watch],
         default_root_dir=tmp_path,
     )
     trainer.fit(Module(), loader(), loader())
     assert trainer.callback_metrics["val/crg"] == crg()
     saved = torch.load(trainer.checkpoint_callback.best_model_path, weights_only=True)["callbacks"]
-    assert {"composed": rewards.rewards[0].state_dict()} in saved.values()
+    assert watch.state_dict() in saved.values()
 
 
 class Thinking(Echo):

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import statistics
 
 import pytest
 
@@ -51,36 +50,6 @@ def test_a_trainer_reads_the_file_and_gives_the_rewards_of_the_fitted_reward(run
         result = asyncio.run(verl.compute_score("ct", prediction, reference, {}, config=str(path)))
         assert result["score"] == pytest.approx(expected)
     assert asyncio.run(verl.compute_score("ct", "Normal.", None, {}, config=str(path)))["score"] == -2
-
-
-def test_parts_are_normalised_by_the_rewards_of_predictions(run, table, tmp_path):
-    config = tmp_path / "reward.yaml"
-    config.write_text(
-        "reward:\n- {name: rouge, normalize: true, weight: 0.5}\n- {name: crg, normalize: true, as: labels}\n"
-        "reference_column: report\n"
-    )
-    result = run("fit", table, "--config", config, "--prediction-column", "prediction", "--output", "-", "--quiet")
-    assert result.code == 0, result.err
-    rouge, crg = json.loads(result.out)["reward"]
-    wording = make_reward("rouge", reference_column="report")(PREDICTIONS, report=REFERENCES)
-    labels = make_reward("crg", reference_column="report").fit(report=REFERENCES)(PREDICTIONS, report=REFERENCES)
-    assert rouge["normalize"] == pytest.approx([statistics.mean(wording), statistics.stdev(wording)])
-    assert crg["normalize"] == pytest.approx([statistics.mean(labels), statistics.stdev(labels)])
-    assert (rouge["weight"], crg["as"]) == (0.5, "labels")
-
-
-def test_rows_without_a_prediction_are_left_out(run, write_csv, tmp_path):
-    rows = [("Edema.", "Edema."), ("Nodule.", ""), ("Nodule.", "Large nodule.")]
-    table = tmp_path / "train.jsonl"
-    table.write_text("".join(json.dumps({"report": a, "prediction": b or None}) + "\n" for a, b in rows))
-    config = tmp_path / "reward.yaml"
-    config.write_text("reward: [{name: rouge, normalize: true}]\nreference_column: report\n")
-    result = run("fit", table, "--config", config, "--prediction-column", "prediction", "--output", "-", "--quiet")
-    assert result.code == 0, result.err
-    rewards = make_reward("rouge")(["Edema.", "Large nodule."], reference=["Edema.", "Nodule."])
-    assert rewards[0] != rewards[1]
-    (part,) = json.loads(result.out)["reward"]
-    assert part["normalize"] == pytest.approx([statistics.mean(rewards), statistics.stdev(rewards)])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ def train(config: str, folder: str) -> Any:
         "steps": trainer.state.global_step,
         "weights": sum(float(weights.detach().double().abs().sum()) for weights in trainer.model.parameters()),
         "priors": [reward.prior for reward in trainer.reward_funcs if isinstance(reward, CRGReward)],
-        "states": {reward.__name__: reward.state_dict() for reward in trainer.reward_funcs},
         "history": trainer.state.log_history,
     }
     Path(folder, f"rank{trainer.args.process_index}.json").write_text(json.dumps(result))

@@ -71,21 +71,16 @@ def test_two_processes_train_one_policy(config: Path, tmp_path: Path) -> None:
     assert again["weights"] == first["weights"]
 
 
-def test_processes_normalise_alike_and_leave_out_what_is_missing(config: Path, tmp_path: Path) -> None:
+def test_processes_gate_alike_and_leave_out_what_is_missing(config: Path, tmp_path: Path) -> None:
     settings = yaml.safe_load(config.read_text())
     parts = [
-        {"name": "crg", "labeler": LABELER, "normalize": True, "clip": [-3, 3]},
+        {"name": "crg", "labeler": LABELER, "clip": [-3, 3]},
         {"name": "repetition", "n_gram": 1, "weight": 0.5, "gate": {"on": "crg", "at_least": -1}},
     ]
     settings |= {"rewards": [{"name": "composed", "as": "total", "parts": parts}], "max_steps": 4}
-    config.write_text(yaml.safe_dump({**settings, "save_strategy": "steps", "save_steps": 4}))
+    config.write_text(yaml.safe_dump(settings))
     first, second = launch(config, tmp_path)
     assert first["weights"] == second["weights"]
-    assert first["states"] == second["states"]
-    # Three completions a process and a step.
-    assert first["states"]["total"]["crg"]["moments"]["count"] == 24
-    kept = json.loads((tmp_path / "run" / "checkpoint-4" / "reward_state.json").read_text())
-    assert kept == first["states"]
     for entry in [entry for entry in first["history"] if "reward" in entry]:
         assert entry["reward"] == pytest.approx(entry["total/crg"] + entry["total/repetition"], abs=1e-4)
         assert 0 <= entry["total/open_repetition"] <= 1

@@ -11,7 +11,7 @@ from second_device import KINDS, devices_of, lightning_settings
 from tiny_ct_chat import tiny_processor, volume
 from torch.utils.data import DataLoader
 
-from rrg_rewards.callbacks import ReportMetricsCallback, RewardStateCallback, RewardWatchCallback
+from rrg_rewards.callbacks import ReportMetricsCallback, RewardWatchCallback
 from rrg_rewards.metrics import CRGScore, make_metric
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.watch import RewardWatch
@@ -63,7 +63,6 @@ def fit(**settings: Any) -> tuple[Reporting, dict[str, float], dict[str, Any]]:
     callbacks = [
         ReportMetricsCallback(metrics, context_keys={"crimson": {"age": "age"}}),
         RewardWatchCallback([make_reward("rouge")], watch=watch),
-        RewardStateCallback([make_reward("crg", prior=0.3)]),
     ]
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = Trainer(max_epochs=1, callbacks=callbacks, enable_model_summary=False, **quiet, **settings)

@@ -39,7 +39,7 @@ def test_checkpoints_a_run_that_is_killed_between_files_resumes_from_the_former(
 ) -> None:
     path = recipe(
         heldout_rows=0, save_steps=1, max_steps=3, save_total_limit=1, resume_from_checkpoint="auto",
-        rewards=[{"name": "composed", "parts": [{"name": "rouge", "normalize": True}]}],
+        rewards=["rouge"],
     )  # fmt: skip
     with pytest.raises(Killed):
         run(*parse(["--config", str(path)]), callbacks=[KilledIn(2)])

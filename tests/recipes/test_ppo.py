@@ -76,7 +76,7 @@ def read(folder: Path, name: str) -> Any:
 def test_ppo_recipe_two_steps(ppo_recipe: Callable[..., Path], tmp_path: Path) -> None:
     from rrg_rewards.recipes.ppo import main
 
-    parts = [{"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.4, "normalize": True}]
+    parts = [{"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.4}]
     rewards = [
         {"name": "crg", "labeler": "keywords:edema effusion nodule", "prior": 0.4},
         {"name": "composed", "parts": parts, "weight": 0.5},

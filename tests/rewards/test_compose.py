@@ -1,4 +1,4 @@
-"""Composed rewards compared with their equation for each completion, and running moments."""
+"""Composed rewards compared with their equation for each completion."""
 
 import asyncio
 import math
@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import yaml
@@ -15,8 +14,6 @@ from hypothesis import strategies as st
 
 from rrg_rewards.metrics import Scores
 from rrg_rewards.rewards import AsyncComposedReward, ComposedReward, Gate, Reward, RewardPart, compose, make_reward
-from rrg_rewards.rewards.compose import RunningMoments
-from tests.distributed.helpers import run_distributed
 
 
 class Fixed(Reward):
@@ -78,17 +75,6 @@ def test_composed_reward_weights_gates_and_missing_rewards(drawn, weight_a, weig
     assert reward.rewards(reward.score(["x"] * len(drawn), **columns)) == expected
 
 
-@pytest.mark.parametrize("kind", [tuple, list])
-def test_composed_reward_normalisation_by_two_numbers_is_fixed(kind: type) -> None:
-    part = RewardPart(Fixed("a"), normalize=kind([0.5, 0.25]), clip=kind([-1.0, 3.0]))
-    reward = ComposedReward([part])
-    assert part.signature == "1*{fixed}|normalized:0.5,0.25|clip:-1,3"
-    assert reward.estimated == ()
-    for _ in range(2):
-        assert call(reward, {"a": [1.0, -1.0, 2.0]}) == [2.0, -1.0, 3.0]
-    assert part.moments.count == 0
-
-
 class Halved(ComposedReward):
     def _reward(self, value: float) -> float:
         return value / 2
@@ -99,25 +85,6 @@ def test_composed_reward_of_a_subclass_by_path_is_of_the_subclass() -> None:
     assert type(reward) is Halved
     assert reward(["Edema."], reference=["Edema."]) == [0.5]
     assert (reward.__name__, reward.columns) == ("half", ("reference",))
-
-
-@given(st.lists(st.lists(rewards_of, min_size=1, max_size=6), min_size=1, max_size=4))
-def test_composed_reward_normalisation_is_by_all_earlier_batches(batches):
-    reward = ComposedReward([RewardPart(Fixed("a"), normalize=True)])
-    seen: list[float] = []
-    for batch in batches:
-        mean = sum(seen) / len(seen) if seen else 0.0
-        squares = sum((value - mean) ** 2 for value in seen)
-        deviation = math.sqrt(squares / (len(seen) - 1)) if len(seen) > 1 and squares > 0 else 1.0
-        # Evaluation uses the same statistics and does not change them.
-        evaluated = reward.rewards(reward.score(["x"] * len(batch), a=batch))
-        found = call(reward, {"a": batch})
-        assert evaluated == found
-        for value, one in zip(found, batch, strict=True):
-            assert (value is None) == (one is None)
-            if one is not None:
-                assert value == pytest.approx((one - mean) / deviation, abs=1e-6)
-        seen += [one for one in batch if one is not None]
 
 
 def test_composed_reward_each_part_is_called_once_and_logs_under_its_name():
@@ -168,7 +135,7 @@ def test_composed_by_name_as_in_yaml():
         parts=[
             {"name": "crg", "prior": 0.2, "weight": 2},
             {"name": "rouge", "as": "fluency", "clip": [0, 0.5], "gate": {"on": "crg", "at_least": 0}},
-            {"name": "repetition", "weight": 0.25, "normalize": True},
+            {"name": "repetition", "weight": 0.25},
         ],
     )
     assert reward.__name__ == "total"
@@ -180,24 +147,6 @@ def test_composed_by_name_as_in_yaml():
     crg = make_reward("crg", prior=0.2)(completions=["Cardiomegaly."], reference=["Cardiomegaly."])[0]
     assert value == pytest.approx(2 * crg + 0.5)
     assert len(pickle.dumps(reward)) < 20_000
-
-
-def test_composed_reward_state_goes_with_the_parts():
-    def made() -> Reward:
-        return make_reward("composed", parts=[{"name": "crg", "prior": 0.2, "normalize": True}])
-
-    first, second, untouched = made(), made(), made()
-    batches = [(["Cardiomegaly."], ["Cardiomegaly."]), (["Normal.", "Emphysema."], ["Hiatal hernia.", "Emphysema."])]
-    for completions, references in batches:
-        first(completions=completions, reference=references)
-    second.load_state_dict(first.state_dict())
-    given = {"completions": ["Edema.", "Cardiomegaly."], "reference": ["Cardiomegaly.", "Cardiomegaly."]}
-    expected = first(**given)
-    assert second(**given) == expected
-    assert untouched(**given) != expected
-    assert second.state_dict() == first.state_dict()
-    with pytest.raises(ValueError, match=r"has the parts \['crg'\], but the state has \['other'\]"):
-        first.load_state_dict({"other": {}})
 
 
 def test_composed_reward_fit_reaches_the_parts():
@@ -218,10 +167,6 @@ def test_composed_reward_fit_reaches_the_parts():
         ([{"name": "crg", "gate": {"at": 0}}], "gate of part 'crg' takes on, at_least and optional otherwise"),
         ([{"name": "crg", "weight": math.inf}], "weight of part 'crg' must be finite"),
         ([{"name": "crg", "clip": [1, 0]}], "clip of part 'crg' must be two increasing numbers"),
-        ([{"name": "crg", "normalize": [0.5, 0.0]}], "normalize of part 'crg'"),
-        ([{"name": "crg", "normalize": [0.5]}], "normalize of part 'crg'"),
-        ([{"name": "crg", "normalize": "running"}], "normalize of part 'crg'"),
-        ([{"name": "crg", "normalize": 1}], "normalize of part 'crg'"),
         ([{"name": "crgg"}], "unknown reward 'crgg'"),
         ([{"name": "crg", "priorr": 1}], "unknown option of reward 'crg' 'priorr'"),
         ([3], "must be a name, a mapping with a name"),
@@ -230,63 +175,3 @@ def test_composed_reward_fit_reaches_the_parts():
 def test_composed_reward_parts_that_cannot_be(parts, message):
     with pytest.raises(ValueError, match=message):
         make_reward("composed", parts=parts)
-
-
-numbers = st.floats(-1e6, 1e6)
-
-
-@given(st.lists(st.lists(numbers, max_size=5), min_size=1, max_size=5))
-def test_running_moments_equal_those_of_all_values_at_once(batches):
-    moments = RunningMoments()
-    for batch in batches:
-        moments.add(batch)
-    values = [value for batch in batches for value in batch]
-    assert moments.count == len(values)
-    if values:
-        assert moments.mean == pytest.approx(np.mean(values), rel=1e-9, abs=1e-6)
-    if len(values) > 1 and np.std(values) > 1e-6:
-        assert moments.deviation == pytest.approx(np.std(values, ddof=1), rel=1e-6)
-
-
-def test_running_moments_of_large_values_that_hardly_differ():
-    moments = RunningMoments()
-    for value in (1e9, 1e9 + 1, 1e9 + 2):
-        moments.add([value])
-    assert moments.deviation == pytest.approx(1.0, rel=1e-6)
-
-
-@pytest.mark.parametrize("values", [[], [3.0], [2.0, 2.0, 2.0]])
-def test_running_moments_without_anything_to_scale_by(values):
-    moments = RunningMoments()
-    moments.add(values)
-    assert moments.deviation == 1.0
-
-
-BATCHES = [[1.0, 2.0], [], [10.0, -3.0, 4.5]], [[7.0], [0.25], []]
-
-
-def share(rank: int, world_size: int) -> tuple[list[tuple[int, float, float]], str]:
-    moments = RunningMoments()
-    seen = []
-    for batch in BATCHES[rank]:
-        moments.add(batch)
-        before = (moments.count, moments.mean, moments.deviation)
-        moments.synchronize()
-        seen += [before, (moments.count, moments.mean, moments.deviation)]
-    try:
-        for _ in range(200):
-            moments.add([0.0])
-    except RuntimeError as error:
-        return seen, str(error)
-    return seen, ""
-
-
-@pytest.mark.distributed
-def test_running_moments_are_equal_in_all_processes():
-    (first, error), (second, _) = run_distributed(share, 2)
-    # Bit-equal, and without values that are not shared.
-    assert first == second
-    assert [count for count, _, _ in first] == [0, 3, 3, 4, 4, 7]
-    values = [value for batches in BATCHES for batch in batches for value in batch]
-    assert first[-1][1:] == pytest.approx((np.mean(values), np.std(values, ddof=1)))
-    assert "TrainerRewardStateCallback" in error

@@ -114,5 +114,5 @@ def test_reward_output_settings_that_processes_estimate_are_named() -> None:
     assert unfitted.fitted_options() == {}
     assert unfitted.fit(reference=["Edema.", "Normal."]).estimated == ()
     assert unfitted.fitted_options() == {"prior": 1 / 6}
-    parts = [{"name": "crg", "labeler": LABELER, "normalize": True}, {"name": "rouge", "normalize": [0.5, 0.1]}]
-    assert make_reward("composed", parts=parts).estimated == ("crg.prior", "crg.normalize")
+    parts = [{"name": "crg", "labeler": LABELER}, {"name": "rouge"}]
+    assert make_reward("composed", parts=parts).estimated == ("crg.prior",)

@@ -125,15 +125,12 @@ def read_settings_file(path: str | Path) -> dict[str, Any]:
     return settings if isinstance(settings, dict) else read_user_yaml(path)
 
 
-def fit_settings(
-    settings: Mapping[str, Any], table: Table, prediction_column: str | None = None
-) -> tuple[dict[str, Any], Reward]:
+def fit_settings(settings: Mapping[str, Any], table: Table) -> tuple[dict[str, Any], Reward]:
     """Fit the reward of settings to a training set; see :func:`rrg_rewards.rewards.fitting.fit_reward`.
 
     Args:
         settings: The settings as a mapping.
         table: The training set.
-        prediction_column: Column of reports, for ``normalize``.
 
     Returns:
         The settings with numbers and with the record ``fitted``, and their reward.
@@ -151,8 +148,7 @@ def fit_settings(
         column: table.texts(column) if column == name else table.values(column)
         for column in reward_columns(setting, name)
     }
-    completions = None if prediction_column is None else table.texts(prediction_column)
-    fitted = {**settings, "reward": fit_reward(setting, columns, completions, name)}
+    fitted = {**settings, "reward": fit_reward(setting, columns, name)}
     reward = read_settings(fitted).make_reward()
     record = {"rows": len(table), "signature": reward.signature, "version": __version__}
     return {**fitted, "fitted": record}, reward

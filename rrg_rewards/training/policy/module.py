@@ -247,18 +247,18 @@ class PolicyModule(SamplingModule):
         return {**columns, "prediction": list(texts), **reference}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the rollout of each process, if steps on it remain, and the states of its rewards."""
+        """Add the rollout of each process, if steps on it remain."""
         super().on_save_checkpoint(checkpoint)
         begun = self.rollout is not None and self.steps_per_rollout > 1
-        own = {"rollout": self.rollout.state_dict() if begun and self.rollout else None}
-        checkpoint["policy"] = gather_objects({**own, "rewards": self.rewards.state_dict()})
+        rollout = self.rollout.state_dict() if begun and self.rollout else None
+        checkpoint["policy"] = gather_objects({"rollout": rollout})
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the rollout and the states of the rewards of this process.
+        """Restore the rollout of this process.
 
         Raises:
             CheckpointError: If the checkpoint belongs to another module or model.
-            ValueError: If it belongs to another number of processes, or to other rewards.
+            ValueError: If it belongs to another number of processes.
         """
         if not self._is_resumed:
             return
@@ -275,7 +275,6 @@ class PolicyModule(SamplingModule):
                 f"{self.trainer.world_size}; start {len(states)} processes"
             )
         state = states[self.global_rank]
-        self.rewards.load_state_dict(state["rewards"])
         self.rollout = None if state["rollout"] is None else Rollout.from_state_dict(state["rollout"])
 
     def _minibatch(self, batch_idx: int, epoch: int, index: int) -> Tensor:

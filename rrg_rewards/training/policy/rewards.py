@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -183,32 +183,6 @@ class RewardSet:
         weights = self.weights_at(state.global_step)
         total = values[:, weights != 0] @ weights[weights != 0]
         return RewardTable(values, total, weights.tolist(), logged, extras)
-
-    def synchronize(self) -> None:
-        """Synchronise the states of the rewards. Every process must call it after a rollout."""
-        for function in self.functions:
-            if isinstance(function, Reward):
-                function.synchronize()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the states of the functions that have a ``state_dict``, by name."""
-        named = zip(self.names, self.functions, strict=True)
-        return {name: function.state_dict() for name, function in named if hasattr(function, "state_dict")}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the states that :meth:`state_dict` returned.
-
-        Raises:
-            ValueError: If the states belong to other functions.
-        """
-        if state.keys() != self.state_dict().keys():
-            raise ValueError(
-                f"the checkpoint contains the states of the rewards {sorted(state)}, but those of the run with a state "
-                f"are {sorted(self.state_dict())}"
-            )
-        for name, function in zip(self.names, self.functions, strict=True):
-            if name in state:
-                function.load_state_dict(state[name])
 
 
 async def _all_of(given: Sequence[Any]) -> list[Any]:

@@ -179,7 +179,6 @@ class SamplingModule(TrainingModule):
             extras=table.extras,
         )
         self._set_advantages(rollout, has_spread, None if greedy_table is None else greedy_table.total)
-        self.rewards.synchronize()
         has_rewards = not bool(table.total.isnan().all())
         own = int(rollout.mask.sum()), has_rewards, float(has_spread.float().mean())
         tokens, any_rewards, kept = zip(*gather_objects(own), strict=True)

@@ -25,11 +25,11 @@ def test_read_settings_replaces_settings_of_a_file_by_arguments(tmp_path: Path) 
 
 def test_read_settings_reads_small_numbers_of_json(tmp_path: Path) -> None:
     path = tmp_path / "reward.json"
-    path.write_text(json.dumps({"reward": [{"name": "rouge", "normalize": [1e-05, 2e-07]}], "missing": -1e-06}))
+    path.write_text(json.dumps({"reward": [{"name": "rouge", "clip": [1e-05, 2e-04]}], "missing": -1e-06}))
     assert "e-05" in path.read_text()
     settings = read_settings({"config": str(path)})
     assert settings.missing == -1e-06
-    assert settings.make_reward().parts[0].normalize == (1e-05, 2e-07)  # type: ignore[attr-defined]
+    assert settings.make_reward().parts[0].clip == (1e-05, 2e-04)  # type: ignore[attr-defined]
 
 
 def test_read_settings_reads_a_file_or_settings_of_the_environment(
@@ -86,7 +86,6 @@ def test_read_settings_refuses_wrong_settings(arguments: dict[str, Any], message
     ("reward", "setting"),
     [
         ("crg", "prior"),
-        ([{"name": "rouge", "normalize": True}], "rouge.normalize"),
         ([{"name": "crg", "as": "labels"}], "labels.prior"),
     ],
 )
@@ -120,8 +119,3 @@ def test_fitted_settings_have_numbers_and_the_reward_of_them() -> None:
     assert fitted["fitted"]["signature"] == reward.signature
     assert read_settings(fitted).make_reward().signature == reward.signature
     assert "prior" not in given["reward"]
-    parts = {"reward": [{"name": "rouge", "reference_column": "report", "normalize": True}]}
-    with pytest.raises(ValueError, match="`prediction_column`"):
-        fit_settings(parts, table)
-    normalized = fit_settings(parts, Table({**table.columns, "draft": ["Edema.", "Hiatal hernia.", None]}), "draft")[0]
-    assert len(normalized["reward"][0]["normalize"]) == 2

@@ -12,7 +12,7 @@ from rrg_rewards.rewards import make_reward
     ("reward", "estimated"),
     [
         (("crg", {}), "prior"),
-        (("composed", {"parts": [{"name": "rouge", "normalize": True}]}), "rouge.normalize"),
+        (("composed", {"parts": ["crg"]}), "crg.prior"),
     ],
 )
 def test_server_options_refuse_a_reward_that_estimates_while_serving(reward, estimated):

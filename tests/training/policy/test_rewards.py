@@ -131,23 +131,6 @@ def test_reward_set_columns_that_would_hide_the_trainer_s():
         _call(lambda **_: [0.0, 0.0], completions=["a", "b"])
 
 
-def normalized():
-    return make_reward("composed", parts=[{"name": "crg", "prior": 0.2, "normalize": True}])
-
-
-def test_reward_set_states_go_back_to_their_rewards():
-    functions = [normalized(), lambda completions, **_: [0.0, 0.0]]
-    rewards = RewardSet(functions)
-    rewards({"reference": ["Cardiomegaly.", "Normal."]}, COMPLETIONS, TEXTS, STATE)
-    state = rewards.state_dict()
-    other = RewardSet([normalized(), functions[1]])
-    other.load_state_dict(state)
-    assert other.state_dict() == state
-    assert state["composed"]["crg"]["moments"]["count"] == 2
-    with pytest.raises(ValueError, match=r"\['composed'\]"):
-        RewardSet(functions[1]).load_state_dict(state)
-
-
 @pytest.mark.parametrize("reward", [-1000.3, 16777.3])
 def test_rollout_statistics_count_the_groups_that_have_no_advantage(reward):
     total = torch.full((16,), reward)
