@@ -44,8 +44,10 @@ from rrg_rewards.version import __version__
 JUDGE = {"name": "rules", "unread": "normal"}
 # Parts of the compositions, made for the labels of a corpus.
 PARTS: dict[str, Callable[[str], Reward]] = {
+    "published": lambda _: make_reward("crimson", judge=JUDGE),
     "training": lambda _: make_reward("crimson", judge=JUDGE, form="training"),
     "above chance": lambda _: make_reward("crimson", judge=JUDGE, form="training", chance="dataset"),
+    "half": lambda _: make_reward("crimson", judge=JUDGE, form="training", chance="dataset", chance_share=0.5),
     "repetition": lambda _: make_reward("repetition"),
     "ct_finebench": lambda _: make_reward("ct_finebench", chance="dataset"),
     "crg": lambda labeler: make_reward("crg", average="macro", labeler=labeler),
@@ -53,9 +55,14 @@ PARTS: dict[str, Callable[[str], Reward]] = {
 COMPOSITIONS: dict[str, dict[str, float]] = {
     "training": {"training": 1},
     "above chance": {"above chance": 1},
-    "recommended": {"above chance": 1, "repetition": 0.1},
-    "with ct_finebench": {"above chance": 1, "repetition": 0.1, "ct_finebench": 0.25},
-    "with crg": {"above chance": 1, "repetition": 0.1, "crg": 0.05},
+    # The candidates of teaching.py; "above" is version 0.1 of the recommended reward.
+    "above": {"above chance": 1, "repetition": 0.1},
+    "questions": {"ct_finebench": 1, "crg": 0.1},
+    "c": {"training": 1, "ct_finebench": 1, "crg": 0.1},
+    "d": {"above chance": 1, "ct_finebench": 1, "crg": 0.1},
+    "h": {"half": 1, "ct_finebench": 1, "crg": 0.1},
+    "h2": {"half": 2, "ct_finebench": 1, "crg": 0.1},
+    "priced": {"above chance": 1, "ct_finebench": 1, "crg": 0.1, "published": 0.25},
 }
 # Weights of normal references; the training form has the first.
 WEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0)

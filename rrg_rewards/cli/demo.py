@@ -1,4 +1,4 @@
-"""``rrg-rewards demo``: train a small CT-CHAT on a CRG reward, from synthetic data to curves.
+"""``rrg-rewards demo``: train a small CT-CHAT on the recommended reward, from synthetic data to curves.
 
 Train a small report generator by reinforcement learning on this machine. Nothing is downloaded. The run takes about
 two minutes on a machine with two cores.
@@ -8,12 +8,12 @@ two minutes on a machine with two cores.
 2. Warm start: a mini CT-CHAT learns to write the impression from the volume. It has under half a million parameters
    and the architecture of the published model, which has 8 billion. It imitates impressions with statements left out
    at random, and therefore learns to leave findings out. The model is for this demo only, not for patients.
-3. Train with GRPO (PolicyModule, Lightning) on the CRG reward, which labels each generated report by rules. The model
-   learns to report the findings that it left out after step 2.
+3. Train with GRPO (PolicyModule, Lightning) on the recommended reward, which compares each generated report with the
+   reference by rules. The model learns to report findings that it left out after step 2.
 
-The command prints CRG, precision and recall on held-out studies before step 3, after it, and with the volumes of other
-studies, with bootstrap 95 % intervals, and three reports. It writes to the run folder: curves (``run.html``),
-evaluations, all held-out reports, the policy and the configuration.
+The command prints CRG, macro CRG, CRIMSON, CT-FineBench and the F1 of labels on held-out studies before step 3, after
+it, and with the volumes of other studies, with bootstrap 95 % intervals, and three reports. It writes to the run
+folder: curves (``run.html``), evaluations, all held-out reports, the policy and the configuration.
 
 A terminal shows the progress of each step. Without a terminal, each step prints a line when it starts, and one each
 minute. Set OMP_NUM_THREADS=1 if other programs use the cores: threads that wait for each other make it several times
@@ -47,6 +47,17 @@ if TYPE_CHECKING:
 
 
 _NUM_REPORTS = 3
+# Measures of the held-out evaluation: their names in the table, their metrics, and the statistics of these.
+_MEASURES = {
+    "CRG": ("crg", "crg"),
+    "macro CRG": ("crg_macro", "crg"),
+    "CRIMSON": ("crimson", "score"),
+    "CT-FineBench F1": ("ct_finebench", "score"),
+    "F1 of labels": ("crg", "label_f1"),
+    "ROUGE-L": ("rouge", "score"),
+    "words": ("crg", "words"),
+}
+_CLINICAL = tuple(_MEASURES)[:5]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -140,7 +151,7 @@ def _train(settings: _Demo, folder: Path, terminal: Terminal, start: float) -> N
     steps = f"imitate abridged impressions for {settings.warm_start_steps} steps"
     with _stage(terminal, start, "warm start", steps) as progress:
         sft.finish(sft.run(*sft.parse(warm_start), progress=progress).accelerator)
-    steps = f"evaluate, train on CRG for {settings.steps} steps, evaluate"
+    steps = f"evaluate, train on the recommended reward for {settings.steps} steps, evaluate"
     with _stage(terminal, start, "GRPO", steps) as progress:
         policy.run(*policy.parse(reinforcement), progress=progress)
 
@@ -149,9 +160,9 @@ def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":
     from rrg_rewards.utilities.grids import printed_table
 
     stages, parts = ("before", "after", "change", "images_of_others"), []
-    for name in ("crg", "precision", "recall", "predicted_positives", "words"):
-        cells = (_cell(evaluation[stage]["crg"][name]) for stage in stages)
-        parts.append((name.replace("_", " "), *(cell.replace(" (", "\n(", 1) for cell in cells)))
+    for name, (metric, statistic) in _MEASURES.items():
+        cells = (_cell(evaluation[stage][metric][statistic]) for stage in stages)
+        parts.append((name, *(cell.replace(" (", "\n(", 1) for cell in cells)))
     title = f"{rows} held-out studies, greedy decoding, bootstrap 95 % intervals"
     return printed_table(title, ("", *(stage.replace("_", " ") for stage in stages)), [parts])
 
@@ -177,9 +188,10 @@ def _report_lines(folder: Path) -> list[str]:
 
 
 def _verdict(evaluation: Mapping[str, Any]) -> str:
-    crg = evaluation["change"]["crg"]["crg"]
-    others = evaluation["images_of_others"]["crg"]["crg"]
-    control = f"With the volumes of other studies, CRG is {_cell(others)}; guessing scores about 1/3."
-    if crg["low"] > 0:
-        return f"\nCRG rose by {_cell(crg)}: the interval is above 0. {control}"
-    return f"\nCRG changed by {_cell(crg)}: no clear increase; try more --steps. {control}"
+    changes = {name: evaluation["change"][metric][statistic] for name, (metric, statistic) in _MEASURES.items()}
+    rose = [name for name in _CLINICAL if changes[name]["low"] > 0]
+    worse = ", ".join(name for name in _CLINICAL if changes[name]["high"] < 0)
+    others = _cell(evaluation["images_of_others"]["crg_macro"]["crg"])
+    control = f"With the volumes of other studies, macro CRG is {others}; guessing scores 1/3."
+    found = f"{', '.join(rose)} rose" if rose else "No clinical measure clearly rose; try more --steps"
+    return f"\n{found}{f'; {worse} fell' if worse else ''} (intervals of the change without 0). {control}"

@@ -1,26 +1,47 @@
-"""The recommended reward for training, by rules: no text that is the same for all patients earns more than silence."""
+"""The recommended reward for training, by rules, and its former versions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from rrg_rewards.rewards.base import named_columns
 from rrg_rewards.rewards.compose import ComposedReward
+from rrg_rewards.utilities.names import unknown_name_message
+from rrg_rewards.utilities.settings import SettingError
+
+RecommendedVersion = Literal["0.2", "0.1"]
+
+_CRIMSON = {"name": "crimson", "form": "training", "chance": "dataset"}
+_PARTS: Mapping[RecommendedVersion, Sequence[Mapping[str, Any]]] = {
+    "0.2": (
+        {**_CRIMSON, "chance_share": 0.5},
+        {"name": "ct_finebench", "chance": "dataset"},
+        {"name": "crg", "average": "macro", "weight": 0.1},
+    ),
+    "0.1": (_CRIMSON, {"name": "repetition", "weight": 0.1}),
+}
 
 
 class RecommendedReward(ComposedReward):
     r"""The reward that ``docs/rewards.md`` recommends for training, deterministic and without a model.
 
     .. math::
-        \rho(c, y_i) = w_i S(c, y_i) - \max\Bigl(0, \frac{1}{M} \sum_{j=1}^{M} w_j S(c, y_j)\Bigr) + 0.1 \, r(c)
+        \rho(c, y_i) = w_i S(c, y_i) - \tfrac{1}{2} \max\bigl(0, \bar S(c)\bigr) + Q(c, y_i) + 0.1 \, R(c, y_i)
 
-    :math:`S` is CRIMSON's training form by rules (:func:`rrg_rewards.functional.crimson_training_statistics`), the
-    second term what the same text earns by chance, over at most 256 training references, and :math:`r` the penalty of
-    repetition, in [-1, 0]. The weight :math:`w` of normal references is
-    :func:`rrg_rewards.functional.normal_reference_weight`, and 1 of others. Higher is better. A report without abnormal
-    findings and repetition earns 0 for every reference, and a text that is the same for all training references at most
-    0 in the mean. The range is -2.1 to 1.
+    :math:`S` is CRIMSON's training form by rules (:func:`rrg_rewards.functional.crimson_training_statistics`),
+    :math:`\bar S` what the same text earns by chance, :math:`Q` CT-FineBench above chance
+    (:class:`rrg_rewards.metrics.CTFineBench`) and :math:`R` macro CRG (:class:`CRGReward`). The weight :math:`w` of
+    normal references is :func:`rrg_rewards.functional.normal_reference_weight`, and 1 of others. Higher is better.
 
-    :meth:`fit` keeps the training references. The same reward as a composed one:
+    What it teaches: to state more of the true findings (:math:`S`, :math:`R`), their places, sizes and degrees
+    (:math:`Q`, :math:`S`), also of findings without clinical weight (:math:`Q`, :math:`R`), and not to invent
+    (:math:`S`). What it does not: wording, order, sections, certainty beyond that of the reference, and findings that
+    the rules do not read.
+
+    A text that is the same for all patients has at most half of its chance :math:`\bar S` more than a blank one over
+    the training references. Version ``"0.1"``, :math:`S` above all of its chance with 0.1 of
+    :class:`RepetitionPenalty`, pays it nothing, and teaches less (``benchmarks/teaching.py``).
+
+    :meth:`fit` keeps the training references. Version ``"0.2"`` is the same reward as
 
     .. code-block:: yaml
 
@@ -28,29 +49,33 @@ class RecommendedReward(ComposedReward):
           - name: composed
             as: recommended
             parts:
-              - {name: crimson, form: training, chance: dataset}
-              - {name: repetition, weight: 0.1}
+              - {name: crimson, form: training, chance: dataset, chance_share: 0.5}
+              - {name: ct_finebench, chance: dataset}
+              - {name: crg, average: macro, weight: 0.1}
 
     Args:
         reference_column: Column of reference reports.
         context_columns: Columns of the patient's context, ``age``, ``sex`` and ``indication``, as in
-            :class:`MetricReward`.
-        chance: ``"dataset"``, or the text that :meth:`fitted_options` returned.
+            :class:`MetricReward`, which CRIMSON reads.
+        version: ``"0.2"``, or ``"0.1"``, the former one.
+        labeler: Labeler of CRG, such as ``"rules:chexbert"`` for chest X-rays; ``"0.1"`` has none.
+        fitted: What :meth:`fitted_options` returned: for each part the options that were fitted.
         report: As in :class:`ComposedReward`.
         name: Name under which trainers log the reward.
 
     Raises:
-        ValueError: If ``chance`` is neither; when called, if the reward is not fitted or a column is missing.
+        SettingError: If the version is unknown.
+        ValueError: If ``fitted`` does not belong to the version; when called, if the reward is not fitted or a column
+            is missing; when fitted, if no label of CRG has both a positive and a negative reference.
 
     Example:
         >>> from rrg_rewards.rewards import make_reward
         >>> train = ["Nodule of 8 mm in the left upper lobe."] * 2 + ["Large pleural effusion."] + ["Normal."] * 3
         >>> reward = make_reward("recommended", reference_column="report").fit(report=train)
         >>> nodule, effusion = train[1:3]
-        >>> [round(value, 3) for value in reward([nodule, effusion, "Normal.", ""], report=train[1:5])]
-        [0.708, 0.875, 0.0, 0.0]
-        >>> [round(sum(reward([text] * 6, report=train)) / 6, 3) for text in (nodule, effusion, "")]
-        [0.0, 0.0, 0.0]
+        >>> true, blank = reward([nodule, effusion, "Normal."], report=train[1:4]), reward([""] * 3, report=train[1:4])
+        >>> all(one > other for one, other in zip(true[:2], blank)), true[2] == blank[2] == 0
+        (True, True)
     """
 
     def __init__(
@@ -58,18 +83,25 @@ class RecommendedReward(ComposedReward):
         *,
         reference_column: str = "reference",
         context_columns: Mapping[str, str] | Sequence[str] = (),
-        chance: str = "dataset",
+        version: RecommendedVersion = "0.2",
+        labeler: str = "rules:ct_rate",
+        fitted: Mapping[str, Mapping[str, Any]] | None = None,
         report: str | None = None,
         name: str = "recommended",
     ) -> None:
-        crimson: dict[str, Any] = {
-            "form": "training",
-            "chance": chance,
-            "context_columns": named_columns(context_columns),
+        if version not in _PARTS:
+            raise SettingError("version", unknown_name_message("version", str(version), get_args(RecommendedVersion)))
+        own: dict[str, dict[str, Any]] = {
+            "crimson": {"context_columns": named_columns(context_columns)},
+            "crg": {"labeler": labeler},
         }
-        parts: list[dict[str, Any]] = [{"name": "crimson", **crimson}, {"name": "repetition", "weight": 0.1}]
+        parts = [
+            {**part, **own.get(part["name"], {}), **(fitted or {}).get(part["name"], {})} for part in _PARTS[version]
+        ]
+        if unknown := sorted((fitted or {}).keys() - {part["name"] for part in parts}):
+            raise ValueError(f"fitted is not of version {version!r}, which has no part {', '.join(unknown)}")
         super().__init__(parts, reference_column=reference_column, report=report, name=name)
 
     def fitted_options(self) -> dict[str, Any]:
-        """Return the training references as ``chance``: compressed, with the text of the reports."""
-        return self.parts[0].reward.fitted_options()
+        """Return what the parts were fitted to as ``fitted``: the training references, compressed, with their text."""
+        return {"fitted": {part.name: own for part in self.parts if (own := part.reward.fitted_options())}}

@@ -27,15 +27,16 @@ def test_demo_runs_from_corpus_to_curve(
     assert [(stage[1], stage[2].rpartition(" (")[0]) for stage in stages] == [
         ("phantom corpus", "write 200 training and 40 held-out studies"),
         ("warm start", "imitate abridged impressions for 3 steps"),
-        ("GRPO", "evaluate, train on CRG for 2 steps, evaluate"),
+        ("GRPO", "evaluate, train on the recommended reward for 2 steps, evaluate"),
     ]
     evaluation = json.loads((folder / "grpo" / "evaluation.json").read_text())
-    for stage in ("before", "after", "change"):
-        assert f"{evaluation[stage]['crg']['crg']['estimate']:.3f}" in out
+    for stage in ("before", "after", "change", "images_of_others"):
+        for metric, statistic in (("crg", "crg"), ("crg", "label_f1"), ("crg_macro", "crg"), ("crimson", "score")):
+            assert f"{evaluation[stage][metric][statistic]['estimate']:.3f}" in out
     assert out.count("reference: ") == out.count("after: ") == 3
-    assert "CRG " in out.splitlines()[-1]
+    assert "With the volumes of other studies, macro CRG is" in out.splitlines()[-1]
     history = json.loads((folder / "grpo" / "history.json").read_text())
-    assert [entry["step"] for entry in history if "rewards/crg/mean" in entry] == [1, 2]
+    assert [entry["step"] for entry in history if "rewards/recommended/mean" in entry] == [1, 2]
     assert len((folder / "grpo" / "heldout_after.jsonl").read_text().splitlines()) == 40
 
 

@@ -492,7 +492,7 @@ def test_a_reward_that_can_read_nothing_is_refused() -> None:
     [
         ("crimson", {}),
         ("composed", {"parts": ["rouge", "crimson"]}),
-        ("recommended", {"chance": "dataset"}),
+        ("recommended", {"version": "0.1"}),
     ],
 )
 def test_context_that_is_not_read_is_told_once_with_the_option_that_reads_it(name: str, options: Any) -> None:
