@@ -10,12 +10,14 @@ another reward. Warm starts and finished runs in the folder are read, not made a
 ``train`` writes for each run: the measures of the held-out studies with 95 % intervals over studies, the same for their
 change, classes of edits (findings that match, are missing or false, and the attributes of those that match), and for
 each step the spread of rewards within groups, the share of groups without spread, length and divergence. ``--record``
-also keeps the sampled reports. ``table`` prints the runs and writes them to ``results/teaching.json``.
+also keeps the sampled reports. ``table`` prints the runs and the alarms of the watch on recorded ones, and writes them
+to ``results/teaching.json``.
 
-The rule of choice, fixed before the first run: a candidate is admissible if offline (``recommended_reward.py``) no
-constant, blank, vague, hedged or half report earns more than the honest one on CT-RATE and CTRG. Of the admissible
-ones, the one whose smallest change over all runs of 45 steps of the five measures (CRG, macro CRG, CRIMSON, CT-FineBench
-f1, label F1) is largest, wins.
+The rule of choice, fixed before the first run of a candidate: it is admissible if offline (``recommended_reward.py``)
+no constant, blank, vague, hedged or half report earns more than the honest one on CT-RATE and CTRG. Of the admissible
+ones, the one wins whose smallest change of the five clinical measures over all runs of 45 steps is largest. The
+candidate h2 was added after the first run of h. ``questions``, ``c`` and ``priced`` are not admissible and were not
+trained further.
 """
 
 import argparse
