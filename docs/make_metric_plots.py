@@ -1,4 +1,4 @@
-"""Make the plots of the metric pages: each metric by the number of errors injected into synthetic reports."""
+"""Make the plots of docs/measurements.md: each metric by the number of errors injected into synthetic reports."""
 
 import argparse
 from pathlib import Path
