@@ -82,7 +82,6 @@ def _main() -> None:
             ("score_page", scores.as_uri(), "", 1280, False, 1300),
             ("report_view", scores.as_uri(), "#4", 1280, True, 850),
             ("compare_page", comparison.as_uri(), "", 1280, True, 1150),
-            ("report_view_narrow", scores.as_uri(), "#4", 400, False, 1200),
         ]
         make_images(folder, shots)
 
