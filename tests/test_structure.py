@@ -88,7 +88,7 @@ def test_only_the_command_line_speaks_of_options():
 
 
 # Options that end the command with a text, and those of every command.
-NO_SETTINGS = {"--list", "--version", "--quiet", "--traceback"}
+NO_SETTINGS = {"--example", "--list", "--version", "--quiet", "--traceback"}
 
 
 def test_an_option_is_declared_once_as_a_field_of_settings():

@@ -134,23 +134,17 @@ def run_reports(args: argparse.Namespace, terminal: Terminal) -> int:
 class _Example(argparse.Action):
     """Writes an example in place of a conversion, as ``--help`` prints in place of one."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,  # noqa: ARG002
-        values: Any,
-        option: str | None = None,  # noqa: ARG002
-    ) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, _: object, folder: Any, *__: object) -> None:
         """Write the example, print its weights and exit."""
-        if values.exists():
-            parser.error(f"argument --example: {values} exists; choose another folder")
+        if folder.exists():
+            parser.error(f"argument --example: {folder} exists; choose another folder")
         require("peft", extra="models")
         from rrg_rewards.recipes.ct_chat.example import write_example
 
         sys.stdout.writelines(
-            f"{name}  {' x '.join(map(str, shape))}\n" for name, shape in write_example(values).items()
+            f"{name}  {' x '.join(map(str, shape))}\n" for name, shape in write_example(folder).items()
         )
-        parser.exit(0, f"convert it: {parser.prog} {values}/checkpoint --base-model {values}/base --output OUTPUT\n")
+        parser.exit(0, f"convert it: {parser.prog} {folder}/checkpoint --base-model {folder}/base --output OUTPUT\n")
 
 
 def _check(folder: Path, quiet: bool) -> None:
