@@ -187,3 +187,21 @@ def test_a_benchmark_without_data_ends_without_a_traceback(data, tmp_path, comma
     assert "Traceback" not in done.stderr
     assert "no such file" in done.stdout + done.stderr
     assert before == {path.name: path.read_bytes() for path in (folder / "results").iterdir() if path.is_file()}
+
+
+@pytest.mark.slow
+def test_long_runs_hold_files_threads_memory_and_caches(tmp_path):
+    command = [sys.executable, BENCHMARKS / "long_runs.py", "--only", "server", "rules_crimson", "callback"]
+    output = tmp_path / "found.json"
+    done = subprocess.run([*command, "--scale", "0.001", "--output", output], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(output.read_text())["figures"]
+    assert list(figures) == ["server", "rules_crimson", "callback"]
+    for name, found in figures.items():
+        start, end = found["start"], found["end"]
+        assert start["units"] < end["units"] >= found["units"]
+        assert (end["files"], end["threads"]) <= (start["files"], start["threads"]), name
+        assert found["growth"]["rss_mib"] <= 0.05, name
+    grown = [cache for found in figures.values() for cache in found.get("caches", ())]
+    assert grown
+    assert all(now <= (1000 if most is None else most) for _, _, now, most in grown)
