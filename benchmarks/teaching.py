@@ -361,7 +361,8 @@ def table(folder: Path) -> None:
         cells = "  ".join(f"{name} {row['mean'][name]:+.3f} ({row['least'][name]:+.3f})" for name in row["mean"])
         print(f"{row['reward']:24} {row['steps']:3} x{row['runs']}  {cells}  worst {row['worst']:+.3f}")
     for run in runs:
-        run["history"] = [{name: round(value, 4) for name, value in step.items()} for step in run["history"]]
+        # Every third step.
+        run["history"] = [{name: round(value, 3) for name, value in step.items()} for step in run["history"][::3]]
     written = {"rewards": REWARDS, "summary": summary, "watch": alarms(folder), "runs": runs}
     write_json(written, RESULTS / "teaching.json", overwrite=True)
 
