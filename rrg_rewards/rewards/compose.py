@@ -61,7 +61,7 @@ class RewardPart:
 
     def __post_init__(self) -> None:
         # YAML has lists.
-        if isinstance(self.clip, list):
+        if self.clip is not None:
             object.__setattr__(self, "clip", tuple(self.clip))
         if not math.isfinite(self.weight):
             raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight}")
