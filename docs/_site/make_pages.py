@@ -32,7 +32,6 @@ def write_pages(folder: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     shutil.copytree(DOCS / "images", folder / "images")
-    shutil.copy(DOCS / "demo.png", folder)
     for path in sorted((ROOT / "benchmarks" / "results").glob("*/*.png")):
         plot = folder / "images" / "results" / path.parent.name / path.name
         plot.parent.mkdir(parents=True, exist_ok=True)

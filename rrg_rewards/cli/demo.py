@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _NUM_REPORTS = 3
 # Measures of the held-out evaluation: their names in the table, their metrics, and the statistics of these.
-_MEASURES = {
+MEASURES = {
     "CRG": ("crg", "crg"),
     "macro CRG": ("crg_macro", "crg"),
     "CRIMSON": ("crimson", "score"),
@@ -57,7 +57,7 @@ _MEASURES = {
     "ROUGE-L": ("rouge", "score"),
     "words": ("crg", "words"),
 }
-_CLINICAL = tuple(_MEASURES)[:5]
+_CLINICAL = tuple(MEASURES)[:5]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -164,7 +164,7 @@ def _grid(evaluation: Mapping[str, Any], rows: int) -> "Grid":
     from rrg_rewards.utilities.grids import printed_table
 
     stages, parts = ("before", "after", "change", "images_of_others"), []
-    for name, (metric, statistic) in _MEASURES.items():
+    for name, (metric, statistic) in MEASURES.items():
         cells = (_cell(evaluation[stage][metric][statistic]) for stage in stages)
         parts.append((name, *(cell.replace(" (", "\n(", 1) for cell in cells)))
     title = f"{rows} held-out studies, greedy decoding, bootstrap 95 % intervals"
@@ -192,7 +192,7 @@ def _report_lines(folder: Path) -> list[str]:
 
 
 def _verdict(evaluation: Mapping[str, Any]) -> str:
-    changes = {name: evaluation["change"][metric][statistic] for name, (metric, statistic) in _MEASURES.items()}
+    changes = {name: evaluation["change"][metric][statistic] for name, (metric, statistic) in MEASURES.items()}
     rose = [name for name in _CLINICAL if changes[name]["low"] > 0]
     worse = ", ".join(name for name in _CLINICAL if changes[name]["high"] < 0)
     others = _cell(evaluation["images_of_others"]["crg_macro"]["crg"])
