@@ -1,4 +1,4 @@
-"""Make the images of the guide: pages of synthetic reports in headless Chromium, light and dark, and the demo's changes.
+"""Make the images of the guide: pages of synthetic reports in headless Chromium, light and dark, and the demo's plot.
 
 ``--demo FOLDER`` draws the changes of a run of ``rrg-rewards demo --output FOLDER`` as ``demo.svg``, and nothing else.
 """
