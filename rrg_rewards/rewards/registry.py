@@ -151,7 +151,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         >>> train = ["Small left pleural effusion.", "Hiatal hernia.", "Normal."]
         >>> reward = make_reward("recommended", reference_column="report").fit(report=train)
         >>> reward(completions=["No abnormality.", "Left effusion."], report=train[1:2] + train[:1])
-        [0.0, 0.388...]
+        [-0.150..., 1.211...]
         >>> make_reward("crimson", age_column="PatientAge").columns
         ('reference', 'PatientAge')
         >>> reward = make_reward("crimson", key="weighted_false", sign=-1)

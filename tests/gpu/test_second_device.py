@@ -170,8 +170,8 @@ class ModelReward:
 class Shortened(PlainSteps):
     """Leaves its advantages on the CPU."""
 
-    def _set_advantages(self, rollout: Any, greedy_total: Tensor | None) -> None:
-        super()._set_advantages(rollout, greedy_total)
+    def _set_advantages(self, rollout: Any, *arguments: Any) -> None:
+        super()._set_advantages(rollout, *arguments)
         rollout.advantages = rollout.advantages.cpu()
 
 

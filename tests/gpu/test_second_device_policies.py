@@ -11,7 +11,7 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
 from peft import LoraConfig, get_peft_model
 from second_device import CPU, KINDS, devices_of, lightning_settings
-from tiny_generator import AboveAverage, History, PlainSteps, tiny_generator, tiny_rows, train, weights
+from tiny_generator import History, PlainSteps, tiny_generator, tiny_rows, train, weights, word_value
 from tiny_policy import tiny_model, tiny_tokenizer
 from torch import Tensor
 
@@ -80,7 +80,7 @@ def run(
     """Train a tiny policy for two steps, by default on one rollout; ``options`` are those of the trainer."""
     torch.manual_seed(0)
     own = {"num_generations": 4, "minibatches": 2, "learning_rate": 0.1, "beta": 0.05, **settings}
-    module = PlainSteps(generator or tiny_generator(), AboveAverage(), **own)
+    module = PlainSteps(generator or tiny_generator(), word_value, **own)
     places = Places(device)
     callbacks = [places, *options.pop("callbacks", [])]
     history = train(module, 2, callbacks=callbacks, **lightning_settings(precision, device), **options)

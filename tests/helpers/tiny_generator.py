@@ -43,29 +43,6 @@ def word_value(completions: list[str], **columns: Any) -> list[float | None]:
     ]
 
 
-class AboveAverage:
-    """A reward with a state: the value of a report above the mean of all reports so far."""
-
-    __name__ = "above_average"
-
-    def __init__(self) -> None:
-        self.total, self.count = 0.0, 0
-
-    def __call__(self, completions: list[str], **columns: Any) -> list[float | None]:
-        """Value above the mean."""
-        values = word_value(completions)
-        self.total, self.count = self.total + sum(values), self.count + len(values)
-        return [(value - self.total / self.count) * self.count**0.5 for value in values]
-
-    def state_dict(self) -> dict[str, float]:
-        """What was seen."""
-        return {"total": self.total, "count": self.count}
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        """What was seen before."""
-        self.total, self.count = state["total"], int(state["count"])
-
-
 class History(Callback):
     """Records the logged values of each step."""
 

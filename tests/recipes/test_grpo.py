@@ -57,7 +57,8 @@ def test_grpo_two_rewards_train_and_log_under_two_names(
     evaluation = read(folder, "evaluation.json")
     assert evaluation.keys() == {"before", "after", "change"}
     after = evaluation["after"]["crg"]
-    assert after.keys() == {"score", "words", "crg", "precision", "recall", "predicted_positives", "unscorable"}
+    numbers = {"crg", "precision", "recall", "label_f1", "predicted_positives"}
+    assert after.keys() == {"score", "words", *numbers, "unscorable"}
     assert after["crg"]["low"] <= after["crg"]["estimate"] <= after["crg"]["high"]
     difference = after["recall"]["estimate"] - evaluation["before"]["crg"]["recall"]["estimate"]
     assert evaluation["change"]["crg"]["recall"]["estimate"] == pytest.approx(difference)

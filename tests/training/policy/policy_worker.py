@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 # As pytest has it, by its setting `pythonpath`.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
 
-from tiny_generator import AboveAverage, PlainSteps, tiny_rows, train, weights, word_value
+from tiny_generator import PlainSteps, tiny_rows, train, weights, word_value
 from tiny_policy import tiny_model, tiny_tokenizer
 
 from rrg_rewards.rewards import make_reward
@@ -66,7 +66,7 @@ def run(folder: Path, settings: dict[str, Any]) -> dict[str, Any]:
     kind = WritesByRow if settings.get("by_row") else CausalLMGenerator
     decoding = settings.get("decoding", "eager")
     generator = kind(tiny_model(), tiny_tokenizer(), max_new_tokens=4, decoding=decoding)
-    reward: Any = word_value if settings.get("by_row") else AboveAverage()
+    reward: Any = word_value
     if "labeler" in settings:
         reward = make_reward("crg", labeler=settings["labeler"], prior=0.4)
     module = PlainSteps(generator, reward, learning_rate=0.05, num_generations=4, **settings["module"])

@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from tiny_ct_chat import save_volumes, tiny_ct_chat, tiny_processor
-from tiny_generator import AboveAverage, PlainSteps, tiny_generator, tiny_rows, train, weights
+from tiny_generator import PlainSteps, tiny_generator, tiny_rows, train, weights, word_value
 from tiny_policy import sliding_model, tiny_model, tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -149,7 +149,7 @@ def _trained(algorithm, decoding, steps, **options):
     generator = tiny_generator(5)
     generator.decoding = decoding
     settings = {"num_generations": 4, "minibatches": 2, "beta": 0.05, "learning_rate": 0.1}
-    module = PlainSteps(generator, AboveAverage(), algorithm=algorithm, **settings)
+    module = PlainSteps(generator, word_value, algorithm=algorithm, **settings)
     return module, train(module, steps, **options)
 
 
