@@ -1,6 +1,6 @@
 """Measure what a reward teaches: all clinical measures of held-out studies before and after GRPO, by reward and seed.
 
-    python benchmarks/teaching.py train --rewards mixture --starts 0 1 --seeds 0 1 2 --folder runs/teaching
+    python benchmarks/teaching.py train --rewards h --starts 0 1 --seeds 0 1 2 --folder runs/teaching
     python benchmarks/teaching.py table --folder runs/teaching
 
 A warm start is a corpus of phantom studies and a mini CT-CHAT trained on abridged impressions, as in ``rrg-rewards

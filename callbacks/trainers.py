@@ -68,7 +68,7 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
         """Restore the watch from the checkpoint that training resumes from, if any."""
         if not self.recorder.names:
             raise ValueError("no reward function is recorded; give the trainer reward_funcs=callback.record(rewards)")
-        _warn_of_sums(args, self.recorder.names)
+        warn_of_sums(args, self.recorder.names)
         if state.global_step:
             self.load_state(_resumed_checkpoint(args, state))
 
@@ -166,8 +166,8 @@ def _reset_on_server(client: Any) -> None:
         )
 
 
-def _warn_of_sums(args: Any, names: Sequence[str]) -> None:
-    """Warn if the trainer counts a missing reward as 0, and has no other setting."""
+def warn_of_sums(args: Any, names: Sequence[str]) -> None:
+    """Warn if the trainer counts a missing reward as 0, and has no other setting; runs without a watch call it."""
     summing = _SUMMING.intersection(cls.__name__ for cls in type(args).__mro__)
     if len(names) > 1 and summing and process_index() == 0:
         logger.warning(

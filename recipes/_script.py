@@ -126,7 +126,8 @@ class RecipeScript:
 
     def _start(self, argv: Sequence[str] | Mapping[str, Any]) -> Any:
         # Set before a trainer is constructed, because trainers report their use to the Hub by default.
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        for name in ("HF_HUB_DISABLE_TELEMETRY", "VLLM_NO_USAGE_STATS"):
+            os.environ.setdefault(name, "1")
         logging.basicConfig(level=logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING)
         try:
             parsed = self.parse(argv)

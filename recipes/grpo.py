@@ -27,7 +27,7 @@ from typing import Any
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
-from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache
+from rrg_rewards.callbacks.trainers import ResetVLLMEncoderCache, warn_of_sums
 from rrg_rewards.recipes._arguments import RecipeArguments
 from rrg_rewards.recipes._evaluate import GreedyPolicy, greedy_reports
 from rrg_rewards.recipes._reinforcement import ReinforcementRun, check_push, make_watch
@@ -114,6 +114,8 @@ def run(
     training.reward_weights = prepared.weights
     described = prepared.describe(training, model)
     watch = make_watch(recipe, prepared.watch_metrics, training.output_dir)
+    if watch is None:
+        warn_of_sums(training, [reward.__name__ for reward in prepared.rewards])
     rewards = prepared.rewards if watch is None else watch.record(prepared.rewards)
     data, trainer_class = prepared.data, _ALGORITHMS[recipe.algorithm][1]
     trainer = make_trainer(trainer_class, training, model, data.train, data.heldout, reward_funcs=list(rewards))

@@ -125,9 +125,9 @@ def _annotated(
     assert columns.dataset is not None
     records = read_annotated_set(columns.dataset, path)
     if columns.drop_identical:
-        copies = [one for one in records if one.reference.split() == one.candidate.split()]
-        records = [one for one in records if one not in copies]
-        log.note(f"{len(copies)} pairs with the same words in both reports are left out")
+        number = len(records)
+        records = [one for one in records if one.reference.split() != one.candidate.split()]
+        log.note(f"{number - len(records)} pairs with the same words in both reports are left out")
     table = judgement_table(records, path)
     if columns.candidates is not None:
         table = _paired(table, columns.candidates, {name for record in records for name in record.attributes})
@@ -146,7 +146,8 @@ def _paired(table: Table, candidates: Sequence[str], attributes: Collection[str]
         raise SettingError("candidates", f"no column of the data set has both {' and '.join(candidates)}")
     named: dict[Any, dict[Any, int]] = {}
     for row, (study, name) in enumerate(zip(table.column("study"), table.column(column), strict=True)):
-        named.setdefault(study, {}).setdefault(name, row)
+        if named.setdefault(study, {}).setdefault(name, row) != row:
+            raise TableError(f"{table.source}: study {study!r} has the candidate {name!r} twice")
     rows = [[places[name] for name in candidates] for places in named.values() if {*candidates} <= places.keys()]
     columns: dict[str, list[Any]] = {}
     for name, cells in table.columns.items():

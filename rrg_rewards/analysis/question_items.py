@@ -381,7 +381,8 @@ class MinedAttributes:
             }
             for (finding, attribute), values in stated.items()
         ]
-        return Table.from_records(rows)
+        names = ("Finding", "Feature", "Explanation", "Examples", "Count", "Merge")
+        return Table({name: [row[name] for row in rows] for name in names})
 
 
 def mine_attributes(

@@ -43,7 +43,8 @@ class RankedCase:
             (True, False)
         """
         for first, relation, second in map(str.split, self.rankings):
-            difference = scores[first] - scores[second]
+            # As written: 0.30 and 0.29 differ by 0.01.
+            difference = round(scores[first] - scores[second], 9)
             sign = (difference > equal) - (difference < -equal)
             # A missing score has no relation.
             if difference != difference or _RELATIONS[1 - sign] != relation:
@@ -86,6 +87,11 @@ def _case(entry: Any, where: str, number: int) -> RankedCase:
         parts = [text.split() for text in case.rankings]
     except (KeyError, TypeError, AttributeError) as error:
         raise TableError(f"{where}: is no ranked case: {type(error).__name__}: {error}") from None
+    texts = [case.reference, *case.candidates.values()]
+    if not parts or not all(isinstance(text, str) for text in texts):
+        raise TableError(f"{where}: must have an expected_ranking, and texts as ground_truth and of each candidate")
+    if not all(isinstance(own, Mapping) for own in case.context.values()):
+        raise TableError(f"{where}: context must be an object of values by name")
     for one in parts:
         if len(one) != 3 or one[1] not in _RELATIONS or not {one[0], one[2]} <= case.candidates.keys():
             raise TableError(f"{where}, expected_ranking: must be as 'C1 > C2' or 'C1 = C2', got {' '.join(one)!r}")

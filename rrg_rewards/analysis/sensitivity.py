@@ -1,5 +1,6 @@
 """Sensitivity of metrics: how scores change if reports are paraphrased, or get known errors of graded numbers."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -93,7 +94,10 @@ def _changed(
     if (prompt := getattr(settings, setting)) is None:
         return [rewrite(text, seed=settings.seed).candidate for text in texts]
     task = read_prompt_task(setting, prompt, RewritePromptTask)
-    made = dict(ask_judge(task, texts, ReportTexts({}), QuestionSettings(judge=settings.rewriter), log))
+    try:
+        made = dict(ask_judge(task, texts, ReportTexts({}), QuestionSettings(judge=settings.rewriter), log))
+    except SettingError as error:
+        raise SettingError("rewriter", error.problem) from error
     return [made.get(row) for row in range(len(texts))]
 
 
@@ -105,7 +109,8 @@ class Sensitivity:
         comparison: Comparison of the versions with the clean reports, the baseline, which are scored against
             themselves. There is a group for each category of errors, and one for the ``rewritten`` reports.
         order: For each category and metric, Kendall's τ_a of numbers of errors and scores inside of reports: 1 if each
-            further error lowers the score of each report, 0 if no score changes; NaN without scores.
+            further error lowers the score of each report, 0 if no score changes; NaN without scores, or if the metric
+            does not say whether higher is better.
         table: The input, with a column for each version and for the scores of each version by each metric.
         errors: What is wrong with each metric that has scored no report because its judge failed.
     """
@@ -194,6 +199,8 @@ def measure_sensitivity(
             cells[name if name.partition(" of ")[2] != _CLEAN else f"{name}, {kind}"] = scores
     order = {kind: {one.metric: _order(one) for one in group.metrics} for kind, group in groups.items()}
     order.pop("rewritten", None)
+    if replaced := [name for name in cells if name in table.columns]:
+        log.warn(f"the output replaces input columns of the same name: {', '.join(replaced)}")
     return Sensitivity(result, order, table.with_columns(cells), all_errors(counts))
 
 
@@ -202,4 +209,5 @@ def _order(one: MetricComparison) -> float:
     first, second = torch.triu_indices(len(values), len(values), 1)
     falls = values[first] - values[second]
     sign = torch.where(falls.abs() > TIE, falls.sign(), 0.0)
-    return float(sign.mean()) * (-1 if one.higher_is_better is False else 1)
+    direction = {True: 1.0, False: -1.0, None: math.nan}[one.higher_is_better]
+    return float(sign.mean()) * direction

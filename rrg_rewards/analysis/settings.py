@@ -594,3 +594,6 @@ class SensitivitySettings(Seed):
         super().__post_init__()
         if (self.rewriter is None) != (self.paraphrase_prompt is None and self.adversarial_prompt is None):
             raise SettingError("rewriter", "needs a prompt, and a prompt needs it")
+        for change, name in (("paraphrased", "paraphrase_prompt"), ("adversarial", "adversarial_prompt")):
+            if getattr(self, name) is not None and self.changes and change not in self.changes:
+                raise SettingError(name, f"is for the change {change}, which `changes` does not name")

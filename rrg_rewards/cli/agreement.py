@@ -156,6 +156,9 @@ def _rank(args: argparse.Namespace, terminal: Terminal) -> int:
     metrics, outputs = make_metrics(settings_from(args, MetricChoice)), settings_from(args, Outputs)
     if not metrics:
         raise SettingError("rankings", "needs `metrics`")
+    unused = ("html", "latex", "human", "group", "statistics", "lower_is_better", "scores", "pairs")
+    if given := [name for name in unused if getattr(args, name, None)]:
+        raise SettingError("rankings", f"counts cases only, and takes no `{given[0]}`")
     cases = read_ranked_cases(args.table)
     found = passed_rankings(cases, metrics, args.equal)
     counts = {name: {**one["categories"], "all": [one["passed"], one["cases"]]} for name, one in found.items()}
@@ -166,7 +169,7 @@ def _rank(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.show(printed_table("cases passed", ("category", *counts), [rows]), stderr=outputs.hides_results)
     for name, one in found.items():
         if one["unscored"]:
-            terminal.warn(f"{name}: {one['unscored']} candidates have no score; their cases are not passed")
+            terminal.warn(f"{name}: {one['unscored']} candidates have no score; no ranking with one of them holds")
     records = [
         {"category": category, "metric": name, "passed": one[category][0], "cases": one[category][1]}
         for name, one in counts.items()
@@ -174,4 +177,6 @@ def _rank(args: argparse.Namespace, terminal: Terminal) -> int:
     ]
     summary = {"version": __version__, "table": args.table, "equal": args.equal, "metrics": found}
     outputs.write(Table.from_records(records), summary)
-    return 0
+    candidates = sum(len(case.candidates) for case in cases)
+    unscored = (name for name, one in found.items() if one["unscored"] == candidates)
+    return terminal.exit_code(f"{name}: no candidate has a score" for name in unscored)

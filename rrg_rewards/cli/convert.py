@@ -138,12 +138,14 @@ class _Example(argparse.Action):
         """Write the example, print its weights and exit."""
         if folder.exists():
             parser.error(f"argument --example: {folder} exists; choose another folder")
-        require("peft", extra="models")
-        from rrg_rewards.recipes.ct_chat.example import write_example
+        try:
+            require("peft", extra="models")
+            from rrg_rewards.recipes.ct_chat.example import write_example
 
-        sys.stdout.writelines(
-            f"{name}  {' x '.join(map(str, shape))}\n" for name, shape in write_example(folder).items()
-        )
+            weights = write_example(folder)
+        except (ImportError, OSError) as error:
+            parser.error(f"argument --example: {error}")
+        sys.stdout.writelines(f"{name}  {' x '.join(map(str, shape))}\n" for name, shape in weights.items())
         parser.exit(0, f"convert it: {parser.prog} {folder}/checkpoint --base-model {folder}/base --output OUTPUT\n")
 
 

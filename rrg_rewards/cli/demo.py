@@ -68,7 +68,7 @@ class _Demo(Seed):
     steps: int = setting(45, "GRPO steps", metavar="N", minimum=1)
     warm_start_steps: int = setting(300, "steps of the warm start", metavar="N", minimum=1)
     train_rows: int = setting(6000, "studies to train on", metavar="N", minimum=1)
-    heldout_rows: int = setting(300, "held-out studies", metavar="N", minimum=1)
+    heldout_rows: int = setting(300, "held-out studies", metavar="N", minimum=2)
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", summary: str) -> None:

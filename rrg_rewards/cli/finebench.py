@@ -138,11 +138,9 @@ def run_mine(args: argparse.Namespace, terminal: Terminal) -> int:
           --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
     """
     from rrg_rewards.analysis.question_items import mine_attributes, read_report_texts
-    from rrg_rewards.data.tables.writers import check_output, write_table
+    from rrg_rewards.data.tables.writers import write_table
 
-    settings_from(args, Outputs).check()
-    if args.draft is not None:
-        check_output(args.draft, args.overwrite)
+    settings_from(args, Outputs).check(draft=args.draft)
     settings = settings_from(args, MiningSettings)
     reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
     mined = mine_attributes(reports, settings, terminal)

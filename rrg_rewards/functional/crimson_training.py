@@ -250,8 +250,9 @@ def place_agreement(
 
     It is precision times recall: the share of the candidate's places that are right, which no side and level that both
     state contradicts, times the mean share of each place of the reference that the candidate states, 1/2 if it leaves
-    open the side and 1/3 if it leaves open the level. A list of all places, a place left open and a guess therefore
-    earn the same on average if all places are equally likely. If the reference states no place, the agreement is 1.
+    open the side and 1/3 if it leaves open the level. If the reference states one place, and two sides and three levels
+    are equally likely, a list of all places, a place left open and a guess therefore earn the same on average. If the
+    reference states no place, the agreement is 1.
 
     Args:
         ours: Places of the reference's finding.

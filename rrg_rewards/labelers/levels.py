@@ -78,7 +78,8 @@ class LevelReader(Backend):
             for part in level.split("*"):
                 if part not in _LEVELS:
                     raise ValueError(unknown_name_message("level", part, [ABNORMALITY, *_LEVELS]))
-        if not levels or len(set(levels)) < len(levels):
+        parts = [tuple(sorted(level.split("*"))) for level in levels]
+        if not levels or len({*parts}) < len(levels) or any(len({*one}) < len(one) for one in parts):
             raise ValueError(f"levels must be one or more different names, got {list(levels)}")
         self.levels = tuple(levels)
         self._given = absolute_yaml_path(schema)

@@ -306,11 +306,11 @@ class ReportCRG(CRGMetric, LabelledMetric):
         """Set the columns of all labelers that are counted, and their names; return the number of each level."""
         self._columns: list[int] = []
         names, widths, start = list[str](), list[int](), 0
-        for labeler in self.labelers:
+        for place, labeler in enumerate(self.labelers):
             kept = [column for column, label in enumerate(labeler.labels) if not is_no_abnormality(label)]
             if not kept:
                 raise ValueError(f"labeler has no label of an abnormality, only {', '.join(labeler.labels)}")
-            own = isinstance(labeler, LevelReader) or labeler is self.labeler
+            own = isinstance(labeler, LevelReader) or place == 0
             names += [f"{'' if own else f'{self.levels[len(widths)]}: '}{labeler.labels[column]}" for column in kept]
             self._columns += [start + column for column in kept]
             widths += labeler.widths if isinstance(labeler, LevelReader) else [len(kept)]

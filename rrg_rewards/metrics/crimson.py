@@ -35,6 +35,7 @@ from rrg_rewards.metrics.judged import JudgedMetric, JudgedScores
 from rrg_rewards.metrics.scores import Scores, score_sums
 from rrg_rewards.metrics.unread import UNREAD_DETAILS, unread_shares, warn_of_unread, warn_of_unread_ages
 from rrg_rewards.schemas import ATTRIBUTE_ERROR_TYPES
+from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.utilities.processes import run_coroutine
 from rrg_rewards.utilities.settings import SettingError
@@ -194,8 +195,9 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             see :func:`rrg_rewards.functional.crimson_training_statistics`.
         chance: ``None``; ``"dataset"`` for the training form above chance, which weighs normal references and subtracts
             what the same text earns on at most 256 training references on average
-            (:class:`rrg_rewards.metrics.crimson_chance.CrimsonChance`), so that no text that is the same for these
-            references earns more than a blank one, 0; or the text that :meth:`fitted_options` returned.
+            (:class:`rrg_rewards.metrics.crimson_chance.CrimsonChance`), so that a text that is the same for these
+            references earns no more than a blank one, 0, apart from rare texts whose findings compete for one of a
+            reference; or the text that :meth:`fitted_options` returned.
             :meth:`fit_references`, or ``fit`` of the reward, measures it. The judge must be rules.
         chance_share: Share of what a text earns by chance that is subtracted, in [0, 1]. With less than 1, a constant
             text may earn more than a blank one; :class:`rrg_rewards.rewards.RecommendedReward` says why it has 1/2.
@@ -253,8 +255,8 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         self.form = form
         if chance is not None:
             _check_chance(form, self.judge)
-        if not 0 <= chance_share <= 1 or (chance is None and chance_share != 1):
-            raise SettingError("chance_share", f"must be in [0, 1], and 1 without chance; got {chance_share}")
+        if not is_finite(chance_share) or not 0 <= chance_share <= 1 or (chance is None and chance_share != 1):
+            raise SettingError("chance_share", f"must be in [0, 1], and 1 without chance; got {chance_share!r}")
         self.chance_share = chance_share
         self._set_chance(chance, lambda text: CrimsonChance.from_text(text, self.judge, self.task))
         self._weight_names = (

@@ -243,8 +243,8 @@ class LabelledMetric(LabelCountsMetric, ReportMetric):
             self._note_given("target_labels" in context)
         columns: list[tuple[Tensor, Tensor]] = []
         failures: list[JudgeFailure | None] = [None] * len(preds)
-        for labeler in self.labelers:
-            if "target_labels" in context and labeler is self.labeler:
+        for place, labeler in enumerate(self.labelers):
+            if "target_labels" in context and place == 0:
                 rows = [[bool(label) for label in labels] for labels in context["target_labels"]]
                 theirs = torch.tensor(rows, dtype=torch.bool).view(len(rows), len(labeler.labels))
                 ours, failed = label_reports(labeler, preds)

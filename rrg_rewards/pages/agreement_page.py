@@ -39,9 +39,10 @@ def agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
         sections[HEADING] = list(distinct_tables(result["texts"]))
     sections["Correlation of all columns"] = [_correlations(result).svg()]
     sections["Distribution by report"] = _points(columns, rows)
+    turned = f"lower is better in {' and '.join(lower)}; agreement and correlations use the opposite sign"
     facts = {
         "Table": str(result["table"]),
-        "Columns": f"lower is better in {' and '.join(lower)}" if lower else "higher is better in all",
+        "Columns": turned if lower else "higher is better in all",
         "Interval": f"bootstrap, {result['bootstrap']['num_resamples']} resamples, seed {result['seed']}",
         "P-values": f"{result['permutations']} permutations, not corrected for the number of comparisons",
         **{f"Signature of {name}": text for name, text in result["signatures"].items()},

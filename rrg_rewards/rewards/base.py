@@ -365,6 +365,7 @@ class MetricReward(Reward):
                 f"reward {self.__name__!r} could read nothing: set reference_column, or a column of its context that "
                 f"takes the place of references (it takes {', '.join(metric.context or ()) or 'none'})"
             )
+        self._is_fitted = bool(metric.unfitted)
         self._meter = UsageMeter(metric.judges())
         self._has_warned_of_unread = False
 
@@ -417,13 +418,15 @@ class MetricReward(Reward):
     def fit(self, **columns: Sequence[Any]) -> Self:
         """Measure the options of the metric that depend on the references of the training set; most have none.
 
+        Options that were given as numbers stay. A second call replaces what the first has measured.
+
         Args:
             columns: The complete columns of the data set that the reward reads.
 
         Raises:
             ValueError: If a column is missing, or the references do not determine an option.
         """
-        if self.metric.unfitted:
+        if self._is_fitted:
             references, context = self._inputs(columns, len(self._column(columns, self.columns[0])))
             self.metric.fit_references(references, **context)
         return self

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Reward, check_names, is_asynchronous, score_tensor
 from rrg_rewards.rewards.completions import Completion, as_completions, completion_texts
 from rrg_rewards.rewards.registry import make_reward, name_and_options
+from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.names import unknown_name_message
 
 SHAPING_OPTIONS = ("weight", "clip", "gate")
@@ -61,12 +61,12 @@ class RewardPart:
 
     def __post_init__(self) -> None:
         # YAML has lists.
-        if self.clip is not None:
+        if isinstance(self.clip, list):
             object.__setattr__(self, "clip", tuple(self.clip))
-        if not math.isfinite(self.weight):
-            raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight}")
-        if self.clip is not None and not (len(self.clip) == 2 and self.clip[0] < self.clip[1]):
-            raise ValueError(f"the clip of part {self.name!r} must be two increasing numbers, got {self.clip}")
+        if not is_finite(self.weight):
+            raise ValueError(f"the weight of part {self.name!r} must be a finite number, got {self.weight!r}")
+        if self.clip is not None and not _are_increasing(self.clip):
+            raise ValueError(f"the clip of part {self.name!r} must be two increasing numbers, got {self.clip!r}")
 
     @property
     def name(self) -> str:
@@ -98,6 +98,11 @@ class RewardPart:
             if gate < self.gate.at_least:
                 return self.gate.otherwise
         return reward if reward is None or self.clip is None else min(max(reward, self.clip[0]), self.clip[1])
+
+
+def _are_increasing(bounds: Any) -> bool:
+    numbers = isinstance(bounds, tuple) and len(bounds) == 2 and all(isinstance(one, int | float) for one in bounds)
+    return numbers and bounds[0] < bounds[1]
 
 
 @dataclass(frozen=True, repr=False)
@@ -217,7 +222,10 @@ class ComposedReward(Reward):
     def fit(self, **columns: Sequence[Any]) -> Self:
         """Fit each part on the training set."""
         for part in self.parts:
-            part.reward.fit(**{column: columns[column] for column in part.reward.columns if column in columns})
+            try:
+                part.reward.fit(**{column: columns[column] for column in part.reward.columns if column in columns})
+            except ValueError as error:
+                raise ValueError(f"part {part.name!r} of reward {self.__name__!r}: {error}") from error
         return self
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:

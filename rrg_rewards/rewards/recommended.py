@@ -10,6 +10,7 @@ from rrg_rewards.utilities.settings import SettingError
 
 RecommendedVersion = Literal["0.2", "0.1"]
 
+_LABELER = "rules:ct_rate"
 _CRIMSON = {"name": "crimson", "form": "training", "chance": "dataset"}
 _PARTS: Mapping[RecommendedVersion, Sequence[Mapping[str, Any]]] = {
     "0.2": (
@@ -64,9 +65,9 @@ class RecommendedReward(ComposedReward):
         name: Name under which trainers log the reward.
 
     Raises:
-        SettingError: If the version is unknown.
-        ValueError: If ``fitted`` does not belong to the version; when called, if the reward is not fitted or a column
-            is missing; when fitted, if no label of CRG has both a positive and a negative reference.
+        SettingError: If the version is unknown, or ``fitted`` or ``labeler`` do not belong to it.
+        ValueError: When called, if the reward is not fitted or a column is missing; when fitted, if no label of CRG has
+            both a positive and a negative reference, or no reference has a question of CT-FineBench.
 
     Example:
         >>> from rrg_rewards.rewards import make_reward
@@ -84,24 +85,29 @@ class RecommendedReward(ComposedReward):
         reference_column: str = "reference",
         context_columns: Mapping[str, str] | Sequence[str] = (),
         version: RecommendedVersion = "0.2",
-        labeler: str = "rules:ct_rate",
+        labeler: str = _LABELER,
         fitted: Mapping[str, Mapping[str, Any]] | None = None,
         report: str | None = None,
         name: str = "recommended",
     ) -> None:
-        if version not in _PARTS:
-            raise SettingError("version", unknown_name_message("version", str(version), get_args(RecommendedVersion)))
+        # YAML and the command line read a number.
+        chosen: Any = str(version)
+        if chosen not in _PARTS:
+            raise SettingError("version", unknown_name_message("version", chosen, get_args(RecommendedVersion)))
+        names = [part["name"] for part in _PARTS[chosen]]
+        if labeler != _LABELER and "crg" not in names:
+            raise SettingError("labeler", f"version {chosen} has no CRG, and takes no labeler")
+        if not isinstance(fitted, Mapping | None) or not {*(fitted or {})} <= {*names}:
+            raise SettingError("fitted", f"must be what fitted_options() of version {chosen} returned")
+        self._given = fitted or {}
         own: dict[str, dict[str, Any]] = {
             "crimson": {"context_columns": named_columns(context_columns)},
             "crg": {"labeler": labeler},
         }
-        parts = [
-            {**part, **own.get(part["name"], {}), **(fitted or {}).get(part["name"], {})} for part in _PARTS[version]
-        ]
-        if unknown := sorted((fitted or {}).keys() - {part["name"] for part in parts}):
-            raise ValueError(f"fitted is not of version {version!r}, which has no part {', '.join(unknown)}")
+        parts = [{**part, **own.get(part["name"], {}), **self._given.get(part["name"], {})} for part in _PARTS[chosen]]
         super().__init__(parts, reference_column=reference_column, report=report, name=name)
 
     def fitted_options(self) -> dict[str, Any]:
         """Return what the parts were fitted to as ``fitted``: the training references, compressed, with their text."""
-        return {"fitted": {part.name: own for part in self.parts if (own := part.reward.fitted_options())}}
+        fitted = {part.name: {**self._given.get(part.name, {}), **part.reward.fitted_options()} for part in self.parts}
+        return {"fitted": {name: own for name, own in fitted.items() if own}}

@@ -40,9 +40,10 @@ def check_sampling(max_new_tokens: int, temperature: float, decoding: str = "eag
     Raises:
         SettingError: If a number is not positive, or ``decoding`` is unknown.
     """
-    for name, value in (("max_new_tokens", max_new_tokens), ("temperature", temperature)):
-        if not value > 0:
-            raise SettingError(name, f"must be positive, got {value}")
+    if max_new_tokens < 1:
+        raise SettingError("max_new_tokens", f"must be positive, got {max_new_tokens}")
+    if not temperature > 0:
+        raise SettingError("temperature", f"must be positive, got {temperature}")
     if decoding not in get_args(Decoding):
         raise SettingError("decoding", f"must be auto, eager or graph, got {decoding!r}")
 
