@@ -15,8 +15,8 @@ The command prints CRG, macro CRG, CRIMSON, CT-FineBench and the F1 of labels on
 it, and with the volumes of other studies, with bootstrap 95 % intervals, and three reports. It writes to the run
 folder: curves (``run.html``), evaluations, all held-out reports, the policy and the configuration.
 
-A terminal shows the progress of each step. Without a terminal, each step prints a line when it starts, and one each
-minute. Set OMP_NUM_THREADS=1 if other programs use the cores: threads that wait for each other make it several times
+A terminal shows the progress of each step. Without a terminal, each step prints a line when it starts. Set
+OMP_NUM_THREADS=1 if other programs use the cores: threads that wait for each other make it several times
 slower.
 
 Examples:
@@ -117,7 +117,7 @@ def _quiet_libraries() -> Iterator[None]:
 
 @contextmanager
 def _stage(terminal: Terminal, start: float, name: str, description: str) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of a stage; without a terminal, print its name, its description and, each minute, the steps."""
+    """Show the progress of a stage; without a terminal, print its name and its description."""
     if terminal.is_interactive:
         with terminal.progress(name) as progress:
             yield progress

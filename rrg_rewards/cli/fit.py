@@ -3,7 +3,8 @@
 Measure what a reward estimates from data, and write its settings with the numbers as JSON. The workers of verl, AReaL
 and other trainers share no statistics. All of them read this file, so that equal completions have equal rewards.
 
-The prior of CRG, and what a report earns by chance, are measured on the references of the training set.
+The prior of CRG, and what a report earns by chance, are measured on the references of the training set. For chance,
+the file contains the text of up to 256 of them, compressed: treat it as you treat the data.
 
 Examples:
   rrg-rewards fit train.csv --reward recommended --output reward.json

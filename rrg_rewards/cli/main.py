@@ -67,7 +67,7 @@ COMMANDS = {
     "recipes": "list, find, copy and check training recipes",
     "sample-data": "write two small tables of synthetic studies, to try the commands on",
     "convert": "convert models and tables of reports",
-    "demo": "train a small CT-CHAT on a CRG reward on this machine",
+    "demo": "train a small CT-CHAT on the recommended reward on this machine",
 }
 """The commands, each with its line in the help. Only the module of the chosen one is imported."""
 
@@ -203,6 +203,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(_parse(argv))
     except SystemExit as stop:  # argparse raises it after --help, --version and usage errors.
         return _exit_code(stop)
+    except BrokenPipeError:  # Of --list, which prints while the command line is parsed.
+        _drop_standard_output()
+        return 141
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """CRIMSON as a metric on report text, with the evaluation of a judge."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from numbers import Real
@@ -293,6 +293,11 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         judge = f"{{{self.judge.signature}}}"
         share = {} if self.chance_share == 1 else {"chance_share": self.chance_share}
         return format_signature("crimson", **form, **self._chance_fields, **share, judge=judge, **prompt, **runs)
+
+    def unread_context(self, given: Mapping[str, Any], read: Collection[str]) -> list[str]:
+        """Return the unread columns of the context; the sex only for language models, because rules do not use it."""
+        unread = super().unread_context(given, read)
+        return [name for name in unread if name != "sex" or not isinstance(self.judge, RuleJudge)]
 
     def _measured(self, references: Sequence[str], context: Mapping[str, Sequence[Any]]) -> CrimsonChance:
         pairs = _pairs(references, [""] * len(references), context)

@@ -64,7 +64,7 @@ class RewardPart:
         if isinstance(self.clip, list):
             object.__setattr__(self, "clip", tuple(self.clip))
         if not is_finite(self.weight):
-            raise ValueError(f"the weight of part {self.name!r} must be a finite number, got {self.weight!r}")
+            raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight!r}")
         if self.clip is not None and not _are_increasing(self.clip):
             raise ValueError(f"the clip of part {self.name!r} must be two increasing numbers, got {self.clip!r}")
 

@@ -113,5 +113,8 @@ def test_is_fitted_saved_and_restored_with_the_context_of_patients() -> None:
 def test_versions_that_are_unknown_or_do_not_fit_are_refused() -> None:
     with pytest.raises(SettingError, match="version: "):
         make_reward("recommended", version="0.3")
-    with pytest.raises(ValueError, match=r"fitted is not of version '0\.1', which has no part crg"):
-        make_reward("recommended", version="0.1", fitted={"crg": {}})
+    for options in ({"version": 0.1, "fitted": {"crg": {}}}, {"fitted": "text"}):
+        with pytest.raises(SettingError, match="fitted: must be what fitted_options"):
+            make_reward("recommended", **options)
+    with pytest.raises(SettingError, match="labeler: version 0.1 has no CRG"):
+        make_reward("recommended", version="0.1", labeler="rules:chexbert")
