@@ -116,5 +116,5 @@ def test_versions_that_are_unknown_or_do_not_fit_are_refused() -> None:
     for options in ({"version": 0.1, "fitted": {"crg": {}}}, {"fitted": "text"}):
         with pytest.raises(SettingError, match="fitted: must be what fitted_options"):
             make_reward("recommended", **options)
-    with pytest.raises(SettingError, match="labeler: version 0.1 has no CRG"):
+    with pytest.raises(SettingError, match=r"labeler: version 0\.1 has no CRG"):
         make_reward("recommended", version="0.1", labeler="rules:chexbert")
