@@ -60,9 +60,9 @@ class RewardPart:
     gate: Gate | None = None
 
     def __post_init__(self) -> None:
-        # YAML has lists.
-        if isinstance(self.clip, list):
-            object.__setattr__(self, "clip", tuple(self.clip))
+        given: Any = self.clip
+        if isinstance(given, list):  # As in YAML.
+            object.__setattr__(self, "clip", tuple(given))
         if not is_finite(self.weight):
             raise ValueError(f"the weight of part {self.name!r} must be finite, got {self.weight!r}")
         if self.clip is not None and not _are_increasing(self.clip):
