@@ -167,7 +167,7 @@ def _reset_on_server(client: Any) -> None:
 
 
 def warn_of_sums(args: Any, names: Sequence[str]) -> None:
-    """Warn if the trainer counts a missing reward as 0, and has no other setting; runs without a watch call it."""
+    """Warn if the trainer counts a missing reward as 0, and has no other setting."""
     summing = _SUMMING.intersection(cls.__name__ for cls in type(args).__mro__)
     if len(names) > 1 and summing and process_index() == 0:
         logger.warning(

@@ -18,8 +18,6 @@ from rrg_rewards.rewards import Reward
 
 _Statistic = Callable[..., Tensor]
 _NUM_RESAMPLES = 1000
-# F1 is 2 TP / (2 TP + FN + FP).
-_F1 = ((2, 2), (3, 1), (4, 1))
 
 
 @dataclass(frozen=True)
@@ -99,9 +97,8 @@ def _statistics(scores: Scores) -> dict[str, _Statistic]:
             statistics["crg_micro"] = lambda *columns: micro.aggregate(*(counts.sum(1) for counts in columns[2:]))
         statistics["precision"] = _share_of(2, (2, 4))
         statistics["recall"] = _share_of(2, (2, 3))
-        statistics["label_f1"] = lambda *columns: (
-            2 * columns[2].double().sum() / sum(factor * columns[place].double().sum() for place, factor in _F1)
-        )
+        # 2 TP / (2 TP + FN + FP).
+        statistics["label_f1"] = lambda *columns: 2 * _share_of(2, (2, 2, 3, 4))(*columns)
         statistics["predicted_positives"] = lambda *columns: (
             sum(columns[index].double().sum() for index in (2, 4)) / len(columns[0])
         )

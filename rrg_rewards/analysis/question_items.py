@@ -288,10 +288,8 @@ def _prompted_items(
     from rrg_rewards.judges.tasks.finebench_prompt_files import AskedAttribute, QuestionPromptTask
     from rrg_rewards.judges.tasks.prompt_files import read_prompt_task
 
-    schema, task = (
-        get_question_schema(settings.schema),
-        read_prompt_task("prompt", prompt, QuestionPromptTask),
-    )
+    schema = get_question_schema(settings.schema)
+    task = read_prompt_task("prompt", prompt, QuestionPromptTask)
     positive = reports.positive
     asked = {
         (name, finding.name, spec.name): AskedAttribute(text, finding.name, spec)

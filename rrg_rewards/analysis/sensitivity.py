@@ -12,7 +12,7 @@ from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
 from rrg_rewards.analysis.question_items import ReportTexts, ask_judge
 from rrg_rewards.analysis.report_pairs import PairReader
-from rrg_rewards.analysis.settings import PairColumns, QuestionSettings, SensitivitySettings
+from rrg_rewards.analysis.settings import REWRITE_PROMPTS, PairColumns, QuestionSettings, SensitivitySettings
 from rrg_rewards.analysis.system_tables import SystemRun, scored_runs
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.findings.editing.inject_errors import inject_errors
@@ -26,12 +26,8 @@ from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
-# Rules, and the setting of a prompt in their place.
-_REWRITERS = {
-    "paraphrased": (paraphrase_report, "paraphrase_prompt"),
-    "adversarial": (corrupt_report, "adversarial_prompt"),
-}
-CHANGES = (*_REWRITERS, *ERROR_CATEGORIES)
+_RULES = {"paraphrased": paraphrase_report, "adversarial": corrupt_report}
+CHANGES = (*_RULES, *ERROR_CATEGORIES)
 """Changes of reports: other words, wrong details, and the six categories of injected errors."""
 
 _CLEAN = "clean"
@@ -78,7 +74,7 @@ def make_versions(
     for change in dict.fromkeys(settings.changes or CHANGES):
         if change not in CHANGES:
             raise SettingError("changes", unknown_name_message("change", change, CHANGES))
-        for errors in (0,) if change in _REWRITERS else range(1, settings.max_errors + 1):
+        for errors in (0,) if change in _RULES else range(1, settings.max_errors + 1):
             made = dict(zip(rows, _changed(texts, change, errors, settings, log or RunLog()), strict=True))
             versions[f"{change} {errors}" if errors else change] = [made.get(row) for row in range(len(reports))]
     return versions
@@ -90,9 +86,9 @@ def _changed(
     if errors:
         injected = (inject_errors(text, {change: errors}, seed=settings.seed, harmless=0) for text in texts)
         return [one.candidate if one is not None and not any(one.declined) else None for one in injected]
-    rewrite, setting = _REWRITERS[change]
+    setting = REWRITE_PROMPTS[change]
     if (prompt := getattr(settings, setting)) is None:
-        return [rewrite(text, seed=settings.seed).candidate for text in texts]
+        return [_RULES[change](text, seed=settings.seed).candidate for text in texts]
     task = read_prompt_task(setting, prompt, RewritePromptTask)
     try:
         made = dict(ask_judge(task, texts, ReportTexts({}), QuestionSettings(judge=settings.rewriter), log))
@@ -183,7 +179,7 @@ def measure_sensitivity(
         for (run,) in one.runs.values():
             counts[one.name].add(run)
     warn_of_failures(counts, log)
-    kinds = {name: "rewritten" if name in _REWRITERS else name.split()[0] for name in versions}
+    kinds = {name: "rewritten" if name in _RULES else name.split()[0] for name in versions}
     groups = {}
     for kind in dict.fromkeys(kinds.values()):
         systems = [_CLEAN, *(name for name in versions if kinds[name] == kind)]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from rrg_rewards.utilities.settings import MAX_SEED, MAX_WORKERS, SettingError, Settings, setting
 
+REWRITE_PROMPTS = {"paraphrased": "paraphrase_prompt", "adversarial": "adversarial_prompt"}  # by the change
 LANGUAGE_MODEL = "openai:MODEL, local:MODEL, or a YAML file or mapping of a name and settings"
 """Help for the setting of a judge that is a language model."""
 
@@ -594,6 +595,6 @@ class SensitivitySettings(Seed):
         super().__post_init__()
         if (self.rewriter is None) != (self.paraphrase_prompt is None and self.adversarial_prompt is None):
             raise SettingError("rewriter", "needs a prompt, and a prompt needs it")
-        for change, name in (("paraphrased", "paraphrase_prompt"), ("adversarial", "adversarial_prompt")):
+        for change, name in REWRITE_PROMPTS.items():
             if getattr(self, name) is not None and self.changes and change not in self.changes:
                 raise SettingError(name, f"is for the change {change}, which `changes` does not name")

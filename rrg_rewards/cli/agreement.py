@@ -156,7 +156,7 @@ def _rank(args: argparse.Namespace, terminal: Terminal) -> int:
     metrics, outputs = make_metrics(settings_from(args, MetricChoice)), settings_from(args, Outputs)
     if not metrics:
         raise SettingError("rankings", "needs `metrics`")
-    unused = ("html", "latex", "human", "group", "statistics", "lower_is_better", "scores", "pairs")
+    unused = ("html", "latex", "human", "group", "statistics", "lower_is_better", "scores")
     if given := [name for name in unused if getattr(args, name, None)]:
         raise SettingError("rankings", f"counts cases only, and takes no `{given[0]}`")
     cases = read_ranked_cases(args.table)

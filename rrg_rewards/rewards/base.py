@@ -77,8 +77,7 @@ def is_asynchronous(reward: Any) -> bool:
 class Reward(ABC):
     """Base class of rewards: small picklable callables with a name that read columns of the data set.
 
-    Subclasses implement :meth:`score`, :attr:`columns` and :attr:`signature`. Those that collect statistics in
-    training also implement :meth:`state_dict`.
+    Subclasses implement :meth:`score`, :attr:`columns` and :attr:`signature`. A call changes no state.
 
     Args:
         name: Name under which trainers log the reward, stored as ``__name__``; must be unique in a run.
@@ -131,7 +130,7 @@ class Reward(ABC):
 
     @abstractmethod
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """Score the :meth:`reports` in completions without updating the state of the reward.
+        """Score the :meth:`reports` in completions.
 
         Args:
             completions: ``N`` completions, texts or lists of messages.
@@ -220,11 +219,7 @@ class Reward(ABC):
             ValueError: If a column that the reward reads is missing, columns differ in length, or a reward is infinite
                 or missing.
         """
-        return self._finish(self._score(completions, columns), completions, log_metric, log_extra)
-
-    def _score(self, completions: Sequence[Completion], columns: Mapping[str, Any]) -> Scores:
-        """Return the scores of a training batch; may update the state of the reward."""
-        return self.score(completions, **columns)
+        return self._finish(self.score(completions, **columns), completions, log_metric, log_extra)
 
     def _finish(
         self,
@@ -390,9 +385,8 @@ class MetricReward(Reward):
     def has_independent_rows(self) -> bool:
         """Whether the metric's rows are independent, and no subclass scores differently."""
         own = type(self)
-        plain = own.score is MetricReward.score and own._score is Reward._score
         called = own.__call__ in (Reward.__call__, AsyncReward.__call__)
-        return plain and called and self.metric.has_independent_rows
+        return own.score is MetricReward.score and called and self.metric.has_independent_rows
 
     @property
     def estimated(self) -> tuple[str, ...]:

@@ -30,12 +30,9 @@ class Fixed(Reward):
         return (self.__name__,)
 
     def score(self, completions: Sequence[Any], **columns: Any) -> Scores:
+        self.calls += 1
         values = [math.nan if value is None else value for value in self._column(columns, self.__name__)]
         return Scores(torch.tensor(values, dtype=torch.float64), {"seen": torch.ones(len(completions))})
-
-    def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> Scores:
-        self.calls += 1
-        return self.score(completions, **columns)
 
 
 class Waited(Fixed):

@@ -66,8 +66,7 @@ class PolicyModule(SamplingModule):
     run with ten such steps in a row ends (:class:`~rrg_rewards.training.base.GradientError`).
 
     **Resuming.** The random numbers of a step depend only on the seed, its position in the run and the process.
-    Checkpoints contain the unused part of the rollout and the states of reward functions with a ``state_dict``. A
-    resumed run therefore repeats an uninterrupted run.
+    Checkpoints contain the unused part of the rollout. A resumed run therefore repeats an uninterrupted run.
 
     **Logged values.** For each rollout, under TRL's names if TRL has one: ``reward``, ``reward_std``,
     ``rewards/<name>/mean``, ``rewards/<name>/std``, ``frac_reward_zero_std``, ``unscorable``,
