@@ -29,7 +29,6 @@ from rrg_rewards.data.records.annotation_layouts import annotation_layouts
 from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
@@ -188,7 +187,7 @@ def _measured(
         warn_of_failures(counts, reading.log)
     if not len(rows):
         raise ValueError(f"{reading.source}: has no rows")
-    signatures = {name: signature_with_references(metric, reading.pairs.best) for name, metric in made.items()}
+    signatures = {name: metric.signature for name, metric in made.items()}
     candidates = reading.columns.candidates
     result = measure_rows(rows, settings, candidates=candidates, signatures=signatures, log=reading.log)
     return TableAgreement(result, rows, all_errors(counts), usage.by_user(), texts)
@@ -258,7 +257,7 @@ class _Reading:
         with self.log.progress("scoring") as progress:
             progress(0, len(metrics) * sum(reader.rows for reader in readers))
             # Each reader has one batch.
-            for _, batch in score_batches(metrics, chain.from_iterable(readers), self.pairs.best, progress, workers):
+            for _, batch in score_batches(metrics, chain.from_iterable(readers), progress, workers):
                 for name, scores in batch.items():
                     found[name].append(scores.value.double().cpu())
                     counts[name].add(scores)
@@ -275,7 +274,7 @@ class _Reading:
         return [column + suffix for suffix in suffixes or ("",)]
 
     def _text_columns(self, table: Table) -> list[str]:
-        named = (*(self.pairs.reference_columns or ["reference"]), *self._prediction_columns)
+        named = (self.pairs.reference_column or "reference", *self._prediction_columns)
         return [name for name in named if table.has_texts(name)]
 
     def _values(self, table: Table, name: str) -> list[float]:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from rrg_rewards.analysis.outcomes import failures_counted
 from rrg_rewards.analysis.report_pairs import PairBatch, located
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.references import score_batch
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import Progress
 from rrg_rewards.utilities.worker_pool import calls, divided, optional_pool
@@ -19,7 +18,6 @@ _PART = 64
 def score_batches(
     metrics: Mapping[str, ReportMetric],
     batches: Iterable[PairBatch],
-    best: bool | None,
     progress: Progress,
     workers: int = 1,
 ) -> Iterator[tuple[PairBatch, dict[str, Scores]]]:
@@ -30,7 +28,6 @@ def score_batches(
     Args:
         metrics: The metrics by name.
         batches: The report pairs.
-        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
         progress: Receives the number of scored rows.
         workers: Number of processes; 1 for this process, and 0 for one for each core.
 
@@ -38,7 +35,7 @@ def score_batches(
         SettingError: If a metric of several processes has a model or a language model as judge.
         ChildProcessError: If a process was killed.
     """
-    scorer = _Scorer(metrics, best)
+    scorer = _Scorer(metrics)
     found: dict[str, list[Scores]] = {}
     with optional_pool(scorer, workers, name="a metric") as pool:
         parts = (part for batch in batches for part in _parts(batch, metrics, pool is not None))
@@ -60,14 +57,13 @@ def score_batches(
 class _Scorer:
     """Scores texts with a metric, here or in another process."""
 
-    def __init__(self, metrics: Mapping[str, ReportMetric], best: bool | None) -> None:
+    def __init__(self, metrics: Mapping[str, ReportMetric]) -> None:
         self._metrics = dict(metrics)
-        self._best = best
 
     def __call__(self, task: tuple[str, Sequence[str | None], Sequence[Any], Mapping[str, Any]]) -> Scores:
         name, predictions, references, context = task
         with failures_counted():
-            return score_batch(self._metrics[name], predictions, references, self._best, context)
+            return self._metrics[name].score(predictions, references, **context)
 
 
 class _Part(NamedTuple):

@@ -18,7 +18,6 @@ from rrg_rewards.functional.significance_tests import (
     paired_randomisation,
 )
 from rrg_rewards.metrics.base import Column, ReportMetric
-from rrg_rewards.metrics.references import score_batch, signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.run_log import Progress
@@ -201,12 +200,11 @@ class MetricRuns:
 
 def compare_systems(
     systems: Mapping[str, Predictions | Sequence[Predictions]],
-    target: Sequence[Any],
+    target: Sequence[str | None],
     metrics: Sequence[ReportMetric] | Mapping[str, ReportMetric],
     *,
     baseline: str | None = None,
     by: Mapping[str, Sequence[str | None]] | None = None,
-    best_reference: bool | None = None,
     context: Mapping[str, Column] | None = None,
     num_resamples: int = 1000,
     num_permutations: int = 10_000,
@@ -225,13 +223,11 @@ def compare_systems(
     Args:
         systems: ``N`` predicted reports by the name of the system, or a list of them for several runs of a system, for
             example with several seeds.
-        target: ``N`` reference reports, or a list of references for each report if ``best_reference`` is set.
+        target: ``N`` reference reports.
         metrics: The metrics, by name if they are a mapping.
         baseline: Name of the baseline; default: the first system.
         by: Columns that divide the reports into groups, such as ``{"sex": [...]}`` with the sex of each patient, or
             ``None``. Everything is repeated for each group of each column.
-        best_reference: As ``best`` of :func:`~rrg_rewards.metrics.score_references`, for several references; ``None``
-            for one reference.
         context: Context columns of ``N`` values by name; each metric gets those that it takes.
         num_resamples: Draws of the bootstrap; 0 for no intervals and bootstrap p-values.
         num_permutations: Permutations of the randomisation; 0 for no such p-values.
@@ -261,11 +257,10 @@ def compare_systems(
     for name, metric in named.items():
         own = {key: column for key, column in columns.items() if metric.context is None or key in metric.context}
         scores = {
-            system: [_scored(system, metric, one, target, best_reference, own) for one in predictions]
+            system: [_scored(system, metric, one, target, own) for one in predictions]
             for system, predictions in runs.items()
         }
-        signature = signature_with_references(metric, best_reference)
-        scored.append(MetricRuns(name, scores, metric.higher_is_better, signature, metric))
+        scored.append(MetricRuns(name, scores, metric.higher_is_better, metric.signature, metric))
     return compare_runs(
         scored,
         baseline=baseline,
@@ -277,9 +272,15 @@ def compare_systems(
     )
 
 
-def _scored(system: str, metric: ReportMetric, predictions: Predictions, *rest: Any) -> Scores:
+def _scored(
+    system: str,
+    metric: ReportMetric,
+    predictions: Predictions,
+    target: Sequence[str | None],
+    context: Mapping[str, Column],
+) -> Scores:
     try:
-        return score_batch(metric, predictions, *rest)
+        return metric.score(predictions, target, **context)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"systems[{system!r}]: {error}") from error

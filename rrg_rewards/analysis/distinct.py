@@ -139,11 +139,11 @@ def count_texts(predictions: Sequence[str | None], references: Sequence[Any] | N
     r"""Count the distinct texts of a system, and those of the references of the same studies.
 
     Two texts are the same if they are equal after each run of white space became one space. A study whose report is
-    missing, or whose reference is missing or blank, is left out; of several references the first known one counts.
+    missing, or whose reference is missing or blank, is left out.
 
     Args:
         predictions: ``N`` reports, ``None`` if missing.
-        references: For each of them, a reference, or several; ``None`` for none at all.
+        references: For each of them, a reference; ``None`` for none at all.
 
     Raises:
         ValueError: If lengths differ.
@@ -183,9 +183,10 @@ class TextCounter:
 
     def add(self, predictions: Sequence[str | None], references: Sequence[Any] | None = None) -> None:
         """Add the reports and references of a batch."""
-        texts = [None] * len(predictions) if references is None else [_first_text(one) for one in references]
-        if len(texts) != len(predictions):
-            raise ValueError(f"references must have {len(predictions)} entries, got {len(texts)}")
+        given = [None] * len(predictions) if references is None else references
+        if len(given) != len(predictions):
+            raise ValueError(f"references must have {len(predictions)} entries, got {len(given)}")
+        texts = [text if text is not None and text.strip() else None for text in given]
         self._predictions.extend(_hashes(predictions))
         self._references.extend(_hashes(texts))
         known = [text for text in texts if text is not None]
@@ -208,12 +209,6 @@ class TextCounter:
         first = int(np.argmax(np.isin(predictions, found[counts == most]) & rows))
         distinct = len(np.unique(references[rows])) if self._has_references else None
         return DistinctTexts(int(rows.sum()), len(found), most, first, distinct, self._modality)
-
-
-def _first_text(reference: Any) -> str | None:
-    """Return a reference, or the first of several, that is not missing or blank."""
-    texts = [reference] if reference is None or isinstance(reference, str) else reference
-    return next((text for text in texts if text is not None and text.strip()), None)
 
 
 def _hashes(texts: Iterable[str | None]) -> Iterable[int]:

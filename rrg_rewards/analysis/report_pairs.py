@@ -16,7 +16,6 @@ from rrg_rewards.data.tables.readers import BatchedTable, read_table
 from rrg_rewards.data.tables.table import Table, TableError, is_missing, rows_by_study
 from rrg_rewards.data.tables.writers import arrow_types
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.references import check_references
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 from rrg_rewards.utilities.texts import PlaceholderWarning
@@ -91,8 +90,7 @@ class PairBatch:
 
     table: Table
     predictions: Sequence[str | None]
-    references: Sequence[Any]
-    """A reference or ``None`` for each row, or lists of them with several columns of references."""
+    references: Sequence[str | None]
     context: Mapping[str, Mapping[str, Any]]
 
 
@@ -108,8 +106,7 @@ class PairReader:
         keep_types: Whether :meth:`check` collects the types of the columns, for Parquet output.
 
     Raises:
-        SettingError: If the settings name a context column or reference labels that no metric takes, or several
-            references that a metric does not take.
+        SettingError: If the settings name a context column or reference labels that no metric takes.
 
     Example:
         >>> from rrg_rewards.metrics import BLEU
@@ -126,14 +123,13 @@ class PairReader:
     source: str = "table"
     keep_types: bool = False
     rows: int = field(default=0, init=False)
-    reference_columns: list[str] = field(default_factory=list, init=False)
+    reference_column: str | None = field(default=None, init=False)
     types: dict[str, Any] = field(default_factory=dict, init=False)
     distinct: DistinctTexts = field(default=DistinctTexts(0, 0, 0, None, None), init=False)
 
     def __post_init__(self) -> None:
         self._context = _context_columns(self.columns, self.metrics)
-        _check_several_references(self.columns, self.metrics)
-        named = [self.columns.prediction_column, *self.columns.reference_columns]
+        named = self.columns.prediction_column, self.columns.reference_column or ""
         if self.columns.missing_section is not None and not any("{" in name for name in named):
             raise SettingError("missing_section", "needs a template of predictions or references, as in '{findings}'")
 
@@ -149,7 +145,7 @@ class PairReader:
         """Read all pairs once, so that every error in the data is raised before anything is scored.
 
         Metrics whose scores depend on the corpus are replaced in ``metrics``; for them, the pairs are read once more.
-        Sets ``rows``, ``reference_columns``, the number of ``distinct`` texts and, for Parquet output, the ``types`` of
+        Sets ``rows``, ``reference_column``, the number of ``distinct`` texts and, for Parquet output, the ``types`` of
         the columns. Warns of missing predictions, of texts that stand for a missing report, and of few distinct texts.
         """
         rows = missing = 0
@@ -159,7 +155,7 @@ class PairReader:
         with log.progress("reading") as progress:
             for batch in self:
                 if not rows:
-                    self.reference_columns = self._reference_columns(batch.table)
+                    self.reference_column = self._reference_column(batch.table)
                 for name, metric in self.metrics.items():
                     columns = metric.unread_context(batch.table.columns, self._context[name])
                     unread.update({(name, column): None for column in columns})
@@ -168,8 +164,8 @@ class PairReader:
                 self._check_batch(batch)
                 texts.add(batch.predictions, batch.references)
                 words.add(self.columns.prediction_column, batch.predictions)
-                for column, references in self._by_column(batch).items():
-                    words.add(column, references)
+                if self.reference_column is not None:
+                    words.add(self.reference_column, batch.references)
                 progress(len(batch.table), len(batch.table))
         self.rows = rows
         if not rows:
@@ -198,44 +194,34 @@ class PairReader:
                 if is_missing(cell):
                     raise TableError(f"{batch.table.where(row)}, column {name!r}: is empty; each row needs a name")
         # Without a column of references, the metrics still check the predictions.
-        for references in [*self._by_column(batch).values()] or [batch.references]:
-            for name, metric in self.metrics.items():
-                # The first pass counts such texts in all batches and warns once.
-                with located(batch.table), warnings.catch_warnings():
-                    warnings.simplefilter("ignore", PlaceholderWarning)
-                    metric.check(batch.predictions, references, **batch.context[name])
+        for name, metric in self.metrics.items():
+            # The first pass counts such texts in all batches and warns once.
+            with located(batch.table), warnings.catch_warnings():
+                warnings.simplefilter("ignore", PlaceholderWarning)
+                metric.check(batch.predictions, batch.references, **batch.context[name])
         if self.keep_types:
             self.types = arrow_types(batch.table, self.types)
 
-    def _reference_columns(self, table: Table) -> list[str]:
-        """Return the columns of reference texts; none if it is missing and no metric needs it."""
-        named = self.columns.reference_columns
-        if named or "reference" in table.columns:
-            return named or ["reference"]
+    def _reference_column(self, table: Table) -> str | None:
+        """Return the column of reference texts; ``None`` if it is missing and no metric needs it."""
+        named = self.columns.reference_column
+        if named is not None or "reference" in table.columns:
+            return named or "reference"
         needed = any(metric.needs_references(self._context[name]) for name, metric in self.metrics.items())
-        return ["reference"] if needed else []
-
-    def _by_column(self, batch: PairBatch) -> dict[str, Sequence[str | None]]:
-        """Return the references of a batch by their column."""
-        if len(self.reference_columns) < 2:
-            return dict.fromkeys(self.reference_columns, batch.references)
-        return {
-            column: [references[place] for references in batch.references]
-            for place, column in enumerate(self.reference_columns)
-        }
+        return "reference" if needed else None
 
     def _read(self, table: Table) -> PairBatch:
-        columns = self._reference_columns(table)
+        column = self._reference_column(table)
         with warnings.catch_warnings():
             # The first pass counts such texts and warns once.
             warnings.simplefilter("ignore", PlaceholderWarning)
             section = self.columns.missing_section
             _check_named(table, self.columns.prediction_column, "prediction_column")
             predictions = table.texts(self.columns.prediction_column, section)
-            for column in columns:
+            references: list[str | None] = [None] * len(table)
+            if column is not None:
                 _check_named(table, column, "reference_column")
-            texts = [table.texts(column, section) for column in columns] or [[None] * len(table)]
-        references: Sequence[Any] = texts[0] if len(texts) == 1 else [list(row) for row in zip(*texts, strict=True)]
+                references = table.texts(column, section)
         if self.columns.missing_prediction == "score":
             predictions = [prediction or "" for prediction in predictions]
         context: dict[str, dict[str, Any]] = {
@@ -279,15 +265,6 @@ def _context_columns(
     for name in labelled:
         context[name]["target_labels"] = [prefix + label for label in attrgetter("labeler.labels")(metrics[name])]
     return context
-
-
-def _check_several_references(columns: PairColumns, metrics: Mapping[str, ReportMetric]) -> None:
-    """Raise if there are several references of a report and a metric does not take them."""
-    for metric in metrics.values() if columns.best is not None else ():
-        try:
-            check_references(metric, columns.best_reference)
-        except ValueError as error:
-            raise SettingError("reference_column", str(error).replace("best=True", "`best_reference`")) from error
 
 
 @contextmanager
@@ -366,6 +343,7 @@ def join_references(columns: PairColumns, batches: Iterable[Table]) -> tuple[Pai
     first = next(iter(batches))
     # A column of the other table would become the prediction, and references would be scored as predictions.
     _check_named(first, columns.prediction_column, "prediction_column")
-    named = columns.reference_columns or [name for name in ["reference"] if name in truth.columns]
-    joined = [truth.renamed_texts(name, lambda column: _JoinedTable.column(column, first)) for name in named]
-    return replace(columns, reference_column=joined or None), _JoinedTable(batches, truth, key, other_key)
+    named = columns.reference_column or ("reference" if "reference" in truth.columns else None)
+    if named is not None:
+        named = truth.renamed_texts(named, lambda column: _JoinedTable.column(column, first))
+    return replace(columns, reference_column=named), _JoinedTable(batches, truth, key, other_key)

@@ -33,7 +33,6 @@ from rrg_rewards.functional.crg import crg_label_weights, label_table, macro_you
 from rrg_rewards.functional.label_counts import LabelCounts, label_statistics, macro_statistics
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.crg import LabelScores
-from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.worker_pool import one_thread
@@ -185,12 +184,12 @@ class Scoring:
         """Return the summary that :func:`score_table` describes; warn of failures of judges."""
         warn_of_failures(self._counts, self._log, "; the column {name}_failure of `output` gives all reasons")
         bootstrap, seed = self._settings.bootstrap, self._settings.seed
-        columns, constants = self._pairs.reference_columns, self._constants.values()
+        constants = self._constants.values()
         return {
             "version": __version__,
             "table": self._pairs.source,
             "prediction_column": self._pairs.columns.prediction_column,
-            "reference_column": (columns[0] if columns else None) if len(columns) < 2 else columns,
+            "reference_column": self._pairs.reference_column,
             "rows": self._pairs.rows,
             "texts": self._pairs.distinct.to_dict(),
             "bootstrap": {"num_resamples": bootstrap, "confidence": CONFIDENCE, "seed": seed},
@@ -199,7 +198,7 @@ class Scoring:
                     **totals.summary(bootstrap, seed),
                     **constant_entries(name, constants),
                     **({"usage": usage} if (usage := self._usage.to_dict(name)) else {}),
-                    "signature": signature_with_references(self._pairs.metrics[name], self._pairs.columns.best),
+                    "signature": self._pairs.metrics[name].signature,
                 }
                 for name, totals in self._totals.items()
             },
@@ -228,7 +227,7 @@ class Scoring:
             chosen = chosen_metrics(pairs.metrics, choice)
             progress(0, pairs.rows * (len(pairs.metrics) + len(chosen) * len(texts)))
             batches = with_constant_texts(pairs, texts, chosen)
-            scored = score_batches(pairs.metrics, batches, pairs.columns.best, progress, self._settings.workers)
+            scored = score_batches(pairs.metrics, batches, progress, self._settings.workers)
             for batch, scores in scored:
                 if isinstance(batch, ConstantBatch):
                     self._constants.add(batch.text, scores)

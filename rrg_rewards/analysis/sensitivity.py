@@ -142,7 +142,7 @@ def measure_sensitivity(
         log: Receives notes, warnings and progress.
 
     Raises:
-        SettingError: For an unknown change or several columns of references.
+        SettingError: For an unknown change.
         TableError: If the table is malformed, lacks a column, or no report allows a change.
 
     Example:
@@ -155,11 +155,9 @@ def measure_sensitivity(
         [-0.2, -0.4]
     """
     log = log or RunLog()
-    names = columns.reference_columns or ["reference"]
-    if len(names) > 1:
-        raise SettingError("reference_column", "must name one column, because each version is made from one report")
+    name = columns.reference_column or "reference"
     made, table = metrics_by_name(metrics), next(table.batches(settings.limit or max(1, len(table))))
-    own = replace(columns, prediction_column=names[0], reference_column=names[0], missing_prediction="score")
+    own = replace(columns, prediction_column=name, reference_column=name, missing_prediction="score")
     reader = PairReader(own, [table], made, table.source)
     reader.check(log)
     (clean,) = reader
@@ -172,7 +170,7 @@ def measure_sensitivity(
     batches = [clean, *(replace(clean, predictions=texts) for texts in versions.values())]
     runs = [SystemRun(name, name, name, table.source) for name in (_CLEAN, *versions)]
     with RunUsage({name: metric.judges() for name, metric in made.items()}).noted(log):
-        scored = scored_runs(batches, runs, reader.metrics, None, {}, log)
+        scored = scored_runs(batches, runs, reader.metrics, {}, log)
     # Of all versions, so that there is one warning for each metric.
     counts = {one.name: PairCounts() for one in scored}
     for one in scored:

@@ -113,20 +113,14 @@ class PairColumns(ContextColumns):
         "column of predictions, or a template of columns, as in 'Findings: {findings} Impression: {impression}'",
         metavar="NAME",
     )
-    reference_column: str | Sequence[str] | None = setting(
-        None,
-        "column of references, or a template (default: reference); may be repeated, for several references of each "
-        "report",
-        metavar="NAME",
+    reference_column: str | None = setting(
+        None, "column of references, or a template (default: reference)", metavar="NAME"
     )
     missing_section: str | None = setting(
         None,
         "text in place of a missing section of a template, for example None (default: the section is left out with the "
         "text before it)",
         metavar="TEXT",
-    )
-    best_reference: bool = setting(
-        False, "with several columns of references: metrics that are defined for one reference take the best one"
     )
     references: str | Path | None = setting(
         None,
@@ -146,28 +140,6 @@ class PairColumns(ContextColumns):
         None, "read the reference labels from columns named TEXT + label", metavar="TEXT"
     )
     id_column: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        columns = self.reference_columns
-        if self.best_reference and len(columns) < 2:
-            raise SettingError("best_reference", "requires several columns in `reference_column`")
-        if len(set(columns)) < len(columns):
-            raise SettingError("reference_column", f"{', '.join(columns)} names a column more than once")
-        if len(columns) > 1 and (self.reference_labels or self.reference_label_prefix is not None):
-            raise SettingError("reference_column", "reference labels replace one reference, not several")
-
-    @property
-    def reference_columns(self) -> list[str]:
-        """The columns of references that are set; none means ``reference``."""
-        if self.reference_column is None:
-            return []
-        return [self.reference_column] if isinstance(self.reference_column, str) else list(self.reference_column)
-
-    @property
-    def best(self) -> bool | None:
-        """Whether metrics take the best of several references; ``None`` if reports have one reference."""
-        return self.best_reference if len(self.reference_columns) > 1 else None
 
     @property
     def keys(self) -> tuple[str, str]:

@@ -28,7 +28,6 @@ from rrg_rewards.analysis.settings import CompareSettings, PairColumns
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, is_missing, matching_rows
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
@@ -150,7 +149,7 @@ def compare_tables(
         readers = _readers(studies, runs, made, columns, log)
         # Each reader has one batch.
         batches = [batch for reader in readers.values() for batch in reader]
-        scored = [*scored_runs(batches, runs, made, columns.best, counts, log), *given]
+        scored = [*scored_runs(batches, runs, made, counts, log), *given]
         warn_of_failures(counts, log)
         with log.progress("comparing") as progress:
             result = compare_runs(
@@ -239,7 +238,7 @@ def _constants(
     totals = ConstantTotals()
     with log.progress("scoring constant texts") as progress:
         progress(0, len(texts) * len(chosen) * reader.rows)
-        for constant, scores in score_batches(metrics, batches, reader.columns.best, progress):
+        for constant, scores in score_batches(metrics, batches, progress):
             assert isinstance(constant, ConstantBatch)
             totals.add(constant.text, {name: one.take(rows[name]) for name, one in scores.items()})
     return totals.values()
@@ -249,7 +248,6 @@ def scored_runs(
     batches: Sequence[PairBatch],
     runs: Sequence[SystemRun],
     metrics: Mapping[str, ReportMetric],
-    best: bool | None,
     counts: dict[str, PairCounts],
     log: RunLog,
 ) -> list[MetricRuns]:
@@ -259,20 +257,18 @@ def scored_runs(
         batches: The report pairs of each run.
         runs: The runs.
         metrics: The metrics by name.
-        best: As in :func:`~rrg_rewards.metrics.references.score_batch`.
         counts: Receives the outcomes of each metric and system.
         log: Receives the progress.
     """
     with log.progress("scoring") as progress:
         progress(0, len(metrics) * sum(len(batch.table) for batch in batches))
-        scored = [one for _, one in score_batches(metrics, batches, best, progress)]
+        scored = [one for _, one in score_batches(metrics, batches, progress)]
     compared = []
     for name, metric in metrics.items():
         scores = [one[name] for one in scored]
         for run, own in zip(runs, scores, strict=True):
             counts.setdefault(f"{name} of {run.system}", PairCounts()).add(own)
-        signature = signature_with_references(metric, best)
-        compared.append(MetricRuns(name, _by_system(runs, scores), metric.higher_is_better, signature, metric))
+        compared.append(MetricRuns(name, _by_system(runs, scores), metric.higher_is_better, metric.signature, metric))
     return compared
 
 
@@ -400,15 +396,14 @@ class _Reading:
                 f"{other.source}: has {len(other)} rows, and {first.source} has {len(first)}; all tables must have the "
                 "same studies in the same order, or a column that names them: `key`"
             )
-        references = [name for name in self.columns.reference_columns or ["reference"] if first.has_texts(name)]
-        if not references and key is None:
+        reference = self.columns.reference_column or "reference"
+        if not first.has_texts(reference) and key is None:
             raise TableError(
                 f"{first.source}: has no column of references, so that nothing shows whether all tables have the same "
                 "studies; name a column of studies: `key`"
             )
-        for name in references:
-            if other.has_texts(name) or key is None:
-                _check_references(first, other, name, rows)
+        if first.has_texts(reference) and (other.has_texts(reference) or key is None):
+            _check_references(first, other, reference, rows)
         return rows
 
 

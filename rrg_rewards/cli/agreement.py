@@ -94,7 +94,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_settings(parser, AgreementSettings, "lower_is_better", "statistics")
     add_settings(parser, AgreementColumns, "candidates", "unit", "group")
     add_settings(parser, AgreementSettings, "baseline", "bootstrap", "permutations", "workers")
-    add_settings(parser, PairColumns, "prediction_column", "reference_column", "best_reference", "missing_section")
+    add_settings(parser, PairColumns, "prediction_column", "reference_column", "missing_section")
     add_metric_options(parser)
     output = {"default": None, "help": "write all values as a table to FILE; - is standard output"}
     add_shared_options(parser, "json", "format", "overwrite", "batch_size", "seed", output=output)

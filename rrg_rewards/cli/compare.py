@@ -88,7 +88,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     }
     add_settings(parser, PairColumns, "prediction_column", prediction_column=predictions)
     key = {"help": "column that names the study of each row, in any order [=its column in --references]"}
-    pairs = ("reference_column", "best_reference", "missing_section", "references", "key")
+    pairs = ("reference_column", "missing_section", "references", "key")
     add_settings(parser, PairColumns, *pairs, key=key)
     add_settings(parser, CompareSettings, "baseline", "by")
     add_metric_options(parser)

@@ -145,7 +145,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser.add_argument(
         "--list", action=_ListAction, help="show the metrics, what each needs, its context and its options, and exit"
     )
-    columns = ("prediction_column", "reference_column", "best_reference", "missing_section", "references", "key")
+    columns = ("prediction_column", "reference_column", "missing_section", "references", "key")
     add_settings(parser, PairColumns, *columns)
     output = {"default": None, "help": "write the scores of each pair to FILE; - is standard output"}
     add_shared_options(parser, output=output)
@@ -300,8 +300,6 @@ def _show_estimates(
     from rrg_rewards.analysis.outcomes import judge_name, most_requests
     from rrg_rewards.metrics.crimson import CRIMSON
 
-    if pairs.columns.best is not None:
-        raise UsageError("--dry-run estimates the requests for one reference of each report")
     expected: dict[str, Any] = {}
     to_stderr = outputs.json == "-"
     for name, metric in metrics.items():

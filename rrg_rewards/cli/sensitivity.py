@@ -53,7 +53,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser = add_command_parser(commands, "sensitivity", _run, summary, __doc__)
     add_table_argument(parser, "REPORTS", "reports")
     add_settings(parser, MetricChoice, "metrics", metrics={"required": True})
-    column = {"action": "store", "help": "column of the reports, or a template (default: reference)"}
+    column = {"help": "column of the reports, or a template (default: reference)"}
     add_settings(parser, PairColumns, "reference_column", "missing_section", "context", reference_column=column)
     add_settings(parser, MetricChoice, "labeler", "judge", "set")
     add_settings(parser, SensitivitySettings)

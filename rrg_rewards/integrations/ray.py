@@ -23,7 +23,6 @@ from rrg_rewards.data.tables.readers import BatchedTable
 from rrg_rewards.data.tables.table import FORMATS, Table, TableError
 from rrg_rewards.data.tables.writers import write_json
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.references import signature_with_references
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.files import abandoned_files, whole_file
 from rrg_rewards.utilities.imports import require
@@ -99,7 +98,7 @@ def score_files(
     paths, folder = _paths(table, format), Path(output).resolve()
     pairs = PairReader(columns, _tables(paths, format), metrics, str(table), keep_types=True)
     pairs.check(log)
-    signatures = {name: signature_with_references(metric, columns.best) for name, metric in metrics.items()}
+    signatures = {name: metric.signature for name, metric in metrics.items()}
     run = {"metrics": signatures, "columns": repr(columns), "prefix": settings.prefix, "block_rows": block_rows}
     files = [[path.name, (stat := path.stat()).st_size, stat.st_mtime_ns] for path in paths]
     _claim(folder, {"version": __version__, **run, "files": files})

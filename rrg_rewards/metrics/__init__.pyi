@@ -27,7 +27,6 @@ from rrg_rewards.metrics.nlg import ROUGE as ROUGE
 from rrg_rewards.metrics.nlg import BERTScore as BERTScore
 from rrg_rewards.metrics.nlg import ChrF as ChrF
 from rrg_rewards.metrics.nlg import ReXrankBLEU as ReXrankBLEU
-from rrg_rewards.metrics.references import score_references as score_references
 from rrg_rewards.metrics.registry import available_metrics as available_metrics
 from rrg_rewards.metrics.registry import make_metric as make_metric
 from rrg_rewards.metrics.registry import register_metric as register_metric

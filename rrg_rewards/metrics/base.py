@@ -197,9 +197,6 @@ class ReportMetric(ScalarMetric, ABC):
     reward_options: ClassVar[Mapping[str, Any]] = {}
     """Options of the metric as a reward with a column of reference reports, unless they are given."""
 
-    best_of_references: ClassVar[bool] = False
-    """Whether the publication of the metric takes the best score of several references."""
-
     num_unscorable: Tensor
     score_sum: Tensor
     num_scored: Tensor

@@ -26,7 +26,7 @@ _Counts = Sequence[Mapping[Hashable, int]]
 # Parts of a hash of an n-gram, small enough for float32.
 _PARTS, _BITS = 3, 21
 _ROW = 2 + _PARTS
-# Number of n-gram lengths and a mark of a report, for the kinds of rows.
+# Number of n-gram lengths and a mark of a text, for the kinds of rows.
 _KINDS = N_GRAMS + 1
 
 
@@ -97,7 +97,7 @@ class CiderScores(Scores):
 
     Args:
         value: CIDEr, float64 tensor ``(N,)``.
-        texts: The prediction and the references of each pair, prepared; ``None`` if unscorable.
+        texts: The prediction and the reference of each pair, prepared; ``None`` if unscorable.
     """
 
     texts: tuple[Any, ...]
@@ -177,33 +177,22 @@ class CIDEr(CocoMetric):
         """Return a copy with the frequencies of n-grams in the references of all scorable pairs.
 
         Args:
-            pairs: Predictions and references in batches; a reference is a text, or a list of texts.
+            pairs: Predictions and references in batches.
         """
         found = DocumentFrequencies()
         for preds, target in pairs:
-            for pred, given in zip(preds, target, strict=True):
-                texts = [given] if given is None or isinstance(given, str) else given
-                present = [text for text in without_placeholders(texts) if text is not None and text.strip()]
-                if pred is not None and present:
-                    prepared = prepare_texts(present, self.text, is_prediction=False)
-                    found.add([n_gram_counts(text.split()) for text in prepared])
+            texts = zip(preds, without_placeholders(target), strict=True)
+            present = [text for pred, text in texts if pred is not None and text is not None and text.strip()]
+            for text in prepare_texts(present, self.text, is_prediction=False):
+                found.add([n_gram_counts(text.split())])
         fixed = deepcopy(self)
         fixed.documents = Documents(None, text=self.text, corpus=found)
         return fixed
 
-    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> CiderScores:
-        theirs = [[n_gram_counts(text.split()) for text in texts] for texts in target]
-        if self.documents is None:
-            frequencies = DocumentFrequencies()
-            for references in theirs:
-                frequencies.add(references)
-        else:
-            frequencies = self.documents.frequencies
-        values = [
-            cider(n_gram_counts(pred.split()), references, frequencies)
-            for pred, references in zip(preds, theirs, strict=True)
-        ]
-        return CiderScores(torch.tensor(values, dtype=torch.float64), texts=tuple(zip(preds, target, strict=True)))
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[str]) -> CiderScores:
+        ours, theirs = ([n_gram_counts(text.split()) for text in texts] for texts in (preds, target))
+        values = _values(ours, theirs, None if self.documents is None else self.documents.frequencies)
+        return CiderScores(values, texts=tuple(zip(preds, target, strict=True)))
 
     def _accumulate(self, scores: Scores) -> None:
         super()._accumulate(scores)
@@ -217,22 +206,30 @@ class CIDEr(CocoMetric):
         """Mean CIDEr of the pairs so far, over all processes: float64 scalar; NaN if no pair is scored."""
         if self.documents is not None or not self.num_scored:
             return super().compute()
-        reports = list(_unhashed(dim_zero_cat(self.rows)))
+        candidates, references = zip(*_unhashed(dim_zero_cat(self.rows)), strict=True)
+        return _values(candidates, references, None).to(self.device).mean()
+
+
+def _values(
+    candidates: Sequence[_Counts], references: Sequence[_Counts], frequencies: DocumentFrequencies | None
+) -> Tensor:
+    """Return CIDEr of each pair, with the frequencies of n-grams in the references unless others are given."""
+    if frequencies is None:
         frequencies = DocumentFrequencies()
-        for _, references in reports:
-            frequencies.add(references)
-        values = [cider(candidate, references, frequencies) for candidate, references in reports]
-        return torch.tensor(values, dtype=torch.float64, device=self.device).mean()
+        for reference in references:
+            frequencies.add([reference])
+    values = [cider(ours, [theirs], frequencies) for ours, theirs in zip(candidates, references, strict=True)]
+    return torch.tensor(values, dtype=torch.float64)
 
 
-def _hashed(pred: str, references: Sequence[str]) -> list[list[float]]:
+def _hashed(pred: str, reference: str) -> list[list[float]]:
     """Return the n-grams of a pair as rows: a mark of the pair, then kind, count and three parts of a hash.
 
-    The kind is the length of the n-gram, plus 5 for the first reference, 10 for the second, and so on.
+    The kind is the length of the n-gram, plus 5 for the reference.
     """
     rows = [[0.0] * _ROW]
-    for side, text in enumerate((pred, *references)):
-        # A text without words has a row, too, so that no reference is lost.
+    for side, text in enumerate((pred, reference)):
+        # A text without words has a row, too, so that no text is lost.
         rows.append([float(side * _KINDS + 1), 0.0, 0.0, 0.0, 0.0])
         for order, counts in enumerate(n_gram_counts(text.split())):
             for gram, count in counts.items():
@@ -243,14 +240,14 @@ def _hashed(pred: str, references: Sequence[str]) -> list[list[float]]:
     return rows
 
 
-def _unhashed(flat: Tensor) -> Iterator[tuple[_Counts, list[_Counts]]]:
-    """Yield the counts of the hashed n-grams of each pair: of the candidate, and of each reference."""
+def _unhashed(flat: Tensor) -> Iterator[tuple[_Counts, _Counts]]:
+    """Yield the counts of the hashed n-grams of each pair: of the candidate, and of the reference."""
     rows = flat.reshape(-1, _ROW).long().tolist()
     sides: list[tuple[Counter[Hashable], ...]] = []
     for kind, count, *parts in rows:
         if kind == 0:
             if sides:
-                yield sides[0], list(sides[1:])
+                yield sides[0], sides[1]
             sides = []
             continue
         side, order = divmod(kind, _KINDS)
@@ -259,4 +256,4 @@ def _unhashed(flat: Tensor) -> Iterator[tuple[_Counts, list[_Counts]]]:
         if count:
             sides[side][order - 1][tuple(parts)] = count
     if sides:
-        yield sides[0], list(sides[1:])
+        yield sides[0], sides[1]

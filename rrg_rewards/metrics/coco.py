@@ -77,15 +77,15 @@ class MeteorJar(Backend):
         self._owner = 0
         self._meteor: Any = None
 
-    def statistics(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Return the statistics of each pair of a candidate and its references.
+    def statistics(self, preds: Sequence[str], target: Sequence[str]) -> list[list[float]]:
+        """Return the statistics of each pair of a candidate and its reference.
 
         They are lengths, function words and matches, and at the end the number of chunks and of matched words of both
         texts. :func:`summable` changes them for sums.
         """
         lines = [
-            f" {_SEPARATOR} ".join(("SCORE", *map(_in_a_line, texts), _in_a_line(pred).replace("  ", " ")))
-            for pred, texts in zip(preds, target, strict=True)
+            f" {_SEPARATOR} ".join(("SCORE", _in_a_line(reference), _in_a_line(pred).replace("  ", " ")))
+            for pred, reference in zip(preds, target, strict=True)
         ]
         with self._lock:
             return [[float(number) for number in self._ask(line).split()] for line in lines]
@@ -152,7 +152,7 @@ def _in_a_line(text: str) -> str:
 
 
 class CocoMetric(ReportMetric):
-    """A metric of prepared texts, with one or several references for each report.
+    """A metric of prepared texts.
 
     Args:
         text: How texts are prepared.
@@ -171,17 +171,11 @@ class CocoMetric(ReportMetric):
         self.text: Preparation = text
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
-        return self.score_references(preds, [[text] for text in target])
-
-    def score_references(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> Scores:
-        """Score scorable reports against one or several references each, as published."""
         prepared = prepare_texts(preds, self.text, is_prediction=True)
-        flat = prepare_texts([text for texts in target for text in texts], self.text, is_prediction=False)
-        remaining = iter(flat)
-        return self._score_prepared(prepared, [[next(remaining) for _ in texts] for texts in target])
+        return self._score_prepared(prepared, prepare_texts(target, self.text, is_prediction=False))
 
     @abstractmethod
-    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> Scores:
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[str]) -> Scores:
         """Score prepared texts."""
 
 
@@ -334,11 +328,9 @@ class CocoBLEU(CountedMetric):
         """Metric, version and settings in one line."""
         return format_signature("coco_bleu", n_gram=self.n_gram, text=self.text, of="corpus")
 
-    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> CocoBLEUScores:
-        counted = [
-            bleu_counts(pred.split(), [text.split() for text in texts])
-            for pred, texts in zip(preds, target, strict=True)
-        ]
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[str]) -> CocoBLEUScores:
+        pairs = zip(preds, target, strict=True)
+        counted = [bleu_counts(pred.split(), [reference.split()]) for pred, reference in pairs]
         packed = [torch.cat([one.correct, one.guessed, torch.stack(one[2:])]) for one in counted]
         counts = torch.stack(packed) if packed else torch.zeros(0, 2 * N_GRAMS + 2, dtype=torch.long)
         value = _chosen_bleu(caption_bleu(_unpacked(counts)), self.n_gram)
@@ -358,8 +350,8 @@ class CocoROUGE(CocoMetric):
         F = \frac{(1 + \beta^2) P R}{R + \beta^2 P}, \qquad P = \frac{\mathrm{LCS}(c, r)}{|c|}, \qquad
         R = \frac{\mathrm{LCS}(c, r)}{|r|}
 
-    The corpus value is the mean over reports. In [0, 1], higher is better. With several references, precision and
-    recall are each the greatest one. Words are separated by single blanks: two blanks enclose an empty word.
+    The corpus value is the mean over reports. In [0, 1], higher is better. Words are separated by single blanks: two
+    blanks enclose an empty word.
 
     Source: Lin, "ROUGE", 2004; the script of the challenge, github.com/forithmus/VLM3D-Dockers.
 
@@ -382,16 +374,11 @@ class CocoROUGE(CocoMetric):
         """Metric, version and settings in one line."""
         return format_signature("coco_rouge", beta=1.2, text=self.text, of="report")
 
-    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> Scores:
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[str]) -> Scores:
         values = []
-        for pred, texts in zip(preds, target, strict=True):
-            ours = pred.split(" ")
-            found = []
-            for text in texts:
-                theirs = text.split(" ")
-                common = longest_common_subsequence(ours, theirs)
-                found.append((common / len(ours), common / len(theirs)))
-            values.append(combined_rouge(found))
+        for ours, theirs in zip((pred.split(" ") for pred in preds), (text.split(" ") for text in target), strict=True):
+            common = longest_common_subsequence(ours, theirs)
+            values.append(combined_rouge([(common / len(ours), common / len(theirs))]))
         return Scores(torch.tensor(values, dtype=torch.float64))
 
 
@@ -457,7 +444,7 @@ class CocoMETEOR(CountedMetric):
         program = {"program": "meteor-1.5", "package": package_version()}
         return format_signature("coco_meteor", **program, text=self.text, of="corpus")
 
-    def _score_prepared(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> MeteorScores:
+    def _score_prepared(self, preds: Sequence[str], target: Sequence[str]) -> MeteorScores:
         found = self.jar.statistics(preds, target)
         value = torch.tensor(self.jar.evaluate(found), dtype=torch.float64)
         counts = torch.tensor([summable(row) for row in found], dtype=torch.float64)

@@ -97,20 +97,12 @@ class BLEU(TextMetric):
         return format_signature("bleu", n_gram=self.n_gram, smooth=self.smooth, case="lower", of="report")
 
     def _score(self, preds: Sequence[str], target: Sequence[str], **_: Sequence[Any]) -> Scores:
-        return self.score_references(preds, [[text] for text in target])
-
-    def score_references(self, preds: Sequence[str], target: Sequence[Sequence[str]]) -> Scores:
-        """Score scorable reports against several references each, as published.
-
-        The count of an n-gram is clipped to its maximum count in a reference, and the length :math:`|r|` is that of the
-        reference whose length is closest.
-        """
-        pairs = zip(_words(preds), map(_words, target), strict=True)
-        return _scores(float(bleu_score([pred], [refs], self.n_gram, self.smooth)) for pred, refs in pairs)
+        pairs = zip(map(_words, preds), map(_words, target), strict=True)
+        return _scores(float(bleu_score([pred], [[reference]], self.n_gram, self.smooth)) for pred, reference in pairs)
 
 
-def _words(reports: Sequence[str]) -> list[str]:
-    return [" ".join(_WORD.findall(report.lower())) for report in reports]
+def _words(report: str) -> str:
+    return " ".join(_WORD.findall(report.lower()))
 
 
 class ReXrankBLEU(TextMetric):
@@ -191,7 +183,6 @@ class ROUGE(TextMetric):
     """
 
     name = "rouge"
-    best_of_references = True
 
     def __init__(self, variant: RougeVariant = "rougeL", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -310,7 +301,6 @@ class ChrF(TextMetric):
     """
 
     name = "chrf"
-    best_of_references = True
 
     def __init__(self, char_order: int = 6, word_order: int = 0, beta: float = 2.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -417,7 +407,6 @@ class BERTScore(ReportMetric):
 
     name = "bertscore"
     context = ()
-    best_of_references = True
     plot_lower_bound = 0.0
     plot_upper_bound = 1.0
 

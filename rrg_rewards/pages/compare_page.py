@@ -11,7 +11,6 @@ from rrg_rewards.analysis.system_tables import TableComparison
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.pages.highlights import scored_findings
 from rrg_rewards.pages.page import Cell, Column, Page, Pane, Rows, sample_note
-from rrg_rewards.pages.score_page import one_text
 from rrg_rewards.pages.text_tables import HEADING, constant_tables, distinct_tables
 from rrg_rewards.utilities.charts import Histogram, Interval, Intervals, cards
 from rrg_rewards.utilities.markup import Markup, shown_interval, shown_number, shown_p, table
@@ -95,9 +94,9 @@ def table_comparison_page(compared: TableComparison, columns: PairColumns, with_
     if with_text:
         first = {run.system: run for run in reversed(compared.runs)}
         texts = {system: studies.texts(first[system].column, columns.missing_section) for system in systems}
-        known = [name for name in columns.reference_columns or ["reference"] if studies.has_texts(name)]
-        rows = zip(*(studies.texts(name, columns.missing_section) for name in known), strict=True)
-        references = [one_text(row) for row in rows] or [None] * len(studies)
+        name, references = columns.reference_column or "reference", [None] * len(studies)
+        if studies.has_texts(name):
+            references = studies.texts(name, columns.missing_section)
     panes = [Pane(name, cells) for name, cells in [("Reference", references), *texts.items()] if cells is not None]
     if columns.key is None:
         names = [str(row + 1) for row in range(len(studies))]

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
@@ -50,7 +49,7 @@ def locate(report: str, finding: str) -> tuple[int, int] | None:
 
 
 def scored_findings(
-    scores: Scores, references: Sequence[str | None], candidates: Sequence[str | None], joined: bool = False
+    scores: Scores, references: Sequence[str | None], candidates: Sequence[str | None]
 ) -> list[list[list[Any]] | None] | None:
     """Return the findings of each pair that a metric compares: those of CRIMSON, labels, or findings with questions.
 
@@ -58,7 +57,6 @@ def scored_findings(
         scores: Scores of ``N`` pairs.
         references: Texts of the references; ``None`` to leave out all report text.
         candidates: Texts of the candidates; ``None`` as above.
-        joined: Whether a reference is the text of several references.
 
     Returns:
         What :func:`highlights` returns for each pair, ``None`` for a pair that was not compared; ``None`` alone if the
@@ -74,7 +72,7 @@ def scored_findings(
     pairs = list(zip(references, candidates, strict=True))
     if isinstance(scores, CrimsonScores):
         evaluated = zip(scores.evaluations, scores.coverages, pairs, strict=True)
-        return [_evaluated(evaluation, coverage, pair, joined) for evaluation, coverage, pair in evaluated]
+        return [_evaluated(evaluation, coverage, pair) for evaluation, coverage, pair in evaluated]
     if isinstance(scores, LabelledScores):
         rows = zip(scores.scored.tolist(), scores.target.tolist(), scores.preds.tolist(), pairs, strict=True)
         return [_labelled(scores.labels, (of, on), pair) if scored else None for scored, of, on, pair in rows]
@@ -85,22 +83,11 @@ def scored_findings(
 
 
 def _evaluated(
-    evaluation: CrimsonEvaluation | None,
-    coverage: PairCoverage | None,
-    pair: tuple[str | None, str | None],
-    joined: bool,
+    evaluation: CrimsonEvaluation | None, coverage: PairCoverage | None, pair: tuple[str | None, str | None]
 ) -> list[list[Any]] | None:
     # A pair without an evaluation may have a reference that was not read.
-    shown = evaluation or CrimsonEvaluation(coverage=coverage)
-    found = highlights(_without_reference_places(shown) if joined else shown, *pair)
+    found = highlights(evaluation or CrimsonEvaluation(coverage=coverage), *pair)
     return None if evaluation is None and not found else found
-
-
-def _without_reference_places(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
-    """Remove the places in the reference: they are those in one of several references, not in their joined text."""
-    findings = tuple(replace(finding, spans=()) for finding in evaluation.reference_findings)
-    coverage = evaluation.coverage and (replace(evaluation.coverage[0], unread=()), evaluation.coverage[1])
-    return replace(evaluation, reference_findings=findings, coverage=coverage)
 
 
 def _labelled(

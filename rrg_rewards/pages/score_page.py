@@ -49,7 +49,6 @@ class ScoreRows:
         self._names: list[str] = []
         self._predictions: list[str | None] = []
         self._references: list[str | None] = []
-        self._joined = False
 
     def __len__(self) -> int:
         return len(self._names)
@@ -58,7 +57,7 @@ class ScoreRows:
         self,
         scores: Mapping[str, Scores],
         predictions: Sequence[str | None],
-        references: Sequence[Any],
+        references: Sequence[str | None],
         names: Sequence[Any] | None = None,
     ) -> None:
         """Add the scores of a batch.
@@ -66,7 +65,7 @@ class ScoreRows:
         Args:
             scores: Scores of the batch by metric.
             predictions: Candidate reports.
-            references: Reference reports, or several for each candidate.
+            references: Reference reports.
             names: Names of the pairs. Default: numbers from 1.
         """
         given = range(self._added + 1, self._added + 1 + len(predictions)) if names is None else names
@@ -75,11 +74,7 @@ class ScoreRows:
         self._names += [str(given[row]) for row in shown]
         if self.with_text:
             self._predictions += [predictions[row] for row in shown]
-            kept = [references[row] for row in shown]
-            self._references += map(one_text, kept)
-            self._joined |= any(
-                isinstance(reference, Sequence) and not isinstance(reference, str) for reference in kept
-            )
+            self._references += [references[row] for row in shown]
         for name, one in scores.items():
             if self._step == 1:
                 self._scores.setdefault(name, []).append(one)
@@ -133,7 +128,7 @@ class ScoreRows:
             start = 0
             for one in batches:
                 rows = slice(start, start + len(one))
-                of_batch = scored_findings(one, references[rows], candidates[rows], self._joined)
+                of_batch = scored_findings(one, references[rows], candidates[rows])
                 start += len(one)
                 if of_batch is not None:
                     found.setdefault(name, []).extend(of_batch)
@@ -142,19 +137,6 @@ class ScoreRows:
 
 def _cells(values: Sequence[Tensor]) -> list[Cell]:
     return [value for one in values for value in one.tolist()]
-
-
-def one_text(reference: Any) -> str | None:
-    r"""Return a reference, or several of them as one text.
-
-    Example:
-        >>> one_text(["No effusion.", None, "Clear lungs."])
-        'No effusion.\n\nClear lungs.'
-    """
-    if reference is None or isinstance(reference, str):
-        return reference
-    known = [text for text in reference if text is not None]
-    return "\n\n".join(known) if known else None
 
 
 def score_page(summary: Mapping[str, Any], rows: ScoreRows) -> Page:

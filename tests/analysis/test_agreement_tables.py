@@ -1,4 +1,4 @@
-"""Agreement in tables: columns, metrics, candidates, several references, batches and page cells."""
+"""Agreement in tables: columns, metrics, candidates, batches and page cells."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from rrg_rewards.analysis import (
     measure_agreement,
 )
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.metrics import ROUGE, ReportCRG, score_references
+from rrg_rewards.metrics import ROUGE
 from rrg_rewards.metrics.callable import CallableMetric
 from rrg_rewards.utilities.settings import SettingError
 
@@ -84,16 +84,6 @@ def test_metrics_are_computed_and_turned(rated: Path) -> None:
     assert found.result.signatures == {name: metric.signature for name, metric in metrics.items()}
     by_name = agreement_of_table(rated, AgreementColumns(human=["rating"]), ["rouge"], settings=QUICK)
     assert torch.equal(by_name.rows.scores["rouge"], rouge)
-
-
-def test_several_references(rated: Path) -> None:
-    pairs = PairColumns(reference_column=["reference", "other"], best_reference=True)
-    metrics = {"crg": ReportCRG(prior=0.2), "rouge": ROUGE()}
-    found = agreement_of_table(rated, AgreementColumns(human=["rating"]), metrics, pairs=pairs, settings=QUICK)
-    references = list(zip(REFERENCES, OTHERS, strict=True))
-    for name, metric in metrics.items():
-        expected = score_references(metric, PREDICTIONS, references, best=True).value
-        assert torch.equal(found.rows.scores[name], expected.double())
 
 
 def test_template_of_predictions_and_references(rated: Path) -> None:

@@ -33,10 +33,6 @@ def test_count_texts_leaves_out_studies_without_a_report_or_reference():
     assert not alone.are_few
 
 
-def test_count_texts_of_several_references_counts_the_first_known_one():
-    assert count_texts(["A.", "B."], [[None, "R."], ["R.", "Other."]]).references == 1
-
-
 @pytest.mark.parametrize("references", [[], ["R."], None])
 def test_count_texts_without_studies_has_no_shares(references):
     found = count_texts([None] if references else [], references)

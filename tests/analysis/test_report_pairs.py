@@ -72,15 +72,6 @@ def test_join_references_template_of_joined_references_keeps_its_columns(tmp_pat
     assert summary["metrics"]["rouge"]["scored"] == 2
 
 
-def test_pair_reader_several_templates_are_several_references(tmp_path):
-    columns = PairColumns(
-        prediction_column="model_prediction", reference_column=["{section_findings}", SECTIONS], missing_section="None"
-    )
-    with BatchedTable(write_rexrank(tmp_path / "rexrank.json")) as batches:
-        (batch,) = PairReader(columns, batches, {"rouge": ROUGE()})
-    assert batch.references[1] == ["None", "Findings: None Impression: Nodule."]
-
-
 def test_pair_reader_missing_section_needs_a_template():
     with pytest.raises(SettingError, match="missing_section: needs a template"):
         PairReader(PairColumns(missing_section="None"), [], {"rouge": ROUGE()})

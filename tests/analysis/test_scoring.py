@@ -103,25 +103,10 @@ def test_make_metrics_names_the_wrong_setting(choice, setting, problem):
 
 
 @pytest.mark.parametrize(
-    ("columns", "setting"),
-    [
-        ({"best_reference": True}, "best_reference"),
-        ({"reference_column": ["a", "a"]}, "reference_column"),
-        ({"reference_column": ["a", "b"], "reference_labels": True}, "reference_column"),
-    ],
-)
-def test_pair_columns_refuse_contradictions(columns, setting):
-    with pytest.raises(SettingError) as caught:
-        PairColumns(**columns)
-    assert caught.value.setting == setting
-
-
-@pytest.mark.parametrize(
     ("columns", "metrics", "setting"),
     [
         ({"context": {"age": "Age"}}, ["rouge"], "context"),
         ({"reference_labels": True}, ["rouge"], "reference_labels"),
-        ({"reference_column": ["report", "prediction"]}, ["crimson"], "reference_column"),
         ({"references": "truth.csv"}, ["rouge"], "references"),
         ({"key": "id"}, ["rouge"], "key"),
     ],

@@ -165,20 +165,6 @@ def test_references_in_a_table_of_their_own(run, system, write_csv, tmp_path):
     )
 
 
-def test_several_references(run, write_csv):
-    header = ["prediction", "reference", "second"]
-    tables = [
-        write_csv(f"{name}.csv", header, *zip(predictions, REFERENCES, GOOD, strict=True))
-        for name, predictions in (("bad", BAD), ("good", GOOD))
-    ]
-    options = ("--reference-column", "reference", "--reference-column", "second")
-    found = result_of(run, *tables, "--metrics", "rouge", *options)
-    (one,) = found["groups"][0]["metrics"]
-    assert one["systems"][1]["value"] == 1
-    assert one["signature"].endswith("|references:published")
-    assert "defined for one reference" in run("compare", *tables, "--metrics", "crg", *options).err
-
-
 def test_other_studies_are_refused(run, system, write_csv):
     first = system("first", BAD)
     other = write_csv("other.csv", ["study", "prediction", "reference"], *[("s0", "Normal.", "Cardiomegaly.")] * 2)

@@ -84,24 +84,6 @@ def test_the_page_of_score_marks_findings_in_the_texts(pairs):
     assert "pneumothorax: mild for severe (significant severity)" in column(data, "crimson", "misdescribed")[0]
 
 
-def test_several_references_are_one_text(pairs):
-    columns = ("--reference-column", "reference", "--reference-column", "prediction")
-    data = score(pairs, "--with-text", *columns, metrics="rouge")
-    assert data["panes"][0]["texts"][0] == "Large left pneumothorax.\n\nSmall left pneumothorax."
-
-
-def test_places_of_findings_are_those_in_the_joined_references(tmp_path):
-    path = tmp_path / "pairs.csv"
-    columns = {"prediction": ["Large left pneumothorax."], "reference": ["Cardiomegaly."]}
-    write_table(Table({**columns, "second": columns["prediction"]}), path)
-    options = ("--reference-column", "reference", "--reference-column", "second", "--best-reference", "--with-text")
-    data = score(path, *options, metrics="crimson")
-    assert data["panes"][0]["texts"] == ["Cardiomegaly.\n\nLarge left pneumothorax."]
-    for pane, _, status, *_, places in data["findings"]["crimson"][0]:
-        text = data["panes"][pane]["texts"][0]
-        assert (status, [text[start:end] for start, end in places]) == ("matched", ["pneumothorax"])
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -125,7 +107,7 @@ def test_an_existing_page_is_not_replaced(pairs, capsys):
 
 def test_a_missing_column_of_names_is_an_error_before_scoring(pairs, capsys, monkeypatch):
     page = pairs.parent / "page.html"
-    monkeypatch.delattr("rrg_rewards.analysis.batch_scoring.score_batch")
+    monkeypatch.delattr("rrg_rewards.analysis.scoring.score_batches")
     assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "no"]) == 1
     assert "unknown column 'no'" in capsys.readouterr().err
     assert main(["score", str(pairs), "--metrics", "rouge", "--html", str(page), "--id-column", "reference"]) == 1
@@ -208,11 +190,3 @@ def test_the_page_of_compare_names_studies_by_the_table_of_references(pairs, tmp
     command += ["--bootstrap", "0", "--permutations", "0", "--references", str(truth), "--reference-column", "report"]
     assert main([*command, "--key", "study=VolumeName"]) == 0
     assert page_data(page)["names"] == ["d.nii.gz", "a", "b", "c"]
-
-
-def test_the_page_of_agreement_shows_several_references(pairs, tmp_path):
-    page = tmp_path / "agreement.html"
-    command = ["agreement", str(pairs), "--metrics", "rouge", "--human", "rating", "--quiet", "--html", str(page)]
-    command += ["--bootstrap", "20", "--permutations", "20", "--with-text", "--best-reference"]
-    assert main([*command, "--reference-column", "reference", "--reference-column", "study"]) == 0
-    assert [pane["texts"] for pane in page_data(page)["panes"]] == [REFERENCES, ["a", "b", "c", "d"], PREDICTIONS]

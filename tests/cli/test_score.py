@@ -441,55 +441,6 @@ def test_metrics_of_the_working_folder(run, write_csv, tmp_path, monkeypatch):
     assert "cannot import 'no_such_module'" in run("score", table, "--metrics", "no_such_module:f").err
 
 
-def test_several_references(run, write_csv, tmp_path):
-    rows = [
-        ["small effusion", "effusion", "a small effusion"],
-        ["nodule", "", "nodule"],
-        ["mass", "", ""],
-    ]
-    table = write_csv("pairs.csv", ["prediction", "first", "second"], *rows)
-    output, summary = tmp_path / "scores.csv", tmp_path / "summary.json"
-    columns = ["--reference-column", "first", "--reference-column", "second"]
-    command = ["score", table, *columns, "--bootstrap", "0", "--overwrite", "--output", output, "--json", summary]
-    assert run(*command, "--metrics", "rouge,bleu", "--batch-size", "1").code == 0
-    found = json.loads(summary.read_text())
-    assert found["reference_column"] == ["first", "second"]
-    assert (found["metrics"]["rouge"]["scored"], found["metrics"]["rouge"]["unscorable"]) == (2, 1)
-    assert found["metrics"]["rouge"]["signature"].endswith("|references:published")
-    with output.open() as file:
-        assert [row["rouge"] for row in csv.DictReader(file)] == ["0.8", "1.0", ""]
-    result = run(*command, "--metrics", "rouge,label_f1")
-    assert result.code == 2
-    assert "label_f1 is defined for one reference; --best-reference takes the reference of each report" in result.err
-    assert run(*command, "--metrics", "label_f1", "--best-reference").code == 0
-    found = json.loads(summary.read_text())["metrics"]["label_f1"]
-    assert (found["value"], found["scored"]) == (1.0, 2)
-    assert found["signature"].endswith("|references:best")
-    empty = write_csv("empty.csv", ["prediction", "first", "second"])
-    assert run("score", empty, *columns, "--metrics", "rouge").code == 0
-
-
-def test_options_of_several_references(run, write_csv):
-    table = write_csv("pairs.csv", ["prediction", "reference"], ["a", "b"])
-    columns = ["--reference-column", "reference", "--reference-column", "other"]
-    for options, message in (
-        (["--best-reference"], "argument --best-reference: requires several columns"),
-        ([*columns[:2], *columns[:2]], "names a column more than once"),
-        ([*columns, "--reference-labels", "--set", "crg.prior=0.2"], "reference labels replace one reference"),
-        (columns, "crg is defined for one reference"),
-        (
-            [*columns, "--best-reference"],
-            "crg depend on the other references; set the option prior to a number",
-        ),
-    ):
-        result = run("score", table, "--metrics", "crg", *options)
-        assert result.code == 2
-        assert message in result.err
-    result = run("score", table, "--metrics", "rouge", *columns)
-    assert result.code == 1
-    assert "other" in result.err
-
-
 @pytest.mark.parametrize("ending", ["csv", "json"])
 def test_references_in_a_table_of_their_own(run, write_csv, tmp_path, ending):
     """A batch is joined by the names of studies; the score is that of one table."""

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from rrg_rewards.metrics import CIDEr, CocoBLEU, score_references
+from rrg_rewards.metrics import CIDEr, CocoBLEU
 
 ROWS = [
     ("Small left effusion . No mass .", "Small left pleural effusion . No mass .", "A left effusion .", 4),
@@ -52,16 +52,6 @@ def test_score_counts_document_frequencies_of_the_whole_table(run, table, tmp_pa
     assert entries["coco_bleu"]["corpus"] == pytest.approx(corpus)
     assert entries["coco_bleu"]["value"] == pytest.approx(corpus["bleu_4"])
     assert "bleu mean" in found.out
-
-
-def test_score_has_several_references_of_cider(run, table, tmp_path):
-    output = tmp_path / "scores.csv"
-    columns = ("--reference-column", "reference", "--reference-column", "second")
-    options = ("--metrics", "cider", "--missing-prediction", "score", "--batch-size", 2, "--output", output)
-    found = run("score", table, *columns, *options)
-    assert found.code == 0, found.err
-    expected = score_references(CIDEr(), PREDS, [[row[1], row[2]] for row in ROWS]).value
-    assert read(output, "cider") == pytest.approx([*expected.tolist(), None])
 
 
 def test_agreement_counts_document_frequencies_of_the_whole_table(run, table, tmp_path):

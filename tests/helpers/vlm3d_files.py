@@ -66,4 +66,4 @@ def leave_out_meteor(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_java(*_: Any) -> None:
         raise FileNotFoundError("there is no Java")
 
-    monkeypatch.setattr("rrg_rewards.metrics.coco.CocoMETEOR.score_references", no_java)
+    monkeypatch.setattr("rrg_rewards.metrics.coco.CocoMETEOR.score", no_java)

@@ -26,7 +26,7 @@ def test_cider_of_several_updates_is_that_of_one_call() -> None:
     parts.update(PREDS[:3], TARGET[:3])
     assert float(parts.compute()) == pytest.approx(float(CIDEr().score(PREDS[:3], TARGET[:3]).value.mean()))
     # Frequencies of the corpus, counted in advance, give the same scores batch by batch.
-    fixed = whole.in_corpus([(PREDS[:4], TARGET[:4]), (PREDS[4:], [[text] for text in TARGET[4:]]), ([None], ["a"])])
+    fixed = whole.in_corpus([(PREDS[:4], TARGET[:4]), (PREDS[4:], TARGET[4:]), ([None], ["a"])])
     batches = [fixed.score(PREDS[start : start + 2], TARGET[start : start + 2]).value for start in range(0, 6, 2)]
     assert torch.cat(batches).tolist() == pytest.approx(whole.score(PREDS, TARGET).value.tolist(), rel=1e-12)
     assert whole.depends_on_corpus

@@ -15,7 +15,7 @@ from caption_texts import PREDS, TARGET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rrg_rewards.metrics import CIDEr, CocoBLEU, CocoMETEOR, CocoROUGE, make_metric, score_references
+from rrg_rewards.metrics import CIDEr, CocoBLEU, CocoMETEOR, CocoROUGE, make_metric
 from rrg_rewards.metrics.coco import MeteorJar, prepare_texts
 
 needs_library = pytest.mark.skipif(find_spec("pycocoevalcap") is None, reason="needs pycocoevalcap (extra coco)")
@@ -24,18 +24,18 @@ needs_java = pytest.mark.skipif(
 )
 
 
-def official_texts(preds: Sequence[str], target: Sequence[Sequence[str]]) -> tuple[dict[int, Any], dict[int, Any]]:
+def official_texts(preds: Sequence[str], target: Sequence[str]) -> tuple[dict[int, Any], dict[int, Any]]:
     """The two mappings that the official script makes of the files of predictions and references."""
 
     def shorter(text: str) -> str:
         return text.replace(" . ", ".").replace(" .", ".")
 
-    gts = {row: [shorter(text.replace("\n", "")) for text in texts] for row, texts in enumerate(target)}
+    gts = {row: [shorter(text.replace("\n", ""))] for row, text in enumerate(target)}
     cleaned = [text.replace("\n", "").replace("<|eot_id|>", "").replace('"', "").replace("_", "") for text in preds]
     return gts, {row: [shorter(text)] for row, text in enumerate(cleaned)}
 
 
-def official(preds: Sequence[str], target: Sequence[Sequence[str]], with_meteor: bool = False) -> dict[str, Any]:
+def official(preds: Sequence[str], target: Sequence[str], with_meteor: bool = False) -> dict[str, Any]:
     """Corpus value and values of reports, with the scorers and in the order of the official script."""
     from pycocoevalcap.bleu.bleu import Bleu
     from pycocoevalcap.cider.cider import Cider
@@ -54,16 +54,16 @@ def official(preds: Sequence[str], target: Sequence[Sequence[str]], with_meteor:
     return found
 
 
-def check(preds: Sequence[str], target: Sequence[Sequence[str]], expected: dict[str, Any]) -> None:
+def check(preds: Sequence[str], target: Sequence[str], expected: dict[str, Any]) -> None:
     for n_gram in (1, 2, 3, 4):
         metric = CocoBLEU(n_gram=n_gram)
-        scores = metric.score_references(preds, target)
+        scores = metric.score(preds, target)
         metric.add_scores(scores)
         assert float(metric.compute()) == pytest.approx(expected["bleu"][0][n_gram - 1], rel=1e-9, abs=1e-12)
         assert scores.value.tolist() == pytest.approx(expected["bleu"][1][n_gram - 1], rel=1e-9, abs=1e-12)
     assert float(metric.statistics()["bleu_mean"]) == pytest.approx(sum(expected["bleu"][0]) / 4, rel=1e-9)
     for name, other in (("rouge", CocoROUGE()), ("cider", CIDEr())):
-        scores = other.score_references(preds, target)
+        scores = other.score(preds, target)
         other.add_scores(scores)
         assert scores.value.tolist() == pytest.approx(expected[name][1].tolist(), rel=1e-9, abs=1e-12)
         assert float(other.compute()) == pytest.approx(float(expected[name][0]), rel=1e-9, abs=1e-12)
@@ -71,17 +71,7 @@ def check(preds: Sequence[str], target: Sequence[Sequence[str]], expected: dict[
 
 @needs_library
 def test_coco_metrics_are_those_of_the_official_script() -> None:
-    target = [[text] for text in TARGET]
-    check(PREDS, target, official(PREDS, target))
-
-
-@needs_library
-def test_coco_metrics_have_several_references() -> None:
-    target = [[text, *TARGET[: row % 3]] for row, text in enumerate(TARGET)]
-    check(PREDS, target, official(PREDS, target))
-    found = score_references(CIDEr(), [*PREDS, None], [*target, ["Clear."]])
-    assert found.value[:-1].tolist() == pytest.approx(official(PREDS, target)["cider"][1].tolist())
-    assert found.value[-1].isnan()
+    check(PREDS, TARGET, official(PREDS, TARGET))
 
 
 REPORT = st.lists(st.sampled_from(["no", "effusion", "left", "mass .", '"', "a_b", "\n", " ", "."]), max_size=9)
@@ -91,7 +81,7 @@ REPORT = st.lists(st.sampled_from(["no", "effusion", "left", "mass .", '"', "a_b
 @settings(max_examples=60)
 @given(st.lists(st.tuples(REPORT, REPORT), min_size=1, max_size=5))
 def test_coco_metrics_of_any_texts_are_those_of_the_official_script(pairs: list[tuple[list[str], list[str]]]) -> None:
-    preds, target = [" ".join(pred) for pred, _ in pairs], [[" ".join(["x", *reference])] for _, reference in pairs]
+    preds, target = [" ".join(pred) for pred, _ in pairs], [" ".join(["x", *reference]) for _, reference in pairs]
     check(preds, target, official(preds, target))
 
 
@@ -106,10 +96,10 @@ def test_coco_metrics_of_real_reports_are_those_of_the_official_script(shared_da
 def test_coco_meteor_of_real_reports_is_that_of_the_official_script(shared_data: Path) -> None:
     preds, target = real_pairs(shared_data)
     # Equal texts are added up in another way.
-    preds[3], preds[20] = target[3][0], target[20][0]
+    preds[3], preds[20] = target[3], target[20]
     expected, values = official(preds, target, with_meteor=True)["meteor"]
     metric = CocoMETEOR()
-    scores = metric.score_references(preds, target)
+    scores = metric.score(preds, target)
     for part in (range(10), range(10, len(preds))):
         metric.add_scores(scores.take(torch.tensor(part)))
     assert scores.value.tolist() == pytest.approx(values, abs=1e-12)
@@ -117,24 +107,22 @@ def test_coco_meteor_of_real_reports_is_that_of_the_official_script(shared_data:
     assert float(scores.aggregate(*scores.sufficient_statistics)) == pytest.approx(expected, abs=1e-12)
 
 
-def real_pairs(shared_data: Path, number: int = 60) -> tuple[list[str], list[list[str]]]:
+def real_pairs(shared_data: Path, number: int = 60) -> tuple[list[str], list[str]]:
     """Reports of one study against those of the next one, and some against themselves with a word removed."""
     path = next(iter(sorted(shared_data.glob("iu_xray_rexrank/*.json"))))
     studies = list(json.loads(path.read_text()).values())
     studies = [one for one in studies if one.get("model_prediction") and one.get("section_findings")][:number]
     assert len(studies) == number
-    target = [[f"Findings: {one['section_findings']} Impression: {one['section_impression']}"] for one in studies]
+    target = [f"Findings: {one['section_findings']} Impression: {one['section_impression']}" for one in studies]
     return [one["model_prediction"] for one in studies], target
 
 
 @needs_java
 @pytest.mark.slow
 def test_coco_meteor_is_that_of_the_official_script_and_shares_one_program() -> None:
-    target = [[text] for text in TARGET]
-    target[3].append("A small nodule")
-    expected, values = official(PREDS, target, with_meteor=True)["meteor"]
+    expected, values = official(PREDS, TARGET, with_meteor=True)["meteor"]
     metric = CocoMETEOR()
-    scores = metric.score_references(PREDS, target)
+    scores = metric.score(PREDS, TARGET)
     assert scores.value.tolist() == pytest.approx(values, abs=1e-12)
     metric.add_scores(scores)
     metric.update([None], ["a"])
@@ -242,7 +230,7 @@ def test_coco_meteor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
     module = type("Module", (), {"Meteor": NoJava})
     monkeypatch.setattr("rrg_rewards.metrics.coco.require", lambda *_, **__: module)
     with pytest.raises(FileNotFoundError, match=r"there is no Java, which METEOR .* need"):
-        jar.statistics(["a"], [["a"]])
+        jar.statistics(["a"], ["a"])
 
 
 @pytest.mark.parametrize("name", ["coco_bleu", "coco_rouge", "cider"])

@@ -147,14 +147,14 @@ def test_score_rows_mark_unread_words_of_pairs_without_a_score():
     target, preds = ["Quorblid of the aorta.", "Effusion.", "Normal."], ["Normal aorta.", "Effusion.", "Normal."]
     scores = CRIMSON(CascadeJudge(ScriptedJudge(), budget_pairs=0)).score(preds, target)
     found = {}
-    for with_text, references in ((True, target), (False, target), (None, [[text, ""] for text in target])):
-        rows = ScoreRows(with_text is not False)
-        rows.add({"crimson": scores}, preds, references)
+    for with_text in (True, False):
+        rows = ScoreRows(with_text)
+        rows.add({"crimson": scores}, preds, target)
         found[with_text] = rows.rows().findings["crimson"]
         judges = next(column for column in rows.rows().columns if column.name == "judge")
         assert judges.cells == ["none (over budget)", "rules", "rules"]
     assert found[True][0] == [[0, "U1", "unread", "", "", "Quorblid", "", [[0, 8]]]]
-    # Without text, or with several references in one pane, there is no place to mark; judged pairs may have no finding.
-    assert [one[0] for one in (found[False], found[None])] == [None, None]
-    assert [len(one[1]) for one in found.values()] == [2, 2, 2]
-    assert [one[2] for one in found.values()] == [[], [], []]
+    # Without text, there is no place to mark; judged pairs may have no finding.
+    assert found[False][0] is None
+    assert [len(one[1]) for one in found.values()] == [2, 2]
+    assert [one[2] for one in found.values()] == [[], []]
