@@ -313,7 +313,7 @@ class AgreementColumns(Settings):
     texts. Rows of one ``unit``, such as a study, are drawn together by the bootstrap.
     """
 
-    dataset: Literal["rexval", "radevalx", "chest2error", "refisco", "radpref", "rate_eval"] | None = setting(
+    dataset: Literal["rexval", "radevalx", "chest2error", "radpref"] | None = setting(
         None, "the table is the file or folder of an annotated data set"
     )
     drop_identical: bool = setting(False, "leave out pairs of `dataset` whose reports have the same words")
