@@ -15,7 +15,6 @@ from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableSink, with
 from rrg_rewards.analysis.judge_choice import choose_labeler
 from rrg_rewards.analysis.outcomes import RunUsage, by_kind
 from rrg_rewards.analysis.settings import LabelSettings
-from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.tables.table import Table
 from rrg_rewards.data.tables.writers import arrow_types
 from rrg_rewards.labelers.base import Labeler, LabelledReports, label_reports, labeler_judge
@@ -40,7 +39,6 @@ class LabelSummary:
         labelled: Number of labelled reports.
         failed: Number of reports on which a judge failed, by kind of failure.
         positives: Number of reports with each label.
-        left_out: Rows of the input that are not in the table, by reason.
         errors: What is wrong if no report has labels because the judge failed.
         usage: What the judge of the labeler has used.
     """
@@ -52,7 +50,6 @@ class LabelSummary:
     labelled: int
     failed: Mapping[str, int]
     positives: Mapping[str, int]
-    left_out: Mapping[str, int] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
     usage: Mapping[str, Any] = field(default_factory=dict)
 
@@ -67,7 +64,6 @@ class LabelSummary:
             "labelled": self.labelled,
             "unscorable": self.rows - self.labelled,
             **({"failed": dict(self.failed)} if self.failed else {}),
-            **({"left_out": dict(self.left_out)} if self.left_out else {}),
             "positives": dict(self.positives),
             **({"usage": dict(self.usage)} if self.usage else {}),
         }
@@ -86,10 +82,6 @@ class LabelledTable(LabelSummary):
 
 def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None) -> LabelledTable:
     """Label the reports of a table. A missing or blank report has no labels, nor has one on which a judge fails.
-
-    With ``settings.one_per_scan``, only one reconstruction of each scan of CT-RATE is kept, so that ``positives``
-    counts scans (:func:`rrg_rewards.data.ct_rate_scans`). A note says how many rows this and ``settings.no_chest``
-    leave out.
 
     Args:
         table: The table, as :func:`~rrg_rewards.data.read_table` returns it.
@@ -117,10 +109,10 @@ def label_table(table: Table, settings: LabelSettings, log: RunLog | None = None
 class TableLabelling:
     """Labels the reports of a table that is read in batches, and writes its rows meanwhile.
 
-    Memory does not grow with the table, unless the settings choose scans of CT-RATE, which need all rows.
+    Memory does not grow with the table.
 
     Args:
-        batches: The input, which is iterated twice; one table if the settings choose scans of CT-RATE.
+        batches: The input, which is iterated twice.
         settings: The labeler and the column of the reports.
         source: Name of the table.
         log: Receives notes, warnings and progress.
@@ -140,16 +132,7 @@ class TableLabelling:
     ) -> None:
         self._settings, self._source, self._log = settings, source, log
         self._types: dict[str, Any] | None = {} if keep_types else None
-        self._left_out: dict[str, int] = {}
         self._tables = batches
-        if settings.chooses_scans:
-            (table,) = batches
-            assert settings.key is not None
-            table, counts = ct_rate_scans(table, settings.key, settings.no_chest, settings.one_per_scan)
-            self._left_out["other_reconstructions"] = counts.other_reconstructions
-            self._left_out["without_chest"] = counts.without_chest
-            log.note(str(counts))
-            self._tables = [table]
         self._labeler = choose_table_labeler(settings)
         judge = labeler_judge(self._labeler)
         self._usage = RunUsage({"labels": {} if judge is None else {"judge": judge}})
@@ -260,7 +243,6 @@ class TableLabelling:
             labelled=self._reports - total,
             failed=failed,
             positives=dict(zip(self._labeler.labels, self._positives.tolist(), strict=True)),
-            left_out=self._left_out,
             errors=errors,
             usage=self._usage.to_dict("labels"),
         )

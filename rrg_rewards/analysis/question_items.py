@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rrg_rewards.analysis.settings import MiningSettings, QuestionSettings
-from rrg_rewards.data.ct_rate import ct_rate_scans
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, rows_by_study
@@ -79,21 +78,19 @@ def read_report_texts(
     Args:
         table: The table.
         settings: Columns and schema, and the table of the labels.
-        log: Receives warnings, and notes on rows that the settings leave out.
+        log: Receives warnings and notes.
         source: Name of the table in messages.
 
     Raises:
         SettingError: If an id occurs more than once.
-        TableError: If a column is missing, a cell is no label, a study of the table of labels is missing or repeated,
-            or a name is not that of a volume of CT-RATE although ``one_per_scan`` or ``no_chest`` is set.
-        OSError: If the table of labels or a list of volumes cannot be read.
+        TableError: If a column is missing, a cell is no label, or a study of the labels is missing or repeated.
+        OSError: If the table of labels cannot be read.
 
     Example:
         >>> read_report_texts(Table({"report": ["Edema."], "id": ["a"]}), QuestionSettings(id_column="id")).texts
         {'a': 'Edema.'}
     """
     log = log or RunLog()
-    table = _chosen_volumes(table, settings, log)
     texts = table.texts(settings.text_column)
     ids = [str(row + 1) for row in range(len(table))]
     if (column := settings.id_column or settings.key) is not None:
@@ -111,17 +108,6 @@ def read_report_texts(
     if len(labelled) < len(kept):
         log.warn(f"{len(kept) - len(labelled)} of {len(kept)} reports have no labels, and are left out")
     return ReportTexts({report_id: kept[report_id] for report_id in labelled}, labelled, source)
-
-
-def _chosen_volumes(table: Table, settings: QuestionSettings, log: RunLog) -> Table:
-    """Return the rows of a table without volumes that are left out and other reconstructions of a scan."""
-    if not settings.one_per_scan and not settings.no_chest:
-        return table
-    column = settings.key or settings.id_column
-    assert column is not None
-    chosen, counts = ct_rate_scans(table, column, settings.no_chest, settings.one_per_scan)
-    log.note(str(counts))
-    return chosen
 
 
 def _labels(

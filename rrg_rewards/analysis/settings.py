@@ -70,37 +70,6 @@ class ContextColumns(Settings):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ScanChoice(Settings):
-    """Volumes of CT-RATE that are used, by the names in the column :attr:`volumes`."""
-
-    key: str | None = setting(
-        None, "column of the names of studies; for CT-RATE, of volumes, such as VolumeName", metavar="NAME"
-    )
-    one_per_scan: bool = setting(False, "use one reconstruction of each scan of CT-RATE, by the names in `key`")
-    no_chest: Sequence[str | Path] = setting(
-        (), "list of volumes of CT-RATE to leave out, such as no_chest_valid.txt; may be repeated", metavar="FILE"
-    )
-
-    @property
-    def volumes(self) -> str | None:
-        """The column of the names of volumes."""
-        return self.key
-
-    @property
-    def chooses_scans(self) -> bool:
-        """Whether rows are left out by the names of volumes of CT-RATE."""
-        return self.volumes is not None and bool(self.one_per_scan or self.no_chest)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.no_chest, str):
-            raise SettingError("no_chest", f"must be a sequence of files, got the text {self.no_chest!r}")
-        for name in ("one_per_scan", "no_chest"):
-            if getattr(self, name) and self.volumes is None:
-                raise SettingError(name, "needs `key`, the column of the names of the volumes")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PairColumns(ContextColumns):
     """Where a table of report pairs has predictions, references and context.
 
@@ -219,7 +188,7 @@ class RewardChoice(_Readers, ContextColumns):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LabelSettings(Batches, Workers, ScanChoice):
+class LabelSettings(Batches, Workers):
     """How the reports of a table are labelled. A labeler other than rules must have the labels of ``schema``."""
 
     text_column: str = setting(help="column of the report texts", metavar="NAME")
@@ -422,7 +391,7 @@ class CandidateSettings(Seed):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class QuestionSettings(Batches, ScanChoice):
+class QuestionSettings(Batches):
     """Settings of :func:`~rrg_rewards.analysis.build_question_items`.
 
     ``labels`` are in the reports' table (``True``) or in another table (its path), joined by ``key``. Names in ``key``
@@ -432,6 +401,7 @@ class QuestionSettings(Batches, ScanChoice):
     text_column: str = setting(
         "report", 'column of the report texts, or a template such as "{findings} {impression}"', metavar="NAME"
     )
+    key: str | None = setting(None, "column of the names of studies, such as VolumeName of CT-RATE", metavar="NAME")
     id_column: str | None = setting(None, "column of report ids (default: `key`, or else row numbers)", metavar="NAME")
     schema: Any = setting("ct_rate", "question schema: ct_rate, merlin or a YAML file", metavar="NAME")
     judge: Any = setting(None, f"{LANGUAGE_MODEL} (default: the finding engine)", metavar="JUDGE")
@@ -451,11 +421,6 @@ class QuestionSettings(Batches, ScanChoice):
             raise SettingError("prompt", "needs `judge`, which gets it")
         if isinstance(self.labels, str) and self.key is None:
             raise SettingError("labels", "labels of another table need `key`, the column of the names of studies")
-
-    @property
-    def volumes(self) -> str | None:
-        """The column of the names of volumes."""
-        return self.key or self.id_column
 
     @property
     def has_labels(self) -> bool:

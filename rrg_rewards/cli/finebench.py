@@ -26,7 +26,7 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.terminal import Terminal
 
-_LABELLED = ("labels", "label_prefix", "key", "one_per_scan", "no_chest", "batch_size")
+_LABELLED = ("labels", "label_prefix", "key", "batch_size")
 _ITEMS = ("id_column", "schema", "judge", "prompt", *_LABELLED)
 _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
 
@@ -92,8 +92,7 @@ def run_build(args: argparse.Namespace, terminal: Terminal) -> int:
       rrg-rewards finebench build reports.csv --text-column report_text --id-column AccessionNo --output items.jsonl
       rrg-rewards finebench build reports.csv --text-column report_text --labels --output items.jsonl
       rrg-rewards finebench build validation_reports.csv --text-column "{Findings_EN} {Impressions_EN}" \
-          --key VolumeName --labels valid_predicted_labels.csv --one-per-scan --no-chest no_chest_valid.txt \
-          --output items.jsonl
+          --key VolumeName --labels valid_predicted_labels.csv --output items.jsonl
       rrg-rewards finebench build reports.csv --text-column findings --schema merlin --output items.parquet \
           --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1}"
     """

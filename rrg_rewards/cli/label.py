@@ -8,9 +8,6 @@ lines or Parquet. The table is read once, in batches: all rows are checked and k
 are labelled. Rows are written while others are labelled, so that memory does not grow with the table. The output file
 appears only if the run succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
 
-The reconstructions of a scan of CT-RATE have the same report. With --one-per-scan only one of them is labelled and
-written, so that --json counts scans. Such a table is held in memory.
-
 --dry-run labels nothing and sends nothing: it says how many requests to a language model there are at most.
 
 Examples:
@@ -19,8 +16,8 @@ Examples:
   cat reports.csv | rrg-rewards label - --text-column report_text --prefix pred_ > labels.csv
   rrg-rewards label reports.csv --text-column report_text --workers 8 --output labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler my_lexicon.yaml --output labels.csv
-  rrg-rewards label validation_reports.csv --text-column Findings_EN --key VolumeName \
-      --one-per-scan --no-chest no_chest_valid.txt --labeler radbert:RadBertClassifier.pth --output labels.csv
+  rrg-rewards label validation_reports.csv --text-column Findings_EN --labeler radbert:RadBertClassifier.pth \
+      --output labels.csv
   rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --output labels.csv \
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
   rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --judge my_judge.yaml --dry-run
@@ -49,7 +46,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     """Add ``label`` to the command line."""
     parser = add_command_parser(commands, "label", _run, summary, __doc__)
     add_table_argument(parser, "REPORTS", "reports")
-    add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge", "key", "one_per_scan", "no_chest")
+    add_settings(parser, LabelSettings, "text_column", "schema", "labeler", "judge")
     add_shared_options(parser, "output", "json", "format")
     add_settings(parser, LabelSettings, "prefix")
     add_shared_options(parser, "overwrite", "spreadsheet_safe")
@@ -65,9 +62,8 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     from rrg_rewards.analysis.labelling import TableLabelling
     from rrg_rewards.data.tables.readers import BatchedTable
 
-    rows = None if settings.chooses_scans else settings.batch_size
     keep_types = outputs.sink is not None and outputs.sink.is_parquet
-    with BatchedTable(args.table, args.format, rows) as batches:
+    with BatchedTable(args.table, args.format, settings.batch_size) as batches:
         labelling = TableLabelling(batches, settings, args.table, terminal, keep_types)
         labelling.check()
         if args.dry_run:

@@ -129,20 +129,6 @@ def test_read_report_texts_joins_columns() -> None:
         read_report_texts(CT_RATE_REPORTS, QuestionSettings(text_column="{Findings_EN} {Impression_EN}"))
 
 
-def test_read_report_texts_of_scans(tmp_path, run_notes) -> None:
-    path = tmp_path / "no_chest_valid.txt"
-    path.write_text("valid_3_a_1\n")
-    settings = QuestionSettings(text_column="Findings_EN", key="VolumeName", one_per_scan=True, no_chest=[str(path)])
-    reports = read_report_texts(CT_RATE_REPORTS, settings, run_notes)
-    assert list(reports.texts) == ["valid_1_a_1.nii.gz"]
-    assert "2 of 4 volumes are used; left out: 1 that do not show the chest, 1 other" in run_notes.text
-    for wrong in ({"one_per_scan": True}, {"no_chest": [str(path)]}):
-        with pytest.raises(SettingError, match=r"needs `key`"):
-            QuestionSettings(**wrong)
-    with pytest.raises(SettingError, match="must be a sequence of files"):
-        QuestionSettings(key="VolumeName", no_chest=str(path))
-
-
 @pytest.fixture
 def run_notes():
     class Notes(RunLog):

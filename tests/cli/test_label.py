@@ -197,27 +197,3 @@ def test_words_for_a_missing_report_are_labelled_with_a_warning(words, run, writ
         assert result.err.count("warning: 1 of 2 texts in column 'report' of") == 1
         assert "PlaceholderWarning" not in result.err
     assert run("label", path, "--text-column", "report", "--quiet").err == ""
-
-
-def test_one_reconstruction_of_each_scan_of_ct_rate_is_labelled(words, run, write_csv, tmp_path):
-    names = ["valid_1_a_2.nii.gz", "valid_1_a_1.nii.gz", "valid_1_b_1.nii.gz", "valid_2_a_1.nii.gz"]
-    rows = [(name, "Cardiomegaly.") for name in names]
-    path = write_csv("reports.csv", ["VolumeName", "Findings_EN"], *rows)
-    (tmp_path / "no_chest_valid.txt").write_text("valid_2_a_1.nii.gz\n")
-    options = ["--text-column", "Findings_EN", "--schema", "ct_rate", "--one-per-scan", "--key", "VolumeName"]
-    summary, output = tmp_path / "s.json", tmp_path / "o.csv"
-    done = run(
-        "label", path, *options, "--no-chest", tmp_path / "no_chest_valid.txt", "--json", summary, "--output", output
-    )
-    assert done.code == 0, done.err
-    assert (
-        "2 of 4 volumes are used; left out: 1 that do not show the chest, 1 other reconstructions of a scan" in done.err
-    )
-    assert read_table(output).column("VolumeName") == names[1:3]
-    entry = json.loads(summary.read_text())
-    assert (entry["rows"], entry["positives"]["Cardiomegaly"]) == (2, 2)
-    assert entry["left_out"] == {"other_reconstructions": 1, "without_chest": 1}
-    for option in (["--no-chest", "x"], ["--one-per-scan"]):
-        assert "needs --key" in run("label", path, *options[:4], *option).err
-    wrong = run("label", path, *options[:-1], "Findings_EN")
-    assert "column 'Findings_EN': must be the name of a CT-RATE volume" in wrong.err
