@@ -176,11 +176,7 @@ def until(condition):
 
 def waiting(served):
     """The number of completions that wait for a batch."""
-    return next(
-        float(line.split()[1])
-        for line in served.get("/metrics")[1].splitlines()
-        if line.startswith("rrg_rewards_waiting")
-    )
+    return served.get("/info")[1]["waiting"]
 
 
 @contextlib.contextmanager
