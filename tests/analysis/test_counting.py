@@ -1,7 +1,5 @@
 """Counts of the errors of existing reports."""
 
-import json
-
 import pytest
 from answering_judge import AnsweringJudge
 from counting_answers import counts_of
@@ -18,19 +16,6 @@ PAIRS = [ReportPair("Small left effusion.", "Cardiomegaly."), ReportPair("Normal
 
 def judge():
     return AnsweringJudge(lambda pair: counts_of(f"{pair.reference} | {pair.candidate}"))
-
-
-def test_counted_errors_are_records_of_their_source(tmp_path):
-    output = tmp_path / "counts.jsonl"
-    run = count_errors(PAIRS, judge(), output, CountingSettings(source="tiny"))
-    assert run.categories["false_finding"] == {"errors": 2, "significant": 2}
-    assert run.categories["omitted_finding"] == {"errors": 1, "significant": 0}
-    records = read_error_records(output)
-    assert [record.counts for record in records] == [(1, 1, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0)]
-    assert {record.source for record in records} == {"tiny"}
-    line = json.loads(output.read_text().splitlines()[0])
-    assert (line["judge"], line["prompt_hash"]) == ("answering", run.task.prompt_hash)
-    assert line["errors"][0]["reference_quote"] == "Small left effusion."
 
 
 def test_a_counting_run_as_plain_data(tmp_path):

@@ -8,7 +8,6 @@ from answering_judge import AnsweringJudge
 from grading_answers import graded, honest
 
 from rrg_rewards.analysis import GradingRun, GradingSettings, grade_reports, read_references
-from rrg_rewards.data.records.graded_reports import read_graded_reports
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.tasks.grading import tier_name
 from rrg_rewards.schemas.scoring import get_scoring_system
@@ -27,15 +26,6 @@ def well(item):
 @pytest.fixture
 def output(tmp_path):
     return tmp_path / "graded.jsonl"
-
-
-def test_graded_reports_are_counted_by_tier(output):
-    run = grade_reports(REFERENCES, AnsweringJudge(well), output, GradingSettings(source="tiny"))
-    assert run.written_by_tier == run.in_tier == run.wanted_by_tier == dict.fromkeys(TIERS, 2)
-    assert run.held_by_tier == {}
-    reports = read_graded_reports(output, "radcliq")
-    assert {report.source for report in reports} == {"tiny"}
-    assert {report.total(RADCLIQ) for report in reports} == {0.0, -3.0, -5.0}
 
 
 def test_more_references_and_draws_request_only_the_new_reports(output):

@@ -9,7 +9,6 @@ from rrg_rewards.data import Table
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.labelers import RuleLabeler
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
-from rrg_rewards.utilities.settings import SettingError
 
 REPORTS = ["Cardiomegaly. No emphysema.", None, "Emphysema with spiculated nodule.", " ", "Hiatal hernia."]
 
@@ -39,20 +38,6 @@ def test_label_table_adds_a_column_for_each_label():
 def test_label_table_warns_without_a_log():
     with pytest.warns(RunWarning, match="1 of 2 reports"):
         label_table(Table({"report": ["Normal.", None]}), LabelSettings(text_column="report"))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"labeler": "ruls"}, "labeler: unknown labeler 'ruls'"),
-        ({"labeler": "judge"}, "labeler: judge:ct_rate needs a language model"),
-        ({"judge": "rules"}, "judge: the labeler rules takes none"),
-        ({"labeler": "rules:chexbert", "schema": "ct_rate"}, "^schema: "),
-    ],
-)
-def test_label_table_names_the_setting(settings, message):
-    with pytest.raises(SettingError, match=message):
-        label_table(Table({"report": ["Normal."]}), LabelSettings(text_column="report", **settings))
 
 
 def test_label_table_is_the_labeler_in_batches_of_any_size():

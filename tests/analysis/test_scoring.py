@@ -81,42 +81,6 @@ def test_score_table_needs_a_metric(pairs):
     assert caught.value.setting == "metrics"
 
 
-@pytest.mark.parametrize(
-    ("choice", "setting", "problem"),
-    [
-        ({"metrics": ["crgg"]}, "metrics", "did you mean 'crg'"),
-        ({"metrics": ["crg", "crg"]}, "metrics", "crg is named more than once"),
-        ({"metrics": ["crg"], "set": {"rouge.x": 1}}, "set", "'rouge' is not among `metrics=crg`"),
-        ({"metrics": ["crg"], "set": {"crg.colour": 1}}, None, "colour"),
-        ({"metrics": ["rouge"], "labeler": "rules:ct_rate"}, "labeler", "no metric among rouge takes one"),
-        ({"metrics": ["crg"], "labeler": "judge:ct_rate"}, "labeler", "needs a language model"),
-        ({"metrics": ["crimson"], "judge": "{name: rules"}, "judge", "cannot read"),
-        ({"metrics": ["crepe"]}, "metrics", "crepe needs `set=crepe.model=FOLDER`"),
-    ],
-    ids=str,
-)
-def test_make_metrics_names_the_wrong_setting(choice, setting, problem):
-    with pytest.raises(SettingError) as caught:
-        make_metrics(MetricChoice(**choice))
-    assert caught.value.setting == setting
-    assert problem in caught.value.problem
-
-
-@pytest.mark.parametrize(
-    ("columns", "metrics", "setting"),
-    [
-        ({"context": {"age": "Age"}}, ["rouge"], "context"),
-        ({"reference_labels": True}, ["rouge"], "reference_labels"),
-        ({"references": "truth.csv"}, ["rouge"], "references"),
-        ({"key": "id"}, ["rouge"], "key"),
-    ],
-)
-def test_score_table_refuses_columns_that_no_metric_takes(pairs, columns, metrics, setting):
-    with pytest.raises(SettingError) as caught:
-        score_table(pairs, metrics, columns=PairColumns(**columns), settings=QUICK)
-    assert caught.value.setting == setting
-
-
 @pytest.mark.parametrize("options", [{}, {"crg.prior": 0.2}])
 def test_score_table_holds_few_batches_of_the_table_in_memory(tmp_path, monkeypatch, options):
     made, held = [], []

@@ -8,7 +8,6 @@ from rrg_rewards.analysis import CompareSettings, PairColumns, compare_tables
 from rrg_rewards.analysis.tables import comparison_grids, comparison_latex, comparison_markdown
 from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.metrics import ROUGE, ReportCRG
-from rrg_rewards.utilities.settings import SettingError
 
 REFERENCES = ["Enlarged heart.", "Hiatal hernia.", "Hiatal hernia. Emphysema.", "Normal."] * 3
 OLD = ["Normal."] * 12
@@ -61,29 +60,6 @@ def test_tables_of_a_comparison_name_systems_and_metrics(tables):
     ]
     assert "| crg | old |" in comparison_markdown(result)
     assert r"\toprule" in comparison_latex(result)
-
-
-@pytest.mark.parametrize(
-    ("settings", "setting"),
-    [
-        ({"baseline": "none"}, "baseline"),
-        ({"scores": ["rouge"]}, "scores"),
-        ({"scores": ["site"], "lower_is_better": ["green"]}, "lower_is_better"),
-    ],
-)
-def test_compare_tables_names_the_wrong_setting(write, settings, setting):
-    numbers = {"prediction": OLD, "reference": REFERENCES, "rouge": [1.0] * 12, "site": [1.0] * 12}
-    paths = [write("old.csv", **numbers), write("new.csv", **numbers)]
-    with pytest.raises(SettingError) as caught:
-        compare_tables(paths, metrics(), settings=CompareSettings(**settings, **FEW))
-    assert caught.value.setting == setting
-
-
-@pytest.mark.parametrize(("number", "predictions", "setting"), [(1, (), None), (2, ("a", "b"), "prediction_column")])
-def test_compare_tables_needs_two_systems(tables, number, predictions, setting):
-    with pytest.raises(SettingError) as caught:
-        compare_tables(tables[:number], metrics(), prediction_columns=predictions)
-    assert caught.value.setting == setting
 
 
 SECTIONS = "{findings} {impression}"

@@ -5,7 +5,6 @@ import json
 import pytest
 from counting_answers import asked_pair, counts_of
 from fault_server import FaultServer, says
-from judge_answers import block
 
 from rrg_rewards.data import read_error_records
 from rrg_rewards.training import CrepeDataModule, JsonlRecords
@@ -54,21 +53,6 @@ def test_a_dry_run_without_a_summary_needs_no_pydantic(run, pairs, output, monke
     assert run("count", pairs, "--output", output, "--dry-run").code == 0
 
 
-def test_a_dry_run_sends_and_writes_nothing(run, pairs, output, tmp_path):
-    with serve() as server:
-        result = run(
-            *("count", pairs, "--output", output, "--dry-run", "--judge", judge(server)),
-            *("--json", tmp_path / "plan.json"),
-        )
-        assert server.requests == []
-    assert result.code == 0
-    assert not output.exists()
-    assert "pairs: 3; in the output: 0; to request: 3" in result.out
-    assert block(result.out, "candidate_report") == '"Cardiomegaly."'
-    plan = json.loads((tmp_path / "plan.json").read_text())
-    assert plan["estimate"]["requests"] == plan["to_ask"] == 3
-
-
 def test_counts_are_records(run, pairs, output, tmp_path):
     with serve() as server:
         result = run(
@@ -94,18 +78,3 @@ def test_counts_are_a_source_of_training(run, pairs, output):
         run("count", pairs, "--output", output, "--judge", judge(server))
     data = CrepeDataModule([JsonlRecords(str(output))], tokenizer="unused", heads="significance")
     assert sorted(record.counts for record in data.read()) == sorted(COUNTS)
-
-
-WRONG = {
-    "no judge": ((), 2, "--judge is required unless --dry-run is set"),
-    "the rules": (("--judge", "rules"), 2, "argument --judge: rules counts no errors; name a language model"),
-    "no such column": (("--dry-run", "--prediction-column", "text"), 1, "unknown column 'text'"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told(run, pairs, output, name):
-    options, code, message = WRONG[name]
-    result = run("count", pairs, "--output", output, *options)
-    assert (result.code, message in result.err) == (code, True)
-    assert not output.exists()

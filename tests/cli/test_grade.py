@@ -1,8 +1,6 @@
 """``rrg-rewards grade``: a dry run sends nothing, no report is requested twice, and no answer is lost."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -182,31 +180,13 @@ def test_killed_and_taken_up(run, reports, output):
     assert sorted(held(output)) == sorted(ITEMS)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_an_interrupt_keeps_what_was_answered(run, reports, output):
-    with serve({ITEMS[1]: [silent()]}) as server:
-        process = start(server, reports, output, concurrency=1, timeout=600)
-        try:
-            wait_for(lambda: server.asked[ITEMS[1]])
-            os.kill(process.pid, signal.SIGINT)
-            _, said = process.communicate(timeout=120)
-        finally:
-            process.kill()
-    assert process.returncode == 130
-    assert b"interrupted" in said
-    assert held(output) == ITEMS[:1]
-
-
 OPENAI = "{name: openai, model: m}"
 REMOTE = "{name: openai, model: m, base_url: 'https://api.example.org/v1'}"
 WRONG = {
     "no judge": ((), 2, "--judge is required unless --dry-run is set"),
-    "the rules": (("--judge", "rules"), 2, "argument --judge: rules writes no reports; name a language model"),
-    "unknown judge": (("--judge", "opnai:m"), 2, "did you mean 'openai'?"),
     "another machine": (("--judge", REMOTE), 2, "report text would leave this one"),
     "another machine, dry": (("--judge", REMOTE, "--dry-run"), 2, "report text would leave this one"),
     "no reports a tier": (("--per-tier", "0"), 2, "argument --per-tier: must be"),
-    "unknown system": (("--dry-run", "--system", "radclik"), 2, "did you mean 'radcliq'?"),
     "no such file": (("--dry-run", "--system", "mine.yaml"), 1, "mine.yaml"),
     "no such column": (("--dry-run", "--report-column", "text"), 1, "text"),
 }
@@ -221,30 +201,18 @@ def test_what_is_wrong_is_told(run, reports, output, name):
     assert not output.exists()
 
 
-OUTPUTS = {
-    "standard output": ("-", "", 2, "must be a file of JSON lines (.jsonl), got '-'"),
-    "a CSV": ("a.csv", "", 2, "must be a file of JSON lines"),
-    "no folder": ("no/a.jsonl", "", 1, "the folder"),
-    "other JSON lines": (
-        "a.jsonl",
-        '{"report": "x"}\n',
-        1,
-        "exists, but is not an output of this command: it lacks reference",
-    ),
-    "damage": ("a.jsonl", "{\n{}\n", 1, "data row 1 (line 1): not a line of JSON"),
-}
-
-
-@pytest.mark.parametrize("name", OUTPUTS)
-def test_outputs_that_will_not_do(run, reports, tmp_path, name):
-    path, content, code, message = OUTPUTS[name]
-    path = path if path == "-" else tmp_path / path
-    if content:
-        path.write_text(content)
-    result = run("grade", reports, "--output", path, "--dry-run")
+@pytest.mark.parametrize(
+    ("path", "code", "message"),
+    [
+        ("-", 2, "must be a file of JSON lines (.jsonl), got '-'"),
+        ("a.csv", 2, "must be a file of JSON lines"),
+        ("no/a.jsonl", 1, "the folder"),
+    ],
+)
+def test_outputs_that_will_not_do(run, reports, tmp_path, path, code, message):
+    result = run("grade", reports, "--output", path if path == "-" else tmp_path / path, "--dry-run")
     assert result.code == code
     assert message in result.err
-    assert not content or path.read_text() == content
 
 
 def test_a_users_own_system(run, reports, output, tmp_path):

@@ -113,17 +113,6 @@ def test_statistics_of_macro_crg_are_those_of_its_average(run, pairs, tmp_path):
     assert [row["weight"] for row in entry["labels"]] == pytest.approx(metric.label_statistics()["weight"].tolist())
 
 
-def test_each_label_has_its_counts(words, run, pairs, tmp_path):
-    run("score", pairs, "--metrics", "crg", "--json", tmp_path / "s.json")
-    rows = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]["labels"]
-    preds, target = matrices(words)
-    assert [row["label"] for row in rows] == list(CT_RATE.labels)
-    for index, row in enumerate(rows):
-        tn, fp, fn, tp = confusion_matrix(target[:, index], preds[:, index], labels=[False, True]).ravel().tolist()
-        assert (row["tp"], row["fn"], row["fp"], row["tn"]) == (tp, fn, fp, tn)
-        assert row["recall"] == (None if tp + fn == 0 else pytest.approx(tp / (tp + fn)))
-
-
 def test_per_report_columns_explain_the_score(words, run, pairs, tmp_path):
     assert run("score", pairs, "--metrics", "crg", "--output", tmp_path / "scores.csv").code == 0
     table = read_table(tmp_path / "scores.csv")
@@ -242,6 +231,7 @@ def test_several_metrics_with_options_and_columns_of_their_own(words, length, ru
         (["--metrics", "crg,crg"], 2, "argument --metrics: crg is named more than once"),
         (["--metrics", "crg", "--labeler", "rulez:ct_rate"], 2, "unknown labeler 'rulez'; did you mean 'rules'?"),
         (["--metrics", "length", "--labeler", "rules:ct_rate"], 2, "no metric among length takes one"),
+        (["--metrics", "crepe"], 2, "argument --metrics: crepe needs --set crepe.model=FOLDER"),
         (["--metrics", "crg", "--set", "crg.pior=1"], 2, "unknown crg option 'pior'; did you mean 'prior'?"),
         (["--metrics", "crg", "--set", "crg.prior=7"], 2, "prior must lie in (0, 1), got 7"),
         (["--metrics", "crg", "--set", "prior=0.1"], 2, "must be METRIC.OPTION=VALUE, got 'prior=0.1'"),
