@@ -100,7 +100,7 @@ def read_report_texts(
     kept = {report_id: text for report_id, text in zip(ids, texts, strict=True) if text is not None and text.strip()}
     if len(kept) < len(table):
         log.warn(f"{len(table) - len(kept)} of {len(table)} reports are missing or blank, and are left out")
-    if not settings.has_labels:
+    if not settings.labels:
         return ReportTexts(kept, source=source)
     schema = get_question_schema(settings.schema)
     positive = dict(zip(ids, check_finding_labels(_labels(table, schema, settings, log), schema), strict=True))
@@ -115,7 +115,7 @@ def _labels(
 ) -> list[tuple[int, ...] | None]:
     """Return the labels of each report in the order of the findings, -1 as 0."""
     source = read_table(settings.labels) if isinstance(settings.labels, str) else table
-    names = [_label_column(source, settings.label_prefix or "", finding.name) for finding in schema.findings]
+    names = [_label_column(source, finding.name) for finding in schema.findings]
     columns, num_not_mentioned = {}, 0
     for name in names:
         cells = source.column(name)
@@ -128,9 +128,8 @@ def _labels(
     return rows if source is table else _of_studies(rows, source, table, str(settings.key), log)
 
 
-def _label_column(table: Table, prefix: str, finding: str) -> str:
+def _label_column(table: Table, name: str) -> str:
     """Return the column of a finding's labels; names may differ in case and underscores."""
-    name = f"{prefix}{finding}"
     alike = [column for column in table.names if name_key(column) == name_key(name)]
     return alike[0] if name not in table.columns and len(alike) == 1 else name
 

@@ -413,7 +413,6 @@ class QuestionSettings(Batches):
         "use only findings whose label is 1, in columns named like the findings, or in columns of another table FILE, "
         "which needs `key`",
     )
-    label_prefix: str | None = setting(None, "the same, with columns named TEXT + label", metavar="TEXT")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -421,11 +420,6 @@ class QuestionSettings(Batches):
             raise SettingError("prompt", "needs `judge`, which gets it")
         if isinstance(self.labels, str) and self.key is None:
             raise SettingError("labels", "labels of another table need `key`, the column of the names of studies")
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether the labels of the reports are read."""
-        return bool(self.labels) or self.label_prefix is not None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -465,7 +459,7 @@ class MiningSettings(QuestionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.judge is None and self.has_labels:
+        if self.judge is None and self.labels:
             raise SettingError("labels", "needs `judge`; the finding engine counts findings that are no labels, too")
 
 

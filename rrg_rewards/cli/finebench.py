@@ -26,8 +26,7 @@ from rrg_rewards.cli.options import (
 )
 from rrg_rewards.cli.terminal import Terminal
 
-_LABELLED = ("labels", "label_prefix", "key", "batch_size")
-_ITEMS = ("id_column", "schema", "judge", "prompt", *_LABELLED)
+_ITEMS = ("id_column", "schema", "judge", "prompt", "labels", "key", "batch_size")
 _LABELS = {"action": "store", "nargs": "?", "const": True, "default": False, "metavar": "FILE"}
 
 

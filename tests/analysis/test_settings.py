@@ -27,7 +27,6 @@ from rrg_rewards.utilities.settings import SettingError
         (QuestionSettings, {"labels": "labels.csv"}, "labels"),
         (MiningSettings, {"min_count": 0}, "min_count"),
         (MiningSettings, {"labels": True}, "labels"),
-        (MiningSettings, {"label_prefix": ""}, "labels"),
         (SensitivitySettings, {"seed": -1}, "seed"),
         (SensitivitySettings, {"limit": 0}, "limit"),
         (SensitivitySettings, {"max_errors": 0}, "max_errors"),

@@ -52,13 +52,11 @@ LABELLED = [
 ]
 
 
-@pytest.mark.parametrize("prefix", ["", "GT_"])
-def test_items_of_positive_labels_only(run, write_csv, tmp_path, prefix):
-    names = [prefix + finding.name for finding in get_question_schema("ct_rate").findings]
+def test_items_of_positive_labels_only(run, write_csv, tmp_path):
+    names = [finding.name for finding in get_question_schema("ct_rate").findings]
     path = write_csv("labelled.csv", ["id", "text", *names], *LABELLED)
-    option = ("--label-prefix", prefix) if prefix else ("--labels",)
     arguments = ("--text-column", "text", "--id-column", "id", "--output", tmp_path / "items.jsonl")
-    result = run("finebench", "build", path, *arguments, *option)
+    result = run("finebench", "build", path, *arguments, "--labels")
     assert result.code == 0, result.err
     rows = read_items(tmp_path / "items.jsonl")
     assert [(row.report_id, {item.finding for item in row.items}) for row in rows] == [
