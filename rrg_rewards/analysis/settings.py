@@ -453,9 +453,6 @@ class MiningSettings(QuestionSettings):
     """Settings of :func:`~rrg_rewards.analysis.mine_attributes`."""
 
     min_count: int = setting(50, "minimum count of a pair of finding and attribute", metavar="N", minimum=1)
-    draft: str | Path | None = setting(
-        None, "also write a draft of a question schema to a table (.csv)", metavar="FILE"
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
