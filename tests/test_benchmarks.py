@@ -20,6 +20,7 @@ from rrg_rewards.judges.tasks.counting import CountingTask
 from rrg_rewards.recipes import recipe_path
 from rrg_rewards.recipes._catalog import header_of
 from rrg_rewards.training.metrics import cli
+from tests.distributed.helpers import run_script
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
@@ -140,9 +141,8 @@ def test_the_ablations_of_er2score_run_and_are_compared(tmp_path):
     paths = {"config": config, "backbone": tmp_path / "backbone", "reports": tmp_path / "errors.jsonl"}
     outputs = {"folder": tmp_path / "runs", "output": tmp_path / "found.json", "radpref": tmp_path / "absent.json"}
     options = [part for name, value in {**paths, **outputs}.items() for part in (f"--{name}", str(value))]
-    command = [sys.executable, BENCHMARKS / "er2score_ablations.py", *options, "--resamples", "20"]
-    done = subprocess.run([*command, "--variants", variants], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    command = [BENCHMARKS / "er2score_ablations.py", *options, "--resamples", "20", "--variants"]
+    run_script(*command, variants)
     found = json.loads((tmp_path / "found.json").read_text())["variants"]
     assert list(found) == variants.split(",")
     for name, row in found.items():
@@ -156,8 +156,7 @@ def test_the_ablations_of_er2score_run_and_are_compared(tmp_path):
     assert change["value"] == pytest.approx(gap)
     assert change["low"] <= change["value"] <= change["high"]
     assert "minus_published" not in found["mrscore"]
-    again = subprocess.run([*command, "--reuse", "--variants", "lam_1.0"], capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
+    run_script(*command, "lam_1.0", "--reuse")
     assert json.loads((tmp_path / "found.json").read_text())["variants"] == {"lam_1.0": found["lam_1.0"]}
 
 
@@ -182,10 +181,14 @@ def test_the_ablations_of_er2score_run_and_are_compared(tmp_path):
 def test_a_benchmark_without_data_ends_without_a_traceback(data, tmp_path, command, code):
     folder = tmp_path / "project" / "benchmarks"
     before = {path.name: path.read_bytes() for path in (folder / "results").iterdir() if path.is_file()}
-    done = subprocess.run([sys.executable, folder / command[0], *command[1:]], capture_output=True, text=True)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "no such file" in done.stdout + done.stderr
+    if code:
+        with pytest.raises(AssertionError, match=f"ended with exit code {code}") as ended:
+            run_script(folder / command[0], *command[1:])
+        output = str(ended.value)
+    else:
+        output = run_script(folder / command[0], *command[1:])
+    assert "Traceback" not in output
+    assert "no such file" in output
     assert before == {path.name: path.read_bytes() for path in (folder / "results").iterdir() if path.is_file()}
 
 

@@ -5,27 +5,22 @@ A second loader holds a single report, so one process has no batch of it.
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.distributed.helpers import run_script
+
 pytestmark = pytest.mark.distributed
 
-LAUNCHER = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK"}
 SCRIPT = Path(__file__).with_name("validation.py")
 
 
 def run(folder: Path, name: str, devices: int, batch_size: int, sampler: str) -> dict[str, Any]:
     """Run the script to its end; a process that fails or hangs fails the test."""
     output = folder / f"{name}.json"
-    command = [sys.executable, str(SCRIPT), str(output), str(devices), str(batch_size), sampler]
-    environment = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    run_script(SCRIPT, output, devices, batch_size, sampler, processes=devices)
     found: dict[str, Any] = json.loads(output.read_text())
     return found
 

@@ -1,10 +1,9 @@
 """A tiny module and data for validations, and the script that runs one under DDP.
 
-Run as a script: ``python validation.py OUTPUT.json DEVICES BATCH_SIZE SAMPLER``; Lightning starts the other processes.
+Run as a script in each process: ``python validation.py OUTPUT.json DEVICES BATCH_SIZE SAMPLER``.
 Batch size 0 runs validations of few reports.
 """
 
-import importlib.util
 import json
 import sys
 import warnings
@@ -15,6 +14,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import DataLoader
+from words import WordLabeler
 
 from rrg_rewards.callbacks import ReportMetricsCallback, UnpaddedDistributedSampler
 from rrg_rewards.metrics import ReportCRG
@@ -79,15 +79,6 @@ def make_trainer(folder: Path, **arguments: Any) -> Trainer:
     return Trainer(**{**settings, **arguments})
 
 
-def _word_labeler() -> Any:
-    path = Path(__file__).resolve().parents[1] / "helpers" / "words.py"
-    spec = importlib.util.spec_from_file_location("words", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["words"] = module
-    spec.loader.exec_module(module)
-    return module.WordLabeler()
-
-
 def _few_reports(output: Path, devices: int, callback: ReportMetricsCallback) -> None:
     """Run fit with one loader and validate with two, of fewer and more reports than processes."""
     found = {}
@@ -107,7 +98,7 @@ def _few_reports(output: Path, devices: int, callback: ReportMetricsCallback) ->
 
 def _main(output: Path, devices: int, batch_size: int, padded: bool) -> None:
     callback = ReportMetricsCallback(
-        ReportCRG(_word_labeler(), prior=0.3), table_dir=output.parent / f"tables-{output.stem}", num_worst=4
+        ReportCRG(WordLabeler(), prior=0.3), table_dir=output.parent / f"tables-{output.stem}", num_worst=4
     )
     if batch_size == 0:
         _few_reports(output, devices, callback)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rrg_rewards.judges import registry as judges
 from rrg_rewards.labelers import registry
+from rrg_rewards.recipes import _evaluate
 from rrg_rewards.recipes.grpo import finish, parse, run
 from rrg_rewards.rewards import CRGReward
 
@@ -26,6 +27,7 @@ def train(config: str, folder: str) -> Any:
 
 
 if __name__ == "__main__":
+    _evaluate._NUM_RESAMPLES = 50
     # A process that hangs prints its stack and ends the run.
     faulthandler.dump_traceback_later(180, exit=True)
     registry._LABELERS["keywords"] = "words:WordLabeler"

@@ -1,4 +1,4 @@
-"""Run a test function in several processes of one group, joined by gloo or NCCL.
+"""Run a test function in several processes of one group, joined by gloo or NCCL, or a script as a launcher would.
 
 A test calls :func:`run_distributed` on a module-level function of its own file::
 
@@ -9,7 +9,9 @@ A test calls :func:`run_distributed` on a module-level function of its own file:
     def test_it():
         results = run_distributed(check, 2, rows)
 
-Each call runs in new processes with a new process group. Importing torch and transformers takes seconds, therefore each
+:func:`run_script` runs a script that joins its group by itself, with the variables that torchrun sets.
+
+Each call runs in new processes with a new process group. Importing torch and trainers takes seconds, therefore each
 rank has a server, started at its first use, that imports them once and forks a process for each call. There is one
 server per rank, so that ranks differ in their hash seed.
 
@@ -21,6 +23,7 @@ import functools
 import importlib
 import os
 import pickle
+import runpy
 import select
 import signal
 import subprocess
@@ -28,16 +31,20 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from reserved_port import reserved_port
+
 ROOT = Path(__file__).resolve().parents[2]
-# Imported by the servers. None of them starts a thread, which a fork would not copy.
+# Imported by the servers. None of them starts a thread of its own, which a fork would not copy.
 PRELOADED = ("torch.distributed", "torchmetrics", "transformers", "pytest", "rrg_rewards.rewards")
+# Imported before the first script.
+TRAINERS = ("lightning.pytorch", "deepspeed", "peft", "rrg_rewards.recipes.grpo", "rrg_rewards.training.metrics.cli")
 
 
 def run_distributed(
@@ -58,22 +65,37 @@ def run_distributed(
     Raises:
         AssertionError: If a process fails, with its output, or if time runs out.
     """
+    return _forked((_in_a_group, (function, args, backend, timeout)), world_size, timeout)[0]
+
+
+def run_script(script: Path, *arguments: Any, processes: int = 1, timeout: float = 300.0) -> str:
+    """Run a script with arguments to its end, and return its output; see :func:`run_distributed`.
+
+    Several processes find the variables of torchrun, a single one does not.
+    """
+    argv = [str(script), *map(str, arguments)]
+    with reserved_port() as port:
+        return _forked((_as_main, (argv, port)), processes, timeout, TRAINERS)[1]
+
+
+def _forked(call: Any, world_size: int, timeout: float, preloaded: Sequence[str] = ()) -> tuple[list[Any], str]:
+    """Let the servers import what is to be preloaded and make the call; return the values by rank, and the output."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "call.pkl").write_bytes(pickle.dumps((function, args, backend)))
+        (folder / "call.pkl").write_bytes(pickle.dumps(call))
         processes: list[_Process] = []
         # All are started before the first one is awaited.
         servers = [_server(rank) for rank in range(world_size)]
         try:
             for server in servers:
-                processes.append(server.start(folder, world_size, timeout))
+                processes.append(server.start(folder, world_size, preloaded))
             failure = _wait(processes, timeout, folder / "first_failed")
         finally:
             for process in processes:
                 process.kill()
         logs = "\n".join(f"--- rank {rank}\n{(folder / f'{rank}.log').read_text()}" for rank in range(world_size))
-        assert failure is None, f"{function.__name__} in {world_size} processes: {failure}\n{logs}"
-        return [pickle.loads((folder / f"{rank}.pkl").read_bytes()) for rank in range(world_size)]
+        assert failure is None, f"{call[1][0]} in {world_size} processes: {failure}\n{logs}"
+        return [pickle.loads((folder / f"{rank}.pkl").read_bytes()) for rank in range(world_size)], logs
 
 
 def _wait(processes: list["_Process"], timeout: float, first_failed: Path) -> str | None:
@@ -82,8 +104,10 @@ def _wait(processes: list["_Process"], timeout: float, first_failed: Path) -> st
         codes = [process.poll() for process in processes]
         if any(codes):
             # The other ranks may have failed only because this one did.
-            killed = codes.index(next(filter(None, codes)))
-            return f"rank {first_failed.readlink() if first_failed.is_symlink() else killed} failed"
+            if first_failed.is_symlink():
+                return f"rank {first_failed.readlink()} failed"
+            code = next(filter(None, codes))
+            return f"rank {codes.index(code)} ended with exit code {code}"
         if all(code == 0 for code in codes):
             return None
         time.sleep(0.02)
@@ -96,7 +120,9 @@ class _Server:
     def __init__(self, rank: int) -> None:
         self.rank = rank
         # One thread a process: the processes share the machine's few cores.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        # As pytest has it, by its setting `pythonpath`.
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests" / "helpers"), os.environ.get("PYTHONPATH", "")])
         # Asking for a GPU must not start CUDA, which a fork would not copy.
         environment["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
         command = [sys.executable, __file__, str(rank)]
@@ -105,10 +131,10 @@ class _Server:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment
         )
 
-    def start(self, folder: Path, world_size: int, timeout: float) -> "_Process":
+    def start(self, folder: Path, world_size: int, preloaded: Sequence[str]) -> "_Process":
         """Fork a process; ``folder`` contains the pickled call."""
         (folder / f"{self.rank}.log").touch()
-        self.write(f"{world_size} {timeout} {folder}")
+        self.write(f"{world_size} {','.join(preloaded)} {folder}")
         return _Process(self, int(self.read()))
 
     def write(self, line: str) -> None:
@@ -116,8 +142,8 @@ class _Server:
         self.popen.stdin.write(line.encode() + b"\n")
 
     def read(self) -> str:
-        """Return the next line that the server wrote; fail if it has ended or is silent for two minutes."""
-        assert self.has_written(within=120), f"the server of rank {self.rank} does not answer"
+        """Return the next line that the server wrote; fail if it has ended or is silent for ten minutes."""
+        assert self.has_written(within=600), f"the server of rank {self.rank} does not answer"
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
         assert line, f"the server of rank {self.rank} ended with exit code {self.popen.wait()}"
@@ -178,25 +204,28 @@ def _serve(rank: int) -> None:
     # Run as a script, this folder comes first: `helpers` must not be importable under a second name either.
     own = str(Path(__file__).resolve().parent)
     sys.path[:] = [entry for entry in sys.path if entry != own]
-    # As pytest has it, by its setting `pythonpath`.
-    sys.path.append(str(ROOT / "tests" / "helpers"))
     # Only exit codes go to standard output.
     answers = os.dup(1)
     os.dup2(2, 1)
     for name in PRELOADED:
         importlib.import_module(name)
     while line := sys.stdin.readline():
-        world_size, timeout, folder = line.rstrip("\n").split(" ", 2)
+        world_size, preloaded, folder = line.rstrip("\n").split(" ", 2)
+        for name in filter(None, preloaded.split(",")):
+            # DeepSpeed selects its accelerator when it is imported.
+            os.environ.setdefault("DS_ACCELERATOR", "cpu")
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(name)
         pid = os.fork()
         if pid == 0:
             os.close(answers)
-            _run(Path(folder), rank, int(world_size), float(timeout))
+            _run(Path(folder), rank, int(world_size))
         os.write(answers, f"{pid}\n".encode())
         _, status = os.waitpid(pid, 0)
         os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 
-def _run(folder: Path, rank: int, world_size: int, timeout: float) -> None:
+def _run(folder: Path, rank: int, world_size: int) -> None:
     """Make the call in ``folder``, write what it returned, and end the process."""
     with (folder / f"{rank}.log").open("wb") as log, Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -204,8 +233,13 @@ def _run(folder: Path, rank: int, world_size: int, timeout: float) -> None:
         os.dup2(log.fileno(), 2)
     code = 1
     try:
-        _call(folder, rank, world_size, timeout)
+        function, args = pickle.loads((folder / "call.pkl").read_bytes())
+        (folder / f"{rank}.pkl").write_bytes(pickle.dumps(function(rank, world_size, folder, *args)))
         code = 0
+    except SystemExit as ended:
+        # As Python ends.
+        code = ended.code if isinstance(ended.code, int) else 1
+        sys.stderr.write(f"{ended.code}\n")
     except BaseException:
         traceback.print_exc()
         # Before the connections to the other ranks close, which makes them fail too.
@@ -220,9 +254,10 @@ def _run(folder: Path, rank: int, world_size: int, timeout: float) -> None:
         os._exit(code)
 
 
-def _call(folder: Path, rank: int, world_size: int, timeout: float) -> None:
+def _in_a_group(
+    rank: int, world_size: int, folder: Path, function: Any, args: Any, backend: str, timeout: float
+) -> Any:
     dist = importlib.import_module("torch.distributed")
-    function, args, backend = pickle.loads((folder / "call.pkl").read_bytes())
     if backend == "nccl":
         importlib.import_module("torch.cuda").set_device(rank)
     dist.init_process_group(
@@ -236,10 +271,24 @@ def _call(folder: Path, rank: int, world_size: int, timeout: float) -> None:
     )
     assert dist.get_world_size() == world_size
     result = function(rank, world_size, *args)
-    (folder / f"{rank}.pkl").write_bytes(pickle.dumps(result))
     # A rank that leaves early would break the connections of the others.
     dist.barrier()
     dist.destroy_process_group()
+    return result
+
+
+def _as_main(rank: int, world_size: int, folder: Path, argv: list[str], port: int) -> None:
+    if world_size > 1:
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
+        os.environ.update({name: str(value) for name, value in ranks.items()})
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    sys.argv = argv
+    sys.path.insert(0, str(Path(argv[0]).parent))
+    try:
+        runpy.run_path(argv[0], run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from rrg_rewards.metrics import CREPE, ER2Score
-from rrg_rewards.recipes import grpo
+from rrg_rewards.recipes import _evaluate, grpo
 from rrg_rewards.rewards import MetricReward
 
 
@@ -79,6 +79,7 @@ def train(folder: str, *argv: str) -> Any:
 
 
 if __name__ == "__main__":
+    _evaluate._NUM_RESAMPLES = 50
     # A process that hangs prints its stack and ends the run.
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(270, exit=True)
     grpo.finish(train(*sys.argv[1:]))

@@ -12,9 +12,10 @@ import yaml
 from safetensors.torch import load_file
 from tiny_policy import save_tiny_policy
 
-from tests.distributed.helpers import launch_and_wait
+from tests.distributed.helpers import run_script
 
 HERE = Path(__file__).parent
+WORKER = HERE / "recipe_worker.py"
 REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
 LABELER = "keywords:edema effusion nodule"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
@@ -79,34 +80,35 @@ def assert_same_weights(first: Run, second: Run) -> None:
 
 
 class Launcher:
-    """Runs a recipe below a folder: by torchrun, or without it if no number of processes is given."""
+    """Runs a recipe below a folder: in processes as torchrun starts them, or in one without it."""
 
     def __init__(self, root: Path, config: dict[str, Any]) -> None:
         self.root = root
         (root / "recipe.yaml").write_text(yaml.safe_dump(config))
 
     def __call__(
-        self, name: str, *options: str, stage: int | None = None, processes: int | None = 2, replay: Run | None = None
+        self, name: str, *options: str, stage: int | None = None, processes: int = 2, replay: Run | None = None
     ) -> Run:
-        command, notes = self.prepare(name, *options, stage=stage, processes=processes)
-        if replay is not None:
-            (notes / "replay.json").write_text(json.dumps(replay.by_step("tokens")))
-        launch_and_wait(command, environment(), timeout=150)
+        run_script(WORKER, *self.prepare(name, *options, stage=stage, replay=replay), processes=processes)
+        return self.recorded(name, processes)
+
+    def recorded(self, name: str, processes: int) -> Run:
+        """Return a run that has ended."""
+        notes = self.root / f"{name}_notes"
         return Run(
-            self.root / name, [json.loads((notes / f"rank{rank}.json").read_text()) for rank in range(processes or 1)]
+            self.root / name, [json.loads((notes / f"rank{rank}.json").read_text()) for rank in range(processes)]
         )
 
-    def prepare(
-        self, name: str, *options: str, stage: int | None = None, processes: int | None = 2
-    ) -> tuple[list[str], Path]:
-        """Return the command of a run, and the folder of its processes' records."""
+    def prepare(self, name: str, *options: str, stage: int | None = None, replay: Run | None = None) -> list[str]:
+        """Return the arguments of the worker of a run."""
         notes = self.root / f"{name}_notes"
         notes.mkdir(exist_ok=True)
+        if replay is not None:
+            (notes / "replay.json").write_text(json.dumps(replay.by_step("tokens")))
         argv = ["--config", str(self.root / "recipe.yaml"), "--output_dir", str(self.root / name), *options]
         if stage is not None:
             argv += ["--deepspeed", str(write_deepspeed(self.root / f"{name}.json", stage))]
-        python = [*TORCHRUN, str(processes)] if processes else [sys.executable]
-        return [*python, str(HERE / "recipe_worker.py"), str(notes), *argv], notes
+        return [str(notes), *argv]
 
 
 def write_deepspeed(path: Path, stage: int) -> Path:

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tiny_ct_chat import save_tiny_ct_chat, save_volumes
 from tiny_labeler import save_tiny_labeler
 
-from tests.distributed.runs import Launcher, Run, assert_same_weights, environment
+from tests.distributed.runs import TORCHRUN, WORKER, Launcher, Run, assert_same_weights, environment
 
 pytestmark = pytest.mark.distributed
 
@@ -74,7 +74,7 @@ def other(request: pytest.FixtureRequest, launch: Launcher, zero3: Run) -> Run:
     if request.param == "ZeRO-2":
         return launch("zero2", stage=2)
     # Each process has its own random numbers, so the single process gets the samples of the two.
-    return launch("one", "--per_device_train_batch_size", "8", processes=None, replay=zero3)
+    return launch("one", "--per_device_train_batch_size", "8", processes=1, replay=zero3)
 
 
 def test_the_policy_learns_from_rewards_that_differ(zero3: Run) -> None:
@@ -118,7 +118,7 @@ def test_held_out_reports_depend_on_their_volumes(zero3: Run) -> None:
 
 def test_a_killed_run_goes_on_to_the_same_curve(launch: Launcher, zero3: Run) -> None:
     options = ["--save_steps", "1", "--resume_from_checkpoint", "auto"]
-    command, _ = launch.prepare("killed", *options, stage=3)
+    command = [*TORCHRUN, "2", str(WORKER), *launch.prepare("killed", *options, stage=3)]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           start_new_session=True) as launcher:  # fmt: skip
         folder = launch.root / "killed"

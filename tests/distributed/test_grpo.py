@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.distributed.helpers import launch_and_wait
-from tests.distributed.runs import LABELER, TINY_RUN, TORCHRUN, environment, tiny_recipe
+from tests.distributed.helpers import run_script
+from tests.distributed.runs import LABELER, TINY_RUN, tiny_recipe
 
 pytestmark = pytest.mark.distributed
 
@@ -37,7 +37,7 @@ def config(tmp_path: Path) -> Path:
 def launch(config: Path, folder: Path) -> list[dict[str, Any]]:
     """Run a recipe in two processes and return their results by rank."""
     worker = Path(__file__).with_name("grpo_worker.py")
-    launch_and_wait([*TORCHRUN, "2", str(worker), str(config), str(folder)], environment(), timeout=240)
+    run_script(worker, config, folder, processes=2)
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)]
 
 

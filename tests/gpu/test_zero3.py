@@ -11,7 +11,7 @@ from tiny_policy import save_tiny_policy
 
 from rrg_rewards.recipes import recipe_path
 from tests.distributed.helpers import launch_and_wait
-from tests.distributed.runs import TINY_RUN, Launcher, Run, environment
+from tests.distributed.runs import TINY_RUN, TORCHRUN, WORKER, Launcher, Run, environment
 
 REPORTS = ["edema", "edema effusion", "nodule", "normal", "effusion nodule", "heart"]
 STEPS = 2
@@ -36,17 +36,26 @@ def launch(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
     return Launcher(root, config)
 
 
+def launched(
+    launch: Launcher, command: list[str], name: str, *options: str, stage: int | None = 3, replay: Run | None = None
+) -> Run:
+    """Run the recipe in one process of a launcher, which selects a GPU by itself."""
+    arguments = launch.prepare(name, *options, stage=stage, replay=replay)
+    launch_and_wait([*command, str(WORKER), *arguments], environment(), timeout=300)
+    return launch.recorded(name, 1)
+
+
 @pytest.fixture(scope="module")
 def plain(launch: Launcher) -> Run:
     """Return a run on the CPU; the other runs train on its completions."""
-    return launch("plain", processes=1)
+    return launched(launch, [*TORCHRUN, "1"], "plain", stage=None)
 
 
 def test_equals_training_without_deepspeed_on_the_cpu(launch: Launcher, plain: Run, device: torch.device) -> None:
     pytest.importorskip("deepspeed", reason="ZeRO-3 needs DeepSpeed: pip install 'rrg-rewards[deepspeed]'")
     on_gpu = device.type == "cuda"
     options = ["--use_cpu", str(not on_gpu).lower()]
-    run = launch(f"zero3_{device.type}", *options, stage=3, processes=1, replay=plain)
+    run = launched(launch, [*TORCHRUN, "1"], f"zero3_{device.type}", *options, replay=plain)
     assert run.ranks[0]["distributed"] == "DEEPSPEED"
     assert torch.device(run.ranks[0]["device"]).type == device.type
     assert run.saw() == plain.saw()
@@ -61,11 +70,10 @@ def test_equals_training_without_deepspeed_on_the_cpu(launch: Launcher, plain: R
 def test_the_published_launch_line_trains_in_bfloat16(launch: Launcher) -> None:
     """``accelerate launch`` with the configuration of the package."""
     pytest.importorskip("deepspeed", reason="ZeRO-3 needs DeepSpeed: pip install 'rrg-rewards[deepspeed]'")
-    command, notes = launch.prepare("published", "--use_cpu", "false", "--bf16", "true", processes=None)
     configuration = str(recipe_path("accelerate_configs/zero3"))
     accelerate = ["-m", "accelerate.commands.launch", "--config_file", configuration, "--num_processes", "1"]
-    launch_and_wait([sys.executable, *accelerate, *command[1:]], environment(), timeout=300)
-    run = Run(launch.root / "published", [json.loads((notes / "rank0.json").read_text())])
+    options = ("--use_cpu", "false", "--bf16", "true")
+    run = launched(launch, [sys.executable, *accelerate], "published", *options, stage=None)
     assert run.ranks[0]["distributed"] == "DEEPSPEED"
     assert len(run.steps()) == STEPS
     assert all(0 < step["grad_norm"] < float("inf") for step in run.steps())

@@ -5,10 +5,6 @@ import sys
 from pathlib import Path
 
 import torch.distributed as dist
-
-# As pytest has it, by its setting `pythonpath`.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
-
 from training_runs import interrupted_in_second_epoch
 
 from rrg_rewards.training import CrepeModule, ER2ScoreModule

@@ -1,21 +1,18 @@
 """Two processes train and test like one process, with DDP and with DeepSpeed."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
-from reserved_port import reserved_port
 from tiny_backbone import PROMPT, save_tiny_backbone
 from tiny_records import save_tiny_encoder, tiny_records, write_records
 
 from rrg_rewards.metrics.crepe import CREPE
 from rrg_rewards.models.er2score.model import ER2ScoreModel
+from tests.distributed.helpers import run_script
 
 pytestmark = pytest.mark.distributed
 
@@ -26,12 +23,7 @@ def run(task: str, folder: Path, devices: int, zero_stage: int = 0, role: str = 
     name = f"zero-{zero_stage}" if zero_stage else f"of-{devices}"
     output = folder / (name if role == "whole" else f"{name}-again")
     output.mkdir(exist_ok=role == "resumed")
-    arguments = [task, folder / "recipe.yaml", devices, output, zero_stage, role]
-    command = [sys.executable, str(WORKER), *map(str, arguments)]
-    with reserved_port() as port:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    run_script(WORKER, task, folder / "recipe.yaml", devices, output, zero_stage, role, processes=devices)
     if role == "stopped":
         return {}
     told: dict[str, Any] = json.loads((output / "told.json").read_text())

@@ -11,10 +11,6 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import ModelCheckpoint
-
-# As pytest has it, by its setting `pythonpath`.
-sys.path.append(str(Path(__file__).resolve().parents[2] / "helpers"))
-
 from tiny_generator import PlainSteps, tiny_rows, train, weights, word_value
 from tiny_policy import tiny_model, tiny_tokenizer
 
