@@ -228,10 +228,8 @@ def test_attack_reward_keeps_equal_references_in_the_same_part():
     assert not searched & held_out
 
 
-@pytest.mark.parametrize("budget", [8000, 12001])
-def test_attack_reward_keeps_and_reports_the_budget(budget):
-    calls = []
-    progress = []
+def test_attack_reward_keeps_and_reports_the_budget():
+    budget, calls, progress = 8001, [], []
 
     def reward(completions, **columns):
         calls.append(len(completions))

@@ -41,7 +41,7 @@ PLANTED = {
         1.0,
     ),
 }
-FAST = ("commas", "last_word", "capitals_and_commas")
+FAST = ("last_word", "capitals_and_commas")
 
 
 @pytest.mark.parametrize(
