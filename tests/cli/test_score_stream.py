@@ -238,7 +238,7 @@ def test_each_row_is_read_once(count_words, run, table, monkeypatch, tmp_path, n
 
 def long_rows(path, number):
     """Write report pairs of about 6 kB."""
-    report = "Small left pleural effusion. " * 100
+    report = "Small-left-pleural-effusion-" * 100
     with path.open("w") as file:
         if path.suffix == ".csv":
             file.write("prediction,reference\n")

@@ -25,6 +25,12 @@ def keywords(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._LABELERS, "keywords", "words:WordLabeler")
 
 
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw 50 samples for each interval: a thousand would take most of the time of a tiny run."""
+    monkeypatch.setattr("rrg_rewards.recipes._evaluate._NUM_RESAMPLES", 50)
+
+
 @pytest.fixture(scope="session")
 def tiny_policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_policy(tmp_path_factory.mktemp("policy"))

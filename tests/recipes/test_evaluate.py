@@ -54,9 +54,9 @@ def test_evaluation_intervals_are_those_of_the_bootstrap_of_reports() -> None:
         return rows[:, 0].sum() / (rows[:, 0].sum() + rows[:, 2].sum())
 
     found = evaluation(AFTER).summary()["crg"]["precision"]
-    assert (found["low"], found["high"]) == pytest.approx(bootstrap_interval(precision, scored[1:]))
+    assert (found["low"], found["high"]) == pytest.approx(bootstrap_interval(precision, scored[1:], 50))
     found = change(evaluation(BEFORE), evaluation(AFTER))["crg"]["crg"]
-    assert (found["low"], found["high"]) == pytest.approx(bootstrap_interval(gain, scored))
+    assert (found["low"], found["high"]) == pytest.approx(bootstrap_interval(gain, scored, 50))
 
 
 def test_evaluation_a_single_report_has_no_interval() -> None:

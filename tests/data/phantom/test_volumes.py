@@ -85,7 +85,7 @@ def accuracies(truth, found):
 @pytest.fixture(scope="module", params=["compact", pytest.param("full", marks=pytest.mark.slow)])
 def corpora(request):
     """Studies to learn from and studies to be tested on."""
-    return phantom_studies(900, seed=0, style=request.param), phantom_studies(500, seed=1, style=request.param)
+    return phantom_studies(700, seed=0, style=request.param), phantom_studies(400, seed=1, style=request.param)
 
 
 def test_phantom_volume_every_label_can_be_read_from_held_out_volumes_and_from_no_others(corpora):
@@ -124,7 +124,7 @@ def test_phantom_volume_much_noise_hides_everything(corpora):
 def test_phantom_volume_side_and_lobe_can_be_read_from_the_token_that_shows_the_finding(concept, attribute):
     def tokens_and_places(seed):
         tokens, places = [], []
-        for study in phantom_studies(2500, seed=seed, style="compact"):
+        for study in phantom_studies(1500, seed=seed, style="compact"):
             for finding in study.findings:
                 if finding.concept == concept and finding.presence == "present":
                     cells = phantom_volume(study).reshape(512, 32).astype(float)

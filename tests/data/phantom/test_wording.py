@@ -45,7 +45,7 @@ def statements(wording: Wording) -> list[Statement]:
 
 
 def test_wording_every_template_is_met(style, wording):
-    corpus = phantom_studies(4000, seed=11, style=style)
+    corpus = phantom_studies(2500, seed=11, style=style)
     findings = "\n".join(study.findings_text for study in corpus)
     impressions = "\n".join(study.impression_text for study in corpus)
     topics = (*wording.topics, *wording.distractors)

@@ -185,7 +185,7 @@ def comparing(report: str) -> int:
 @pytest.fixture(scope="module")
 def real_reports(shared_data) -> list[str]:
     lines = (shared_data / "iu_xray" / "train_reports.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)["report"] for line in lines[:600]]
+    return [json.loads(line)["report"] for line in lines[:300]]
 
 
 class TestInjectErrorsInRealReports:
@@ -201,7 +201,7 @@ class TestInjectErrorsInRealReports:
             if not found.counts[1]:
                 assert comparing(found.candidate) - comparing(report) <= found.counts[4]
             total.update(dict(zip("ABCDEF", found.counts, strict=True)))
-        assert all(total[letter] >= 8 for letter in "ABCDEF")
+        assert all(total[letter] >= 4 for letter in "ABCDEF")
 
     def test_harmless_edits_count_nothing(self, real_reports):
         kinds = Counter()
@@ -212,7 +212,7 @@ class TestInjectErrorsInRealReports:
             assert comparing(found.candidate) == comparing(report)
             kinds.update(edit.action for edit in found.edits)
         assert set(kinds) == {"synonym", "normal statement", "denial dropped", "reordered"}
-        assert min(kinds.values()) > 50
+        assert min(kinds.values()) > 25
 
     def test_yields_do_not_fall(self, real_reports):
         # docs/measurements.md has the yields of all reports.
@@ -237,10 +237,8 @@ def test_inject_errors_is_the_same_in_every_process():
         "from rrg_rewards.findings import inject_errors\n"
         f"print([inject_errors({REPORT!r}, seed=seed) for seed in range(30)])"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", program], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert outputs == {str([inject_errors(REPORT, seed=seed) for seed in range(30)]) + "\n"}
+    # This process has another seed.
+    other = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONHASHSEED": "1"}, capture_output=True, text=True, check=True
+    )
+    assert other.stdout == f"{[inject_errors(REPORT, seed=seed) for seed in range(30)]}\n"

@@ -1,9 +1,6 @@
 """What the trainings of CREPE and ER²Score have in common: resumption, the command, splits, and wrong settings."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from tiny_backbone import PROMPT, save_tiny_backbone
 from tiny_records import save_tiny_encoder, tiny_records, write_records
 from training_runs import assert_same_run, interrupted_in_second_epoch, trained
 
+from rrg_rewards.cli.main import main
 from rrg_rewards.schemas.errors import ERROR_CATEGORIES
 from rrg_rewards.training import CrepeDataModule, ER2ScoreDataModule, JsonlRecords
 from rrg_rewards.training.metrics import cli
@@ -97,19 +95,18 @@ def test_data_module_no_reference_stands_on_two_sides(tmp_path: Path, task: str)
     ],
 )
 def test_train_the_command_trains_a_tiny_recipe(
-    make_recipe: MakeRecipe, tmp_path: Path, task: str, option: str, plots: set[str]
+    make_recipe: MakeRecipe,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    task: str,
+    option: str,
+    plots: set[str],
 ) -> None:
-    command = [sys.executable, "-m", "rrg_rewards", "train", task, "--config", str(make_recipe(task)())]
-    done = subprocess.run(
-        [*command, "--trainer.max_epochs=1", f"--model.{option}", "1"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Kendall's tau of predicted" in " ".join(done.stdout.split())
-    assert "epoch 1 of 1, train/loss" in done.stderr
+    command = ["train", task, "--config", str(make_recipe(task)())]
+    assert main([*command, "--trainer.max_epochs=1", f"--model.{option}", "1"]) == 0
+    out, err = capsys.readouterr()
+    assert "Kendall's tau of predicted" in " ".join(out.split())
+    assert "epoch 1 of 1, train/loss" in err
     written = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (written["trainer"]["max_epochs"], written["model"][option]) == (1, 1)
     assert json.loads((tmp_path / "run" / "model" / "config.json").read_text())[option] == 1

@@ -206,9 +206,9 @@ def test_sample_tokens_rare_tokens_are_drawn_as_often_as_they_should_be():
     logits = torch.full((1, 200_001), math.log(1e-7))
     logits[0, 0] = 0.0
     torch.manual_seed(0)
-    tokens, log_probs = sample_tokens(logits.expand(2000, -1))
+    tokens, log_probs = sample_tokens(logits.expand(1000, -1))
     share = 200_000 * 1e-7 / (1 + 200_000 * 1e-7)
-    assert abs((tokens > 0).float().mean().item() - share) < 4 * math.sqrt(share * (1 - share) / 2000)
+    assert abs((tokens > 0).float().mean().item() - share) < 4 * math.sqrt(share * (1 - share) / 1000)
     assert torch.allclose(log_probs, logits[0].log_softmax(0)[tokens], atol=1e-5)
 
 
