@@ -47,22 +47,27 @@ PARTS: dict[str, Callable[[str], Reward]] = {
     "published": lambda _: make_reward("crimson", judge=JUDGE),
     "training": lambda _: make_reward("crimson", judge=JUDGE, form="training"),
     "above chance": lambda _: make_reward("crimson", judge=JUDGE, form="training", chance="dataset"),
-    "half": lambda _: make_reward("crimson", judge=JUDGE, form="training", chance="dataset", chance_share=0.5),
+    **{
+        f"price {price}": lambda _, price=price: make_reward(
+            "crimson", judge=JUDGE, form="training", chance="dataset", chance_share=0.5, false_price=price
+        )
+        for price in (1, 2, 3)
+    },
     "repetition": lambda _: make_reward("repetition"),
     "ct_finebench": lambda _: make_reward("ct_finebench", chance="dataset"),
     "crg": lambda labeler: make_reward("crg", average="macro", labeler=labeler),
 }
+OTHERS: dict[str, float] = {"ct_finebench": 1, "crg": 0.1}
 COMPOSITIONS: dict[str, dict[str, float]] = {
     "training": {"training": 1},
     "above chance": {"above chance": 1},
-    # The candidates of teaching.py; "above" is version 0.1 of the recommended reward.
-    "above": {"above chance": 1, "repetition": 0.1},
-    "questions": {"ct_finebench": 1, "crg": 0.1},
-    "c": {"training": 1, "ct_finebench": 1, "crg": 0.1},
-    "d": {"above chance": 1, "ct_finebench": 1, "crg": 0.1},
-    "h": {"half": 1, "ct_finebench": 1, "crg": 0.1},
-    "h2": {"half": 2, "ct_finebench": 1, "crg": 0.1},
-    "priced": {"above chance": 1, "ct_finebench": 1, "crg": 0.1, "published": 0.25},
+    # The candidates of teaching.py.
+    "recommended 0.1": {"above chance": 1, "repetition": 0.1},
+    "no chance": {"training": 1, **OTHERS},
+    "all chance": {"above chance": 1, **OTHERS},
+    "price 1": {"price 1": 1, **OTHERS},
+    "recommended": {"price 2": 1, **OTHERS},
+    "price 3": {"price 3": 1, **OTHERS},
 }
 # Weights of normal references; the training form has the first.
 WEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0)

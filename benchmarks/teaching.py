@@ -1,11 +1,13 @@
 """Measure what a reward teaches: all clinical measures of held-out studies before and after GRPO, by reward and seed.
 
-    python benchmarks/teaching.py train --rewards h --starts 0 1 --seeds 0 1 2 --folder runs/teaching
+    python benchmarks/teaching.py train --rewards recommended --starts 0 1 --seeds 0 1 2 3 4 --folder runs/teaching
     python benchmarks/teaching.py table --folder runs/teaching
 
-A warm start is a corpus of phantom studies and a mini CT-CHAT trained on abridged impressions, as in ``rrg-rewards
-demo``, both of the seed of that number. A run trains it further as the recipe ``ct_chat/mini_policy`` does, with
-another reward. Warm starts and finished runs in the folder are read, not made again.
+A warm start is a corpus of phantom studies and a mini CT-CHAT trained on abridged impressions by the recipe
+``ct_chat/mini_sft``, both of the seed of that number. With ``--warm-start-steps 300``, as in ``rrg-rewards demo``, the
+model recognises most findings, but few of their places; use another folder for it. A run trains the model further as
+the recipe ``ct_chat/mini_policy`` does, with another reward. Warm starts and finished runs in the folder are read, not
+made again.
 
 ``train`` writes for each run: the measures of the held-out studies with 95 % intervals over studies, the same for their
 change, classes of edits (findings that match, are missing or false, and the attributes of those that match), and for
@@ -15,9 +17,9 @@ to ``results/teaching.json``.
 
 The rule of choice, fixed before the first run of a candidate: it is admissible if offline (``recommended_reward.py``)
 no constant, blank, vague, hedged or half report earns more than the honest one on CT-RATE and CTRG. Of the admissible
-ones, the one wins whose smallest change of the five clinical measures over all runs of 45 steps is largest. The
-candidate h2 was added after the first run of h. ``questions``, ``c`` and ``priced`` are not admissible and were not
-trained further.
+ones, the one wins whose smallest change of the five clinical measures is largest. The prices of false findings, 1, 2
+and 3, and the schedule of the recipe were compared on the warm start 0 with the seed 0; the other runs took no part in
+a choice.
 """
 
 import argparse
@@ -50,41 +52,35 @@ from rrg_rewards.rewards.completions import completion_texts
 from rrg_rewards.training import PolicyDataModule, PolicyModule
 from rrg_rewards.watch import RewardWatch
 
+CONTEXT = ["age", "sex", "indication"]
 CRG = {"name": "crg", "labeler": "rules:ct_rate", "label_column": "labels"}
-TRAINING = {"name": "crimson", "form": "training"}
+CRIMSON = {"name": "crimson", "context_columns": CONTEXT}
+TRAINING = {**CRIMSON, "form": "training"}
 ABOVE = {**TRAINING, "chance": "dataset"}
 HALF = {**ABOVE, "chance_share": 0.5}
-FINEBENCH = {"name": "ct_finebench", "chance": "dataset"}
 MACRO = {**CRG, "average": "macro"}
-REPETITION = {"name": "repetition", "weight": 0.1}
+OTHERS = [{"name": "ct_finebench", "chance": "dataset"}, {**MACRO, "weight": 0.1}]
 
 
-def composed(*parts: Mapping[str, Any]) -> dict[str, Any]:
+def composed(*parts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the settings of a composed reward."""
-    return {"rewards": [{"name": "composed", "as": "reward", "parts": list(parts)}]}
+    return [{"name": "composed", "as": "reward", "parts": list(parts)}]
 
 
-def weighted(part: Mapping[str, Any], weight: float) -> dict[str, Any]:
-    """Return a part with a weight."""
-    return {**part, "weight": weight}
-
-
-# The recipe's settings by name: a former reward, and the candidates.
-REWARDS: dict[str, dict[str, Any]] = {
-    "crg": {"rewards": [{**CRG, "as": "reward"}]},
-    "above": composed(ABOVE, REPETITION),
-    "questions": composed(FINEBENCH, weighted(MACRO, 0.1)),
-    "c": composed(TRAINING, FINEBENCH, weighted(MACRO, 0.1)),
-    "d": composed(ABOVE, FINEBENCH, weighted(MACRO, 0.1)),
-    "h": composed(HALF, FINEBENCH, weighted(MACRO, 0.1)),
-    "h2": composed(weighted(HALF, 2), FINEBENCH, weighted(MACRO, 0.1)),
-    "priced": composed(ABOVE, FINEBENCH, weighted(MACRO, 0.1), {"name": "crimson", "as": "published", "weight": 0.25}),
-    "gdpo": {"rewards": [ABOVE, FINEBENCH, {**MACRO, "as": "macro"}], "scale": "gdpo"},
+# Rewards by name: former ones, candidates with prices of false findings of 1 and 3, and the chosen one with 2.
+REWARDS: dict[str, list[dict[str, Any]]] = {
+    "crg": [{**CRG, "as": "reward"}],
+    "recommended 0.1": [{"name": "recommended", "version": "0.1", "context_columns": CONTEXT}],
+    "no chance": composed(TRAINING, *OTHERS),
+    "all chance": composed(ABOVE, *OTHERS),
+    "price 1": composed(HALF, *OTHERS),
+    "recommended": [{"name": "recommended", "context_columns": CONTEXT}],
+    "price 3": composed({**HALF, "false_price": 3.0}, *OTHERS),
 }
 MEASURES: list[dict[str, Any]] = [
     CRG,
     {**MACRO, "as": "macro_crg"},
-    {"name": "crimson"},
+    CRIMSON,
     {"name": "ct_finebench", "mode": "f1"},
     {"name": "rouge"},
 ]
@@ -111,7 +107,7 @@ class Recorded:
         return values
 
 
-def warm_start(folder: Path, seed: int, heldout_rows: int) -> Path:
+def warm_start(folder: Path, seed: int, heldout_rows: int, steps: int) -> Path:
     """Return the folder of a warm start, which is made if it is not there."""
     if not (folder / "sft" / "run.json").exists():
         write_corpus(folder, 6000, heldout_rows, seed=seed)
@@ -119,7 +115,7 @@ def warm_start(folder: Path, seed: int, heldout_rows: int) -> Path:
             "config": "ct_chat/mini_sft",
             "model_name_or_path": write_model(folder, seed),
             "output_dir": folder / "sft",
-            "max_steps": 300,
+            "max_steps": steps,
             "dataset": folder / "train.jsonl",
             "heldout_file": folder / "heldout.jsonl",
             "seed": seed,
@@ -239,8 +235,7 @@ def train(
     fitted: dict[tuple[str, str], ReinforcementRun],
 ) -> dict[str, Any]:
     """Train a warm start with a reward, and return what was measured. Fitted rewards of other seeds are used again."""
-    settings = dict(REWARDS[name])
-    rewards = settings.pop("rewards")
+    rewards = REWARDS[name]
     chosen = {
         "config": "ct_chat/mini_policy",
         "model_name_or_path": start / "sft",
@@ -250,7 +245,6 @@ def train(
         "output_dir": output,
         "max_steps": steps,
         "seed": seed,
-        **settings,
     }
     recipe, training, model = policy.parse(chosen)
     if (name, start.name) not in fitted:
@@ -292,6 +286,7 @@ def train(
     return {
         "reward": name,
         "start": int(start.name),
+        "warm_start_steps": json.loads((start / "sft" / "run.json").read_text(encoding="utf-8"))["config"]["max_steps"],
         "seed": seed,
         "steps": steps,
         "measures": measured(before, after),
@@ -375,7 +370,8 @@ def main() -> None:
     parser.add_argument("--rewards", nargs="+", default=list(REWARDS), choices=list(REWARDS))
     parser.add_argument("--starts", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=45)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--warm-start-steps", type=int, default=1200)
     parser.add_argument("--heldout-rows", type=int, default=600)
     parser.add_argument("--record", action="store_true", help="keep the sampled reports")
     arguments = parser.parse_args()
@@ -386,7 +382,8 @@ def main() -> None:
     fitted: dict[tuple[str, str], ReinforcementRun] = {}
     with _quiet_libraries():
         for number in arguments.starts:
-            start = warm_start(arguments.folder / "starts" / str(number), number, arguments.heldout_rows)
+            folder = arguments.folder / "starts" / str(number)
+            start = warm_start(folder, number, arguments.heldout_rows, arguments.warm_start_steps)
             for seed in arguments.seeds:
                 for name in arguments.rewards:
                     path = (

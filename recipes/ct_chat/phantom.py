@@ -88,6 +88,7 @@ def write_corpus(
     omission: float = 0.4,
     grid: int = 4,
     noise: float = 0.5,
+    normal: float = 0.3,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
@@ -100,6 +101,7 @@ def write_corpus(
         omission: Probability that a statement of the impression is left out of ``abridged``.
         grid: Number of cells of a volume along each axis.
         noise: Mean length of the noise vector in each cell.
+        normal: Probability that a study has no findings, as in :func:`rrg_rewards.data.phantom_studies`.
         seed: Seed of the training studies; ``seed + 1`` is the seed of the held-out studies.
         progress: Function of two numbers: the volumes written since its last call, and the volumes added to the total.
     """
@@ -107,7 +109,7 @@ def write_corpus(
         progress(0, train_rows + heldout_rows)
 
     def make_rows(count: int, seed: int) -> list[dict[str, Any]]:
-        studies = phantom_studies(count, seed=seed, style="compact")
+        studies = phantom_studies(count, seed=seed, style="compact", normal=normal)
         write_phantom_volumes(
             studies,
             folder / "volumes",
@@ -141,6 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = corpus_parser(__doc__)
     parser.add_argument("--grid", type=int, default=4, help="number of cells along each axis of a volume (default: 4)")
     parser.add_argument("--noise", type=float, default=0.5, help="mean length of the noise vectors (default: 0.5)")
+    parser.add_argument("--normal", type=float, default=0.3, help="share of studies without findings (default: 0.3)")
     parser.add_argument("--head-size", type=int, default=24, help="width of an attention head; vLLM on CPU needs 32")
     arguments = vars(parser.parse_args(argv))
     folder, head_size = arguments.pop("output"), arguments.pop("head_size")

@@ -43,7 +43,9 @@ class CrimsonTrainingStatistics(NamedTuple):
 
 
 def crimson_training_statistics(
-    evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]], checks: CrimsonChecks = "strict"
+    evaluations: Sequence[CrimsonEvaluation | Mapping[str, Any]],
+    checks: CrimsonChecks = "strict",
+    false_price: float = 1.0,
 ) -> CrimsonTrainingStatistics:
     r"""Compute credit and price of ``N`` evaluations for the training form of CRIMSON.
 
@@ -53,12 +55,13 @@ def crimson_training_statistics(
     .. math::
         C = \sum_{(i, j) \in matched} \min(w_i, v_j) \, r_i q_j \, g_{ij}, \qquad
         P = \sum_{(i, j) \in matched} (w_i r_i^2 + v_j q_j^2) + \sum_{i \in missing} n_i w_i r_i^2
-            + \sum_{j \in false} n_j v_j q_j^2
+            + \phi \sum_{j \in false} n_j v_j q_j^2
 
-    where :math:`n` is the number of separate places that an unmatched finding states (at least 1), and
-    :math:`g_{ij} \in (0, 1]` is the quality of the match: the published share :math:`w_i / (w_i + E_{attr,i})`, times
-    :math:`(1 + A) / 2` for the agreement :math:`A` of the places (:func:`place_agreement`), times 3/4 for a size that
-    the reference states and the candidate leaves out. Attribute errors of certainty, and of location if :math:`A < 1`,
+    where :math:`\phi` is ``false_price``, :math:`n` the number of separate places that an unmatched finding states (at
+    least 1), and :math:`g_{ij} \in (0, 1]` the quality of the match: the published share
+    :math:`w_i / (w_i + E_{attr,i})`, times :math:`(1 + A) / 2` for the agreement :math:`A` of the places
+    (:func:`place_agreement`), times 3/4 for a size that the reference states and the candidate leaves out. Attribute
+    errors of certainty, and of location if :math:`A < 1`,
     are priced by these factors and not by :math:`E_{attr,i}`. Since :math:`2 r q \le r^2 + q^2`, :math:`2C \le P`.
 
     If no finding of the reference has a weight above 0, nothing earns credit, and inventions lose: :math:`2C = -I` and
@@ -75,6 +78,10 @@ def crimson_training_statistics(
     Args:
         evaluations: ``N`` evaluations, or mappings in the published JSON form.
         checks: As in :func:`rrg_rewards.functional.crimson_statistics`.
+        false_price: :math:`\phi`, the price of a false finding as a multiple of that of a missing one; at least 1.
+            Without further differences, a finding that is right with probability :math:`p` raises the score :math:`F`
+            of a report if :math:`p > \phi F / (2 + (\phi - 1) F)`. At :math:`F = 2/3` this is 1/3 with a price of 1,
+            and 1/2 with a price of 2. In the published form it is 1/2 for every score.
 
     Raises:
         ValueError: If an evaluation does not have the published form; names the row. With ``checks="strict"`` also if
@@ -87,7 +94,7 @@ def crimson_training_statistics(
         >>> statistics.credit, statistics.price
         (tensor([0.], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
     """
-    rows = [_row(evaluation) for evaluation in checked_evaluations(evaluations, checks)]
+    rows = [_row(evaluation, false_price) for evaluation in checked_evaluations(evaluations, checks)]
     return CrimsonTrainingStatistics._make(torch.tensor(rows, dtype=torch.float64).view(len(rows), 3).unbind(1))
 
 
@@ -142,7 +149,7 @@ def crimson_training_score(
     return crimson_training_score_from_statistics(statistics.credit, statistics.price)
 
 
-def _row(evaluation: CrimsonEvaluation) -> tuple[float, float, float]:
+def _row(evaluation: CrimsonEvaluation, false_price: float) -> tuple[float, float, float]:
     """Return credit, price and loss of certainty of one evaluation."""
     reference = {finding.id: finding for finding in evaluation.reference_findings}
     predicted = {finding.id: finding for finding in evaluation.predicted_findings}
@@ -168,7 +175,8 @@ def _row(evaluation: CrimsonEvaluation) -> tuple[float, float, float]:
         price += paid
     missing, false = set(evaluation.missing_findings), set(evaluation.false_findings)
     price += sum(_price(one) for id_, one in reference.items() if id_ not in partners or id_ in missing)
-    price += sum(_price(one) for id_, one in predicted.items() if id_ not in matched or id_ in false)
+    invented = sum(_price(one) for id_, one in predicted.items() if id_ not in matched or id_ in false)
+    price += false_price * invented
     return credit, price, loss
 
 

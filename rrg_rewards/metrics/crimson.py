@@ -245,6 +245,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         form: CrimsonForm = "published",
         chance: str | None = None,
         chance_share: float = 1.0,
+        false_price: float = 1.0,
         profile: str | Path = "published",
         **kwargs: Any,
     ) -> None:
@@ -258,7 +259,10 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         if not is_finite(chance_share) or not 0 <= chance_share <= 1 or (chance is None and chance_share != 1):
             raise SettingError("chance_share", f"must be in [0, 1], and 1 without chance; got {chance_share!r}")
         self.chance_share = chance_share
-        self._set_chance(chance, lambda text: CrimsonChance.from_text(text, self.judge, self.task))
+        if not is_finite(false_price) or false_price < 1 or (form != "training" and false_price != 1):
+            raise SettingError("false_price", f"must be at least 1, and 1 unless form is training; got {false_price!r}")
+        self.false_price = float(false_price)
+        self._set_chance(chance, lambda text: CrimsonChance.from_text(text, self.judge, self.task, self.false_price))
         self._weight_names = (
             *_WEIGHTS,
             *(_TRAINING if form == "training" else ()),
@@ -292,7 +296,10 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         form = {} if self.form == "published" else {"form": self.form}
         judge = f"{{{self.judge.signature}}}"
         share = {} if self.chance_share == 1 else {"chance_share": self.chance_share}
-        return format_signature("crimson", **form, **self._chance_fields, **share, judge=judge, **prompt, **runs)
+        price = {} if self.false_price == 1 else {"false_price": self.false_price}
+        return format_signature(
+            "crimson", **form, **self._chance_fields, **share, **price, judge=judge, **prompt, **runs
+        )
 
     def unread_context(self, given: Mapping[str, Any], read: Collection[str]) -> list[str]:
         """Return the unread columns of the context; the sex only for language models, because rules do not use it."""
@@ -301,7 +308,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
 
     def _measured(self, references: Sequence[str], context: Mapping[str, Sequence[Any]]) -> CrimsonChance:
         pairs = _pairs(references, [""] * len(references), context)
-        return CrimsonChance(CrimsonChance.spread(pairs), self.judge, self.task)
+        return CrimsonChance(CrimsonChance.spread(pairs), self.judge, self.task, self.false_price)
 
     def _are_normal(self, scores: JudgedScores) -> Tensor:
         return scores.details["reference_weight"] == 0
@@ -390,7 +397,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         details = dict(zip((*_WEIGHTS, *_COUNTS), (*weights, *numbers), strict=True))
         if self.form == "published":
             return Scores(crimson_score_from_statistics(*statistics[:3]), details).expand(judged)
-        training = crimson_training_statistics(evaluations, self.task.checks)
+        training = crimson_training_statistics(evaluations, self.task.checks, self.false_price)
         details.update(zip(_TRAINING, training, strict=True))
         return Scores(crimson_training_score_from_statistics(training.credit, training.price), details).expand(judged)
 

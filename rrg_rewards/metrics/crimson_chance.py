@@ -32,6 +32,7 @@ class CrimsonChance(Chance):
         references: The references with the context of their patients; the candidates of these pairs are not used.
         judge: The rules.
         task: Task of the judge.
+        false_price: Price of a false finding in the training form.
 
     Raises:
         ValueError: If there is no reference that the judge can score.
@@ -39,9 +40,11 @@ class CrimsonChance(Chance):
 
     most_references = 256
 
-    def __init__(self, references: Sequence[ReportPair], judge: Judge, task: CrimsonTask) -> None:
+    def __init__(
+        self, references: Sequence[ReportPair], judge: Judge, task: CrimsonTask, false_price: float = 1.0
+    ) -> None:
         assert isinstance(judge, RuleJudge)
-        self._judge, self._task = judge, task
+        self._judge, self._task, self._false_price = judge, task, false_price
         blank = [replace(pair, candidate="") for pair in references]
         results: list[CrimsonEvaluation | JudgeFailure] = judge.evaluate_now(task, blank)
         found = zip(blank, results, strict=True)
@@ -68,7 +71,7 @@ class CrimsonChance(Chance):
         self._means: dict[str, float] = {}
 
     @classmethod
-    def from_text(cls, text: str, judge: Judge, task: CrimsonTask) -> Self:
+    def from_text(cls, text: str, judge: Judge, task: CrimsonTask, false_price: float = 1.0) -> Self:
         """Restore what :meth:`to_text` has saved.
 
         Raises:
@@ -82,7 +85,7 @@ class CrimsonChance(Chance):
                 for _ in range(count)
             ]
 
-        return cls(cls._restored(text, restore), judge, task)
+        return cls(cls._restored(text, restore), judge, task, false_price)
 
     def _content(self) -> list[Any]:
         return [[pair.reference, pair.context, count] for pair, count in self._counts.items()]
@@ -126,4 +129,4 @@ class CrimsonChance(Chance):
     def _statistics(self, findings: Sequence[Finding]) -> Tensor:
         """Return credit and price of findings for all references: ``(2, M)``."""
         evaluations = [self._judge.evaluation_of(pair, findings) for pair in self._counts]
-        return torch.stack(crimson_training_statistics(evaluations, self._task.checks)[:2])
+        return torch.stack(crimson_training_statistics(evaluations, self._task.checks, self._false_price)[:2])

@@ -14,7 +14,7 @@ _LABELER = "rules:ct_rate"
 _CRIMSON = {"name": "crimson", "form": "training", "chance": "dataset"}
 _PARTS: Mapping[RecommendedVersion, Sequence[Mapping[str, Any]]] = {
     "0.2": (
-        {**_CRIMSON, "chance_share": 0.5},
+        {**_CRIMSON, "chance_share": 0.5, "false_price": 2.0},
         {"name": "ct_finebench", "chance": "dataset"},
         {"name": "crg", "average": "macro", "weight": 0.1},
     ),
@@ -28,10 +28,11 @@ class RecommendedReward(ComposedReward):
     .. math::
         \rho(c, y_i) = w_i S(c, y_i) - \tfrac{1}{2} \max\bigl(0, \bar S(c)\bigr) + Q(c, y_i) + 0.1 \, R(c, y_i)
 
-    :math:`S` is CRIMSON's training form by rules (:func:`rrg_rewards.functional.crimson_training_statistics`),
-    :math:`\bar S` what the same text earns by chance, :math:`Q` CT-FineBench above chance
-    (:class:`rrg_rewards.metrics.CTFineBench`) and :math:`R` macro CRG (:class:`CRGReward`). The weight :math:`w` of
-    normal references is :func:`rrg_rewards.functional.normal_reference_weight`, and 1 of others. Higher is better.
+    :math:`S` is CRIMSON's training form by rules in which a false finding costs twice as much as a missing one
+    (:func:`rrg_rewards.functional.crimson_training_statistics`), :math:`\bar S` what the same text earns by chance,
+    :math:`Q` CT-FineBench above chance (:class:`rrg_rewards.metrics.CTFineBench`) and :math:`R` macro CRG
+    (:class:`CRGReward`). The weight :math:`w` of normal references is
+    :func:`rrg_rewards.functional.normal_reference_weight`, and 1 of others. Higher is better.
 
     What it teaches: to state more of the true findings (:math:`S`, :math:`R`), their places, sizes and degrees
     (:math:`Q`, :math:`S`), also of findings without clinical weight (:math:`Q`, :math:`R`), and not to invent
@@ -50,7 +51,7 @@ class RecommendedReward(ComposedReward):
           - name: composed
             as: recommended
             parts:
-              - {name: crimson, form: training, chance: dataset, chance_share: 0.5}
+              - {name: crimson, form: training, chance: dataset, chance_share: 0.5, false_price: 2}
               - {name: ct_finebench, chance: dataset}
               - {name: crg, average: macro, weight: 0.1}
 

@@ -102,26 +102,33 @@ def swapped(evaluation: CrimsonEvaluation) -> CrimsonEvaluation:
     )
 
 
-@given(evaluations())
-def test_credit_is_at_most_the_price(evaluation: CrimsonEvaluation) -> None:
-    statistics = crimson_training_statistics([evaluation])
+prices = st.sampled_from([1.0, 2.0, 3.0])
+
+
+@given(evaluations(), prices)
+def test_credit_is_at_most_the_price(evaluation: CrimsonEvaluation, false_price: float) -> None:
+    statistics = crimson_training_statistics([evaluation], false_price=false_price)
     assert -statistics.price < statistics.credit <= statistics.price * (1 + 1e-12)
     assert statistics.price > 0
     is_abnormal = any(WEIGHTS[one.clinical_significance] for one in evaluation.reference_findings)
-    score = crimson_training_score(evaluation)
+    score = statistics.credit / statistics.price
     assert (0 <= score <= 1 + 1e-12) if is_abnormal else (-1 < score <= 0)
 
 
-@given(evaluations(stated=False, one_to_one=True))
-def test_the_score_is_the_documented_formula_in_exact_arithmetic(evaluation: CrimsonEvaluation) -> None:
+@given(evaluations(stated=False, one_to_one=True), prices)
+def test_the_score_is_the_documented_formula_in_exact_arithmetic(
+    evaluation: CrimsonEvaluation, false_price: float
+) -> None:
     ours = [WEIGHTS[one.clinical_significance] for one in evaluation.reference_findings]
     theirs = [WEIGHTS[one.clinical_significance] for one in evaluation.predicted_findings]
     matched = len(evaluation.matched_findings)
     credit = sum(map(min, ours[:matched], theirs[:matched]), Fraction(0))
     invented = sum(theirs, Fraction(0))
     lost = invented / (Fraction(1, 4) + invented)
-    expected = 2 * credit / (sum(ours) + sum(theirs)) if sum(ours) else -lost
-    assert crimson_training_score(evaluation).item() == pytest.approx(float(expected), abs=1e-12)
+    price = sum(ours) + sum(theirs[:matched]) + Fraction(false_price) * sum(theirs[matched:])
+    expected = 2 * credit / price if sum(ours) else -lost
+    credit, price, _ = crimson_training_statistics([evaluation], false_price=false_price)
+    assert (credit / price).item() == pytest.approx(float(expected), abs=1e-12)
 
 
 @given(reports("R"))
@@ -135,6 +142,21 @@ def test_a_copy_earns_the_maximum(reference: tuple[CrimsonFinding, ...]) -> None
     copy = tuple(replace(one, id=f"P{one.id}") for one in reference)
     evaluation = compared(reference, copy, [(one.id, f"P{one.id}") for one in reference])
     assert crimson_training_score(evaluation).item() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("false_price", [1.0, 2.0])
+def test_stating_a_finding_pays_from_the_documented_probability_on(false_price: float) -> None:
+    reference, true = (tuple(finding(f"{letter}{index}", MASS) for index in range(200)) for letter in "RP")
+
+    def score(stated: int, right: int) -> float:
+        matches = [(f"R{index}", f"P{index}") for index in range(right)]
+        evaluation = compared(reference, true[:stated], matches)
+        return float(torch.div(*crimson_training_statistics([evaluation], false_price=false_price)[:2]))
+
+    without, right, wrong = score(100, 100), score(101, 101), score(101, 100)
+    least = (without - wrong) / (right - wrong)
+    # The rule is that of a finding that is a small part of the report.
+    assert least == pytest.approx(false_price * without / (2 + (false_price - 1) * without), abs=0.01)
 
 
 @given(evaluations(), levels, details)

@@ -82,6 +82,22 @@ def test_a_share_of_chance_is_subtracted_and_logged() -> None:
             CRIMSON(form="training", **options)
 
 
+def test_the_price_of_false_findings_is_that_of_chance_too() -> None:
+    reports = [NODULE] * 3 + [EFFUSION]
+    dear = CRIMSON(form="training", chance="dataset", false_price=2)
+    dear.fit_references(reports)
+    text = f"{NODULE} {EFFUSION}"
+    scores = CRIMSON(form="training", false_price=2).score([text] * 4, reports)
+    assert dear.score([text], [NODULE]).details["training_chance"].item() == pytest.approx(scores.value.mean().item())
+    assert scores.value[0] < CRIMSON(form="training").score([text], [NODULE]).value[0]
+    assert "|false_price:2.0|" in dear.signature
+    again = CRIMSON(form="training", **dear.fitted_options(), false_price=2)
+    torch.testing.assert_close(again.score([text], [NODULE]).value, dear.score([text], [NODULE]).value)
+    for options in ({"form": "training", "false_price": 0.5}, {"false_price": 2.0}):
+        with pytest.raises(SettingError, match="false_price: must be at least 1"):
+            CRIMSON(**options)
+
+
 def test_chance_is_never_less_than_the_mean_score_of_the_pairs() -> None:
     # Findings that share a match, which are added one by one.
     reports = ["Nodule of 8 mm in the left upper lobe. Emphysema.", "Large bilateral pleural effusion.", NODULE]

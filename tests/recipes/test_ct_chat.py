@@ -168,7 +168,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_ct_chat_phantom_corpus(corpus: Path) -> None:
     train, heldout = (read_table(corpus / f"{name}.jsonl") for name in ("train", "heldout"))
-    studies = phantom_studies(40, seed=3, style="compact")
+    studies = phantom_studies(40, seed=3, style="compact", normal=0.3)
     assert train.column("impression") == [study.impression_text for study in studies]
     assert train.column("labels") == [list(study.labels) for study in studies]
     assert not {*train.column("study_id")} & {*heldout.column("study_id")}

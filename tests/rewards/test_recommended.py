@@ -74,7 +74,7 @@ def test_an_honest_system_earns_more_than_texts_that_look_at_no_image() -> None:
         (
             "0.2",
             [
-                {"name": "crimson", "form": "training", "chance": "dataset", "chance_share": 0.5},
+                {"name": "crimson", "form": "training", "chance": "dataset", "chance_share": 0.5, "false_price": 2},
                 {"name": "ct_finebench", "chance": "dataset"},
                 {"name": "crg", "average": "macro", "weight": 0.1},
             ],

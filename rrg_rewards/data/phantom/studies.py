@@ -165,11 +165,14 @@ class PhantomStudy:
         }
 
 
-def _study(seed: int, index: int, style: str, wording: Wording) -> PhantomStudy:
+def _study(seed: int, index: int, style: str, wording: Wording, normal: float) -> PhantomStudy:
     # Seed with the index, so that a study does not depend on the studies before it.
     generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(index,))))
     population = load_population()
     labels, age = population.sample(generator)
+    # From other random numbers, so that the studies of patients with findings do not depend on the share.
+    if normal and np.random.default_rng((seed, index)).random() < normal:
+        labels = (0,) * len(labels)
     draws = Draws(generator)
     context = population.context(labels, age, draws)
     report = write_report(labels, context.prior, wording, draws)
@@ -184,7 +187,7 @@ def _study(seed: int, index: int, style: str, wording: Wording) -> PhantomStudy:
     )
 
 
-def phantom_studies(n: int, seed: int = 0, style: str = "full") -> list[PhantomStudy]:
+def phantom_studies(n: int, seed: int = 0, style: str = "full", normal: float = 0.0) -> list[PhantomStudy]:
     """Make the first ``n`` studies of a corpus.
 
     A study depends only on the seed, its index and the style. A longer corpus therefore begins with the shorter one.
@@ -196,9 +199,11 @@ def phantom_studies(n: int, seed: int = 0, style: str = "full") -> list[PhantomS
         style: ``full`` or ``compact``. Full reports resemble clinical reports, with distractors, hedges, changes since
             a prior scan and varied wording. Compact reports have short sentences with the closed vocabulary of
             :func:`phantom_vocabulary`, for tiny language models.
+        normal: Probability that a patient has none of the labels, in addition to those who have none by chance (5 %).
 
     Raises:
-        ValueError: If ``n`` or ``seed`` is negative, or the style is unknown. The message names the nearest known one.
+        ValueError: If ``n`` or ``seed`` is negative, the style is unknown (the message names the nearest known one), or
+            ``normal`` is outside [0, 1].
 
     Example:
         >>> study = phantom_studies(2, seed=0, style="compact")[1]
@@ -209,8 +214,10 @@ def phantom_studies(n: int, seed: int = 0, style: str = "full") -> list[PhantomS
         raise ValueError(f"n must not be negative, got {n}")
     if seed < 0:
         raise ValueError(f"seed must not be negative, got {seed}")
+    if not 0 <= normal <= 1:
+        raise ValueError(f"normal must be in [0, 1], got {normal}")
     wording = load_wording(style)
-    return [_study(seed, index, style, wording) for index in range(n)]
+    return [_study(seed, index, style, wording, normal) for index in range(n)]
 
 
 def phantom_rows(n: int, seed: int = 0, style: str = "full") -> list[dict[str, Any]]:

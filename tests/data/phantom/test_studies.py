@@ -230,11 +230,19 @@ class TestPhantomVocabulary:
         assert len(set(vocabulary) - tokens) <= 5
 
 
+def test_a_share_of_patients_without_findings_leaves_the_others_unchanged() -> None:
+    plain, mixed = (phantom_studies(600, seed=1, style="compact", normal=normal) for normal in (0.0, 0.3))
+    changed = [new for old, new in zip(plain, mixed, strict=True) if old != new]
+    assert not any(any(study.labels) for study in changed)
+    assert 0.25 < len(changed) / len(plain) < 0.35
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: phantom_studies(-1), "n must"),
         (lambda: phantom_studies(1, seed=-3), "seed must"),
+        (lambda: phantom_studies(1, normal=1.5), "normal must"),
         (lambda: phantom_rows(1, style="compct"), "style 'compct'; did you mean 'compact'"),
         (lambda: phantom_vocabulary("compct"), "style 'compct'; did you mean 'compact'"),
     ],
