@@ -190,8 +190,8 @@ def with_options(text: str, known: Container[str] | None = None) -> str:
         known: The options of the command; names of others stay as they are. Default: all are options.
 
     Example:
-        >>> with_options("requires `trainer=kto` and `system_prompt`")
-        'requires --trainer kto and --system-prompt'
+        >>> with_options("requires `labeler=judge` and `text_column`")
+        'requires --labeler judge and --text-column'
     """
 
     def option(found: re.Match[str]) -> str:

@@ -25,7 +25,7 @@ class SettingError(ValueError):
 
     Args:
         setting: Name of the setting, such as ``reference_column``; ``None`` if the problem names it.
-        problem: What is wrong. It names other settings in backticks: "needs `key`", "requires `trainer=kto`".
+        problem: What is wrong. It names other settings in backticks: "needs `key`", "requires `labeler=judge`".
 
     Example:
         >>> str(SettingError("reference_column", "must name a column"))
