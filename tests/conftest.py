@@ -32,6 +32,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Leave what is alive after the tests of a file to no collection: trainers collect at each end of a run."""
+    ended = yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return ended
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip tests with the marker ``gpu`` on a machine without a GPU."""
     if item.get_closest_marker("gpu"):
