@@ -155,7 +155,7 @@ def test_page_has_the_scores_of_both_profiles():
     page = (Path(__file__).parents[3] / "docs" / "crimson.md").read_text(encoding="utf-8")
     table = page.split("Where the two profiles differ, by score:")[1].split("\n\n")[1]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    assert len(rows) > 10
+    assert len(rows) > 5
     for reference, candidate, *shown, _ in rows:
         scores = [CRIMSON(profile=profile).score([candidate], [reference]).value for profile in ("published", "ct")]
         assert [f"{score.item():.3g}" for score in scores] == shown, (reference, candidate)
