@@ -63,7 +63,7 @@ class ReportTexts:
 
 
 def read_report_texts(
-    table: Table, settings: QuestionSettings = QuestionSettings(), log: RunLog | None = None, source: str = "reports"
+    table: Table, settings: QuestionSettings = QuestionSettings(), log: RunLog | None = None
 ) -> ReportTexts:
     """Return the reports of a table, and their labels if the settings ask for them.
 
@@ -74,7 +74,6 @@ def read_report_texts(
         table: The table.
         settings: Columns and schema, and the table of the labels.
         log: Receives warnings and notes.
-        source: Name of the table in messages.
 
     Raises:
         SettingError: If an id occurs more than once.
@@ -96,13 +95,13 @@ def read_report_texts(
     if len(kept) < len(table):
         log.warn(f"{len(table) - len(kept)} of {len(table)} reports are missing or blank, and are left out")
     if not settings.labels:
-        return ReportTexts(kept, source=source)
+        return ReportTexts(kept, source=table.source)
     schema = get_question_schema(settings.schema)
     positive = dict(zip(ids, check_finding_labels(_labels(table, schema, settings, log), schema), strict=True))
     labelled = {report_id: findings for report_id in kept if (findings := positive[report_id]) is not None}
     if len(labelled) < len(kept):
         log.warn(f"{len(kept) - len(labelled)} of {len(kept)} reports have no labels, and are left out")
-    return ReportTexts({report_id: kept[report_id] for report_id in labelled}, labelled, source)
+    return ReportTexts({report_id: kept[report_id] for report_id in labelled}, labelled, table.source)
 
 
 def _labels(
@@ -142,12 +141,12 @@ def _of_studies(
 def ask_judge(
     task: "JudgeTask[Item, Result]",
     items: "Sequence[Item]",
-    reports: ReportTexts,
+    source: str,
     settings: QuestionSettings,
     log: RunLog,
     noun: str = "reports",
 ) -> "Iterator[tuple[int, Result]]":
-    """Let the judge evaluate items of reports in batches, and yield the results with their rows.
+    """Let the judge evaluate items of the reports of ``source`` in batches, and yield the results with their rows.
 
     Failures are warned of, as those of ``noun``, and left out.
 
@@ -163,14 +162,14 @@ def ask_judge(
 
     judge = choose_judge(settings.judge)
     if isinstance(judge, RuleJudge):
-        raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; omit `judge` to use rules")
+        raise SettingError("judge", "the judge 'rules' evaluates CRIMSON only; without a judge, rules are used")
     with log.progress("judging") as progress:
         results = evaluate_in_batches(judge, task, items, settings.batch_size, progress)
     failed = Counter(result.kind for result in results if isinstance(result, JudgeFailure))
     if failed:
         kinds = by_kind(failed)
         if failed.total() == len(items):
-            raise ValueError(f"{reports.source}: the judge failed on every report ({kinds}); nothing is written")
+            raise ValueError(f"{source}: the judge failed on every report ({kinds}); nothing is written")
         log.warn(f"the judge failed on {failed.total()} of {len(items)} {noun} ({kinds}): they are left out")
     for row, result in enumerate(results):
         if not isinstance(result, JudgeFailure):
@@ -249,7 +248,7 @@ def _judged_items(reports: ReportTexts, settings: QuestionSettings, log: RunLog)
         made = _prompted_items(prompt, reports, settings, log)
     else:
         ids, task = list(reports.texts), ItemsTask(get_question_schema(settings.schema))
-        asked = ask_judge(task, list(reports.texts.values()), reports, settings, log)
+        asked = ask_judge(task, list(reports.texts.values()), reports.source, settings, log)
         made = {ids[row]: list(items) for row, items in asked}
     if refused := Counter(item.value for items in made.values() for item in items if isinstance(item, Refused)):
         reasons = ", ".join(f"{reason} {count}" for reason, count in refused.items())
@@ -279,7 +278,7 @@ def _prompted_items(
         for spec in finding.attributes
         if spec.answer_type != "existence"
     }
-    found = dict(ask_judge(task, list(asked.values()), reports, settings, log, "requests") if asked else ())
+    found = dict(ask_judge(task, list(asked.values()), reports.source, settings, log, "requests") if asked else ())
     results = {key: found[row] for row, key in enumerate(asked) if row in found}
     failed = {name for name, *_ in asked.keys() - results.keys()}
     made: dict[str, list[Any]] = {name: [] for name in reports.texts if name not in failed}
@@ -397,7 +396,7 @@ def _judged_counts(reports: ReportTexts, settings: MiningSettings, log: RunLog) 
     # A report without a positive finding has nothing to list.
     asked = [item for item in items if item.findings]
     counts: Counter[Triple] = Counter()
-    for _, listed in ask_judge(task, asked, reports, settings, log) if asked else ():
+    for _, listed in ask_judge(task, asked, reports.source, settings, log) if asked else ():
         counts.update({(one.finding, one.attribute, one.value) for one in listed})
         counts.update({(one.finding, "existence", "present") for one in listed})
     return counts

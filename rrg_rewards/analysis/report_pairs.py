@@ -216,12 +216,12 @@ class PairReader:
             # The first pass counts such texts and warns once.
             warnings.simplefilter("ignore", PlaceholderWarning)
             section = self.columns.missing_section
-            _check_named(table, self.columns.prediction_column, "prediction_column")
-            predictions = table.texts(self.columns.prediction_column, section)
             references: list[str | None] = [None] * len(table)
             if column is not None:
                 _check_named(table, column, "reference_column")
                 references = table.texts(column, section)
+            _check_named(table, self.columns.prediction_column, "prediction_column")
+            predictions = table.texts(self.columns.prediction_column, section)
         if self.columns.missing_prediction == "score":
             predictions = [prediction or "" for prediction in predictions]
         context: dict[str, dict[str, Any]] = {

@@ -7,10 +7,17 @@ from typing import Any
 
 import torch
 
-from rrg_rewards.analysis.comparison import TIE, MetricComparison, SystemComparison, compare_runs, plain
+from rrg_rewards.analysis.comparison import (
+    TIE,
+    GroupComparison,
+    MetricComparison,
+    SystemComparison,
+    compare_runs,
+    plain,
+)
 from rrg_rewards.analysis.metric_choice import metrics_by_name
 from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn_of_failures
-from rrg_rewards.analysis.question_items import ReportTexts, ask_judge
+from rrg_rewards.analysis.question_items import ask_judge
 from rrg_rewards.analysis.report_pairs import PairReader
 from rrg_rewards.analysis.settings import REWRITE_PROMPTS, PairColumns, QuestionSettings, SensitivitySettings
 from rrg_rewards.analysis.system_tables import SystemRun, scored_runs
@@ -37,6 +44,7 @@ def make_versions(
     reports: Sequence[str | None],
     settings: SensitivitySettings = SensitivitySettings(),
     log: RunLog | None = None,
+    source: str = "reports",
 ) -> dict[str, list[str | None]]:
     """Make versions of reports: paraphrases, wrong details, and 1 to N errors of each category.
 
@@ -52,6 +60,7 @@ def make_versions(
         reports: ``N`` reports; ``None`` or blank for a missing one, which has no version.
         settings: Changes, the maximum number of errors, the seed, and prompts.
         log: Receives warnings and progress of the language model.
+        source: Name of the table of the reports, for errors.
 
     Returns:
         ``N`` texts of each version, such as ``adversarial`` or ``wrong_severity 2``; ``None`` for a report that does
@@ -75,13 +84,13 @@ def make_versions(
         if change not in CHANGES:
             raise SettingError("changes", unknown_name_message("change", change, CHANGES))
         for errors in (0,) if change in _RULES else range(1, settings.max_errors + 1):
-            made = dict(zip(rows, _changed(texts, change, errors, settings, log or RunLog()), strict=True))
+            made = dict(zip(rows, _changed(texts, change, errors, settings, log or RunLog(), source), strict=True))
             versions[f"{change} {errors}" if errors else change] = [made.get(row) for row in range(len(reports))]
     return versions
 
 
 def _changed(
-    texts: Sequence[str], change: str, errors: int, settings: SensitivitySettings, log: RunLog
+    texts: Sequence[str], change: str, errors: int, settings: SensitivitySettings, log: RunLog, source: str
 ) -> list[str | None]:
     if errors:
         injected = (inject_errors(text, {change: errors}, seed=settings.seed, harmless=0) for text in texts)
@@ -91,7 +100,7 @@ def _changed(
         return [_RULES[change](text, seed=settings.seed).candidate for text in texts]
     task = read_prompt_task(setting, prompt, RewritePromptTask)
     try:
-        made = dict(ask_judge(task, texts, ReportTexts({}), QuestionSettings(judge=settings.rewriter), log))
+        made = dict(ask_judge(task, texts, source, QuestionSettings(judge=settings.rewriter), log))
     except SettingError as error:
         raise SettingError("rewriter", error.problem) from error
     return [made.get(row) for row in range(len(texts))]
@@ -161,7 +170,7 @@ def measure_sensitivity(
     reader = PairReader(own, [table], made, table.source)
     reader.check(log)
     (clean,) = reader
-    versions = make_versions(clean.predictions, settings, log)
+    versions = make_versions(clean.predictions, settings, log, table.source)
     if unmade := [name for name, texts in versions.items() if not any(texts)]:
         log.note(f"no report allows {', '.join(unmade)}")
     versions = {name: texts for name, texts in versions.items() if name not in unmade}
@@ -180,12 +189,16 @@ def measure_sensitivity(
     kinds = {name: "rewritten" if name in _RULES else name.split()[0] for name in versions}
     groups = {}
     for kind in dict.fromkeys(kinds.values()):
-        systems = [_CLEAN, *(name for name in versions if kinds[name] == kind)]
-        of_kind = [replace(one, runs={name: one.runs[name] for name in systems}) for one in scored]
+        own = [name for name in versions if kinds[name] == kind]
+        unchanged = sum(None in texts for texts in zip(*(versions[name] for name in own), strict=True))
+        if unchanged:
+            log.note(f"{kind}: {unchanged} of {len(table)} reports have no {' or '.join(own)}, and are left out")
+        of_kind = [replace(one, runs={name: one.runs[name] for name in (_CLEAN, *own)}) for one in scored]
         found = compare_runs(
             of_kind, num_resamples=settings.bootstrap, num_permutations=settings.permutations, seed=settings.seed
         )
-        groups[kind] = replace(found.all_reports, by="change", group=kind)
+        compared = tuple(replace(one, left_out=one.left_out - unchanged) for one in found.all_reports.metrics)
+        groups[kind] = GroupComparison("change", kind, len(table) - unchanged, compared)
     result = replace(found, systems={run.name: 1 for run in runs}, groups=tuple(groups.values()))
     cells: dict[str, Sequence[Any]] = {**versions}
     for kind, group in groups.items():

@@ -193,7 +193,7 @@ def _title(group: GroupComparison) -> str:
 def _left_out(group: GroupComparison) -> str | None:
     """Say how many reports are left out, by metric."""
     counts = [f"{one.left_out} for {one.metric}" for one in group.metrics if one.left_out]
-    return f"left out, because a system has no score: {', '.join(counts)}" if counts else None
+    return f"left out, because a score is missing: {', '.join(counts)}" if counts else None
 
 
 def _rows(one: MetricComparison) -> Iterator[tuple[str, ...]]:
@@ -287,7 +287,7 @@ def sensitivity_grid(found: "Sensitivity") -> Grid:
             rows.append(("order", *map(number_text, order.values())))
         sections.append(rows)
     metrics = [one.metric for one in found.comparison.all_reports.metrics]
-    return printed_table("share of reports that score worse", ("version", *metrics), sections)
+    return printed_table("share of reports that score worse than clean", ("version", *metrics), sections)
 
 
 def _share(count: int | None, reports: int) -> str:

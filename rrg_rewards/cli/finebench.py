@@ -100,7 +100,7 @@ def run_build(args: argparse.Namespace, terminal: Terminal) -> int:
 
     settings_from(args, Outputs).check()
     settings = settings_from(args, QuestionSettings)
-    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
+    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal)
     items = build_question_items(reports, settings, terminal)
     write_question_items(items.rows, args.output, args.format, args.overwrite, args.spreadsheet_safe)
     terminal.note(
@@ -134,7 +134,7 @@ def run_mine(args: argparse.Namespace, terminal: Terminal) -> int:
 
     settings_from(args, Outputs).check()
     settings = settings_from(args, MiningSettings)
-    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal, args.table)
+    reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal)
     mined = mine_attributes(reports, settings, terminal)
     write_table(mined.to_table(), args.output, args.format, args.overwrite, args.spreadsheet_safe)
     terminal.note(

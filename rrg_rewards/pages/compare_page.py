@@ -76,7 +76,7 @@ def sensitivity_page(found: Sensitivity) -> Page:
         rows = [[kind, *map(shown_number, order.values())] for kind, order in found.order.items()]
         heads = ["Errors", *(one.metric for one in result.all_reports.metrics)]
         sections["Order of errors and scores"] = [table(heads, rows, "Kendall's tau inside of reports")]
-    lead = f"{result.all_reports.rows} reports with known changes, compared with the {result.baseline} reports."
+    lead = f"{len(found.table)} reports; those that allow a change are compared with the {result.baseline} ones."
     return Page("Sensitivity of metrics", lead, sections, facts=_facts(result))
 
 

@@ -97,13 +97,13 @@ def test_a_metric_of_the_corpus_has_the_references_of_all_versions():
     settings = SensitivitySettings(changes=["omitted_finding"], max_errors=1, **ONCE)
     found = measure_sensitivity(Table({"reference": reports}), ["cider"], settings=settings)
     (one,) = found.comparison.all_reports.metrics
-    assert one.left_out == 2
+    assert (one.left_out, found.comparison.all_reports.rows) == (0, 3)
     fixed = make_metric("cider", documents=reports)
     expected = fixed.score(found.table.texts("omitted_finding 1"), reports).value[one.rows].tolist()
     assert one.report_values["omitted_finding 1"].tolist() == pytest.approx(expected)
 
 
-def test_changes_that_no_report_allows_are_told_and_blank_reports_are_left_out():
+def test_changes_that_no_report_allows_are_told_and_blank_reports_are_left_out(tmp_path):
     reports = Table({"text": ["Nodule of 8 mm in the left lung.", None, ""]}, source="r.csv")
     notes = []
 
@@ -114,15 +114,28 @@ def test_changes_that_no_report_allows_are_told_and_blank_reports_are_left_out()
     settings = SensitivitySettings(changes=["wrong_severity"], **ONCE)
     columns = PairColumns(reference_column="text")
     found = measure_sensitivity(reports, ["crimson"], columns=columns, settings=settings, log=Log())
-    assert notes == ["no report allows wrong_severity 2"]
+    left_out = "wrong_severity: 2 of 3 reports have no wrong_severity 1, and are left out"
+    assert notes == ["no report allows wrong_severity 2", left_out]
     (one,) = found.comparison.all_reports.metrics
-    assert (one.rows.tolist(), one.left_out, one.differences[0].losses) == ([0], 2, 1)
+    assert (one.rows.tolist(), one.left_out, one.differences[0].losses) == ([0], 0, 1)
+    assert found.comparison.all_reports.rows == 1
     with pytest.raises(TableError, match=r"r\.csv: no report allows a change"):
         measure_sensitivity(
             reports, ["rouge"], columns=columns, settings=SensitivitySettings(changes=["omitted_comparison"])
         )
     with pytest.raises(SettingError, match="wrong_severity"):
         make_versions(REPORTS, SensitivitySettings(changes=["wrong_severty"]))
+    with pytest.raises(TableError, match="`reference_column` names the column"):
+        measure_sensitivity(reports, ["rouge"], settings=settings)
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Rewrite.")
+    for rewriter, error in (
+        (AnsweringJudge(lambda report: ""), r"r\.csv: the judge"),
+        ("rules", "rewriter: (?!.*`judge`)"),
+    ):
+        rewritten = SensitivitySettings(changes=["paraphrased"], rewriter=rewriter, paraphrase_prompt=prompt)
+        with pytest.raises(ValueError, match=error):
+            measure_sensitivity(reports, ["rouge"], columns=columns, settings=rewritten)
     with pytest.raises(SettingError, match="one column"):
         measure_sensitivity(reports, ["rouge"], columns=PairColumns(reference_column=["text", "text2"]))
 

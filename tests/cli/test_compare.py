@@ -131,7 +131,7 @@ def test_missing_predictions_are_left_out_or_scored(run, system):
     tables = system("bad", BAD), system("good", [*GOOD[:19], ""])
     result = run("compare", *tables, "--metrics", "rouge", *FEW)
     assert "1 of 20 predictions (prediction of good) are missing" in result.err
-    assert "left out, because a system has no score: 1 for rouge" in result.out
+    assert "left out, because a score is missing: 1 for rouge" in result.out
     found = result_of(run, *tables, "--metrics", "rouge", "--missing-prediction", "score")
     assert found["groups"][0]["metrics"][0]["rows"] == 20
 
