@@ -101,6 +101,11 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
             metric = maker.make_named(name, settings[name])
         except (ValueError, TypeError) as error:
             raise SettingError(None, str(error)) from error
+        if metric.unfitted:
+            option = f"{name}.{metric.unfitted[0]}"
+            raise SettingError(
+                "set", f"{option} is fitted on a training set by rewards only: give the text that fit writes"
+            )
         # A path is no name of a column.
         column = metric.name if ":" in name else name
         if column in metrics:

@@ -474,7 +474,7 @@ def _rules(judge: str | Mapping[str, Any] | Judge, profile: str | Path) -> Judge
 def _check_chance(form: str, judge: Judge) -> None:
     """Raise an error if chance cannot be measured with a form and a judge."""
     if form != "training":
-        raise ValueError(f"chance needs form='training', got form={form!r}")
+        raise ValueError(f"chance is for rewards, which are fitted to it, and needs form='training'; got form={form!r}")
     if not isinstance(judge, RuleJudge):
         raise ValueError(
             f"chance needs judge='rules', got {judge.signature}: another judge would have to judge each report with "

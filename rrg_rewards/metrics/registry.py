@@ -153,6 +153,7 @@ def metric_maker(name: str) -> MetricMaker:
         >>> metric_maker("bertscore").required
         ('model',)
     """
+    check_name("metric", name)
     found = import_object(name, "metric") if ":" in name else METRICS.load(name)
     maker = maker_of(found)
     if maker is None:
@@ -161,6 +162,19 @@ def metric_maker(name: str) -> MetricMaker:
             f"{shown(found)}"
         )
     return maker
+
+
+def check_name(kind: str, name: Any) -> None:
+    """Raise an error that says how to use a function or object that is given in place of a name.
+
+    Raises:
+        TypeError: If the name of a metric or reward is no text.
+    """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"name of a {kind} must be a text, got {shown(name)}; CallableMetric(function) is a metric, and "
+            f"MetricReward(metric) a reward{OF_YOUR_OWN}"
+        )
 
 
 def maker_of(found: Any) -> MetricMaker | None:

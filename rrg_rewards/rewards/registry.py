@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rrg_rewards.metrics.judged import AsyncReportMetric
-from rrg_rewards.metrics.registry import METRICS, OF_YOUR_OWN, MetricMaker, maker_of
+from rrg_rewards.metrics.registry import METRICS, OF_YOUR_OWN, MetricMaker, check_name, maker_of
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward, named_columns
 from rrg_rewards.rewards.completions import ReportExtractor
 from rrg_rewards.rewards.output import OUTPUT_OPTIONS, RewardOutput
@@ -101,6 +101,7 @@ class _RewardMaker:
 
 
 def _maker(name: str) -> _RewardMaker:
+    check_name("reward", name)
     if ":" in name:
         found = import_object(name, "reward")
     elif name in REWARDS:
@@ -143,6 +144,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
             are the report (:class:`rrg_rewards.rewards.completions.ReportExtractor`).
 
     Raises:
+        TypeError: If the name is no text, such as a function.
         ValueError: If the name or an option is unknown, or an option without a default is missing.
         ImportError: If the module of a path or of a plug-in cannot be imported.
 

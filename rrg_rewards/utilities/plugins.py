@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
 from rrg_rewards.utilities.names import unknown_name_message
@@ -125,6 +126,14 @@ def _place(plugin: EntryPoint) -> str:
     return f"{package} ({plugin.value})"
 
 
+def _is_own(owner: Any, name: str) -> bool:
+    """Whether an attribute is public and, if of a module, was not imported into it."""
+    if name.startswith("_") or not isinstance(owner, ModuleType):
+        return not name.startswith("_")
+    value = getattr(owner, name)
+    return not isinstance(value, ModuleType) and getattr(value, "__module__", None) in (None, owner.__name__)
+
+
 def refuse_paths() -> None:
     """Let :func:`import_object` raise from now on, in this process and in those that it starts."""
     os.environ[NO_PLUGINS_VARIABLE] = "1"
@@ -166,7 +175,7 @@ def import_object(path: str, kind: str) -> Any:
         ) from error
     for name in attribute.split("."):
         if not hasattr(found, name):
-            known = [known for known in dir(found) if not known.startswith("_")]
+            known = getattr(found, "__all__", None) or [known for known in dir(found) if _is_own(found, known)]
             raise ValueError(unknown_name_message(f"{kind} in {module}", name, known))
         found = getattr(found, name)
     return found

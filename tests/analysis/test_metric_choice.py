@@ -62,3 +62,12 @@ def test_make_metrics_shares_labelers_and_judges_of_equal_settings():
     own = MetricChoice(metrics=["crg", "label_f1"], labeler="rules:ct_rate", set={"crg.labeler": "rules:chexbert"})
     crg, label_f1 = make_metrics(own).values()
     assert crg.labeler.labels != label_f1.labeler.labels
+
+
+@pytest.mark.parametrize(
+    ("metric", "options"), [("crimson", {"crimson.form": "training"}), ("ct_finebench", {"ct_finebench.mode": "f1"})]
+)
+def test_make_metrics_a_metric_that_only_a_reward_fits_is_refused(metric, options):
+    choice = MetricChoice(metrics=[metric], set={**options, f"{metric}.chance": "dataset"})
+    with pytest.raises(SettingError, match=rf"set: {metric}\.chance is fitted on a training set by rewards only"):
+        make_metrics(choice)

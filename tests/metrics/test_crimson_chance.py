@@ -156,7 +156,7 @@ class LaterJudge(Judge):
 def test_chance_refuses_what_it_cannot_measure() -> None:
     with pytest.raises(ValueError, match="chance='dataset', which is measured on the training set: call fit"):
         CRIMSON(form="training", chance="dataset").score([NODULE], [NODULE])
-    with pytest.raises(ValueError, match="chance needs form='training', got form='published'"):
+    with pytest.raises(ValueError, match=r"chance is for rewards, .* form='training'; got form='published'"):
         CRIMSON(chance="dataset")
     with pytest.raises(ValueError, match="chance needs judge='rules', got later: another judge would"):
         CRIMSON(LaterJudge(), form="training", chance="dataset")

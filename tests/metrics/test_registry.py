@@ -27,6 +27,8 @@ def test_register_metric_names_a_function_or_a_class(monkeypatch):
             ValueError, match=r"unknown \w+ 'gap'.*call register_metric\(name, function\).*module:function"
         ):
             ask("gap")
+        with pytest.raises(TypeError, match=r"must be a text, got .*MetricReward\(metric\).*register_metric\(name"):
+            ask(length_gap)
     registry.register_metric("gap", length_gap)
     registry.register_metric("mine", ReportCRG)
     assert registry.make_metric("gap").score(["ab"], ["a"]).value.tolist() == [1]

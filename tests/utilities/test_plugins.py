@@ -174,3 +174,12 @@ def test_registry_module_that_fails_is_an_import_error(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ImportError, match="metric 'failing_code:f': cannot import 'failing_code': ZeroDivisionError"):
         make_metric("failing_code:f")
+
+
+def test_import_object_names_what_a_module_defines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_code.py").write_text("import json\nfrom collections import Counter\ndef words(p, r): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ValueError, match=r"unknown metric in own_code 'count'\. Known: words$"):
+        make_metric("own_code:count")
+    with pytest.raises(ValueError, match="did you mean 'ReportCRG'"):
+        make_metric("rrg_rewards.metrics:ReportCRGG")
