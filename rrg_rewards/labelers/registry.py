@@ -47,8 +47,13 @@ def get_labeler(labeler: LabelerSetting, **further: Any) -> Labeler:
         'Enlarged Cardiomediastinum'
     """
     if isinstance(labeler, Mapping):
-        return _from_mapping({**labeler, **further})
-    if not isinstance(labeler, str):
+        keys, further = list(labeler), {**labeler, **further}
+        labeler = further.pop("name", None)
+        if not isinstance(labeler, str):
+            # Only the keys, because the settings of a judge may contain a key of a server.
+            given = shown(", ".join(map(str, keys))) if keys else "nothing"
+            raise ValueError(f"a labeler's settings must have a name, one of {', '.join(_LABELERS)}; got {given}")
+    elif not isinstance(labeler, str):
         # Not isinstance, which reads the signature before Python 3.12 and may load a model.
         if not callable(labeler) or any(attribute not in dir(labeler) for attribute in ("labels", "signature")):
             raise TypeError(f"labeler must be a name, a mapping or a labeler, got {type(labeler).__name__}")
@@ -56,18 +61,18 @@ def get_labeler(labeler: LabelerSetting, **further: Any) -> Labeler:
             raise TypeError(f"{', '.join(further)} cannot be set on a labeler object")
         return labeler
     name, argument = _name_and_argument(labeler)
-    if not argument and name in _LABELERS:
+    if not argument and not further and name in _LABELERS:
         raise ValueError(f"labeler {labeler!r} needs an argument, as in 'rules:ct_rate' or 'radbert:CHECKPOINT'")
     if name == _JUDGE and "judge" not in further:
         raise ValueError(
-            f"labeler {labeler!r} needs a judge: get_labeler({labeler!r}, judge='openai:MODEL'), a mapping with the "
-            "keys name, schema and judge, or `judge` on the command line"
+            f"labeler {labeler!r} needs a judge, beside it as in get_labeler('judge:ct_rate', judge='openai:MODEL'), "
+            "or as the key `judge` of its mapping"
         )
     make: Any = LABELERS.load(name)
     return get_labeler(make(argument, **further) if argument else make(**further))
 
 
-def needs_judge(labeler: LabelerSetting) -> bool:
+def needs_judge(labeler: LabelerSetting | None) -> bool:
     """Whether a labeler is described by a name of :class:`JudgeLabeler` without its judge.
 
     Example:
@@ -75,8 +80,21 @@ def needs_judge(labeler: LabelerSetting) -> bool:
         (True, False)
     """
     if isinstance(labeler, Mapping):
-        return labeler.get("name") == _JUDGE and "judge" not in labeler
+        return "judge" not in labeler and needs_judge(labeler.get("name"))
     return isinstance(labeler, str) and _name_and_argument(labeler)[0] == _JUDGE
+
+
+def with_joined_judge(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of a metric or reward, in which a labeler that needs a judge has got the option ``judge``.
+
+    Example:
+        >>> list(with_joined_judge({"labeler": "judge:ct_rate", "judge": {"name": "openai", "model": "m"}}))
+        ['labeler']
+    """
+    joined = dict(options)
+    if "judge" in joined and needs_judge(joined.get("labeler")):
+        joined["labeler"] = get_labeler(joined["labeler"], judge=joined.pop("judge"))
+    return joined
 
 
 def _name_and_argument(labeler: str) -> tuple[str, str]:
@@ -84,13 +102,3 @@ def _name_and_argument(labeler: str) -> tuple[str, str]:
         return "rules", labeler
     name, _, argument = labeler.partition(":")
     return name, argument
-
-
-def _from_mapping(settings: Mapping[str, Any]) -> Labeler:
-    arguments = dict(settings)
-    name = arguments.pop("name", None)
-    if not isinstance(name, str):
-        # Only the keys, because the settings of a judge may contain a key of a server.
-        keys = shown(", ".join(map(str, settings))) if settings else "nothing"
-        raise ValueError(f"a labeler's settings must have a name, one of {', '.join(_LABELERS)}; got {keys}")
-    return get_labeler(LABELERS.load(name)(**arguments))

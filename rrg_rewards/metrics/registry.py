@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rrg_rewards.labelers.registry import with_joined_judge
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.callable import CallableMetric, function_parameters
 from rrg_rewards.utilities.names import check_required, shown, unknown_name_message
@@ -129,11 +130,12 @@ class MetricMaker:
         Raises:
             ValueError: As :func:`make_metric`.
         """
-        for option in options:
+        joined = with_joined_judge(options)
+        for option in joined:
             if option not in self.options:
                 raise ValueError(unknown_name_message(f"{name} option", option, self.options))
-        check_required(f"metric {name!r}", self.required, options)
-        return self.make(**options)
+        check_required(f"metric {name!r}", self.required, joined)
+        return self.make(**joined)
 
 
 def metric_maker(name: str) -> MetricMaker:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rrg_rewards.labelers.registry import with_joined_judge
 from rrg_rewards.metrics.judged import AsyncReportMetric
 from rrg_rewards.metrics.registry import METRICS, OF_YOUR_OWN, MetricMaker, check_name, maker_of
 from rrg_rewards.rewards.base import AsyncMetricReward, MetricReward, Reward, named_columns
@@ -141,7 +142,8 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
             every reward: ``key``, the name of a sub-score that is the reward instead of the score, with ``sign``, 1 if
             a higher sub-score is better and -1 if a lower one is; and ``report``, how the report is extracted from a
             completion: ``"auto"`` (default), ``"raw"`` for the whole completion, or a regular expression whose groups
-            are the report (:class:`rrg_rewards.rewards.completions.ReportExtractor`).
+            are the report (:class:`rrg_rewards.rewards.completions.ReportExtractor`). A labeler ``judge:SCHEMA`` gets
+            the option ``judge``.
 
     Raises:
         TypeError: If the name is no text, such as a function.
@@ -163,7 +165,7 @@ def make_reward(name: str, /, reference_column: str | None = "reference", **opti
         >>> reward(completions=["Hernia? REPORT: No abnormality."], reference=["Hiatal hernia."])
         [-0.277...]
     """
-    maker = _maker(name)
+    maker, options = _maker(name), with_joined_judge(options)
     takes_any = ":" in name and maker.takes_any_option
     if takes_any or "reference_column" in maker.options:
         options = {"reference_column": reference_column, **options}

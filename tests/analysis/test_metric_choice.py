@@ -1,6 +1,7 @@
 """Rewards from names and settings."""
 
 import math
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from rrg_rewards.analysis.metric_choice import make_metrics, reward_inputs
 from rrg_rewards.analysis.settings import MetricChoice
 from rrg_rewards.data import Table
 from rrg_rewards.data.tables.table import TableError
+from rrg_rewards.metrics import make_metric
 from rrg_rewards.rewards import make_reward
 from rrg_rewards.utilities.settings import SettingError
 
@@ -22,8 +24,17 @@ def test_choose_reward_is_make_reward():
 
 
 def test_choose_reward_gives_the_judge_to_a_labeler_that_needs_one():
-    choice = RewardChoice(reward="crg", set={"prior": 0.2}, labeler="judge:ct_rate", judge="openai:my-model")
-    assert "judge|schema:ct_rate" in choose_reward(choice).signature
+    judge = {"name": "openai", "model": "my-model", "seed": 3}
+    choice = RewardChoice(reward="crg", set={"prior": 0.2}, labeler="judge:ct_rate", judge=judge)
+    reward = choose_reward(choice)
+    assert re.search(r"judge\|schema:ct_rate.*seed:3", reward.signature)
+    named = {"name": "judge:ct_rate", "judge": judge}
+    for options in ({"labeler": "judge:ct_rate", "judge": judge}, {"labeler": named}):
+        assert make_reward("crg", prior=0.2, **options).signature == reward.signature
+        assert make_metric("crg", **options).labeler.signature == reward.metric.labeler.signature
+    for labeler in ("judge:ct_rate", {"name": "judge", "schema": "ct_rate"}):
+        with pytest.raises(ValueError, match=r"needs a judge.* key `judge` of its mapping"):
+            make_reward("crg", labeler=labeler)
 
 
 @pytest.mark.parametrize(
