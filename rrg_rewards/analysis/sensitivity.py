@@ -189,11 +189,11 @@ def measure_sensitivity(
     kinds = {name: "rewritten" if name in _RULES else name.split()[0] for name in versions}
     groups = {}
     for kind in dict.fromkeys(kinds.values()):
-        own = [name for name in versions if kinds[name] == kind]
-        unchanged = sum(None in texts for texts in zip(*(versions[name] for name in own), strict=True))
+        changed = [name for name in versions if kinds[name] == kind]
+        unchanged = sum(None in texts for texts in zip(*(versions[name] for name in changed), strict=True))
         if unchanged:
-            log.note(f"{kind}: {unchanged} of {len(table)} reports have no {' or '.join(own)}, and are left out")
-        of_kind = [replace(one, runs={name: one.runs[name] for name in (_CLEAN, *own)}) for one in scored]
+            log.note(f"{kind}: {unchanged} of {len(table)} reports have no {' or '.join(changed)}, and are left out")
+        of_kind = [replace(one, runs={name: one.runs[name] for name in (_CLEAN, *changed)}) for one in scored]
         found = compare_runs(
             of_kind, num_resamples=settings.bootstrap, num_permutations=settings.permutations, seed=settings.seed
         )

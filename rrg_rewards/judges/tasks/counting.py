@@ -263,7 +263,7 @@ class CountPromptTask(PromptFileTask[ReportPair, CountedErrors]):
 
 def _counted(text: str, before: str, where: str, most: int) -> tuple[int, str]:
     """Return the number that follows a pattern, and the rest of its line."""
-    found = re.search(rf"{before}(?<![-\u2212.])(\d{{1,6}})(?!\w|\.\d)\.?(.*)", text, re.IGNORECASE | re.MULTILINE)
+    found = re.search(rf"{before}(?<![-\u2212.])(\d{{1,6}})(?!\w|\.\d|\s*%)\.?(.*)", text, re.IGNORECASE | re.MULTILINE)
     if found is None:
         raise AnswerError("malformed", f"{where} has no number")
     if int(found[1]) > most:

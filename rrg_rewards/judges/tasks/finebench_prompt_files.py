@@ -82,7 +82,7 @@ class GradePromptTask(PromptFileTask[AnswerPairs, tuple[float | None, ...]]):
     ``<attribute>``, ``<disease>``, ``<explanation>`` and ``<example>``. The paper prints a prompt without placeholders.
     An answer is valid if its last line is one of the scores, alone or after the word "Score"; or if its lines that are
     a score, or say "score" or "grade", state one score only, as in ``The score is 0.5.``, ``\boxed{1}`` or ``Score 0.5
-    (Partially Correct)``. A line with another number, a denial or a condition makes it ambiguous, and so invalid.
+    (Partially Correct)``. A line with a percentage, another number, a denial or a condition makes it invalid.
 
     Source: Yuan et al., "CT-FineBench", Section 3.3 and Appendix B.
 
@@ -126,7 +126,9 @@ class GradePromptTask(PromptFileTask[AnswerPairs, tuple[float | None, ...]]):
 def _stated_score(line: str) -> float | None:
     """Return the score that a line states; ``None`` if it is unclear."""
     numbers = list(_NUMBER.finditer(line))
-    if len(numbers) != 1 or _CONDITIONAL.search(line) or _DENIED.search(line[: numbers[0].start()]):
+    # A percentage is no score: 1 % is not 1.
+    is_unclear = len(numbers) != 1 or "%" in line or _CONDITIONAL.search(line)
+    if is_unclear or _DENIED.search(line[: numbers[0].start()]):
         return None
     value = float(numbers[0][0].replace("\u2212", "-"))
     return value if value in _SCORES else None

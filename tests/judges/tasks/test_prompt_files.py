@@ -114,6 +114,8 @@ def test_grade_prompt_task_reads_an_unambiguous_score(answer: str, grade: float)
             "Score: -0.5",
             ".1",
             "Score: 0.5 of 1",
+            "1%",
+            r"\boxed{1\%}",
             "Score 7",
             "8 mm is 1",
         ),
@@ -228,6 +230,7 @@ COUNTS = f"{HEADINGS.format(SOME, NONE.replace('(b) Type: 0', '(b) Missing: 3'))
             COUNTS.replace("2. Edema", "1.5. Edema"),
             "has no number",
         ),
+        (CountPromptTask("Count."), ReportPair("a b", "c d"), COUNTS.replace("2. Edema", "2 %"), "has no number"),
         (CountPromptTask("Count."), ReportPair("a b", "c d"), COUNTS.replace("[Matched Findings]", ""), "once each"),
     ],
 )
