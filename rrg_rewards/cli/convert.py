@@ -6,7 +6,6 @@ Nothing is uploaded.
 """
 
 import argparse
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from typing import Any, Literal
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.cli.options import (
     InputTable,
+    RunInstead,
     UsageError,
     add_command_parser,
     add_settings,
@@ -83,7 +83,9 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     ct_chat = add_command_parser(kinds, "ct-chat", run_ct_chat, "convert a checkpoint of CT-CHAT")
     ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of the checkpoint")
     example = "write a small checkpoint in the published form and its base model, and print the names of its weights"
-    ct_chat.add_argument("--example", metavar="FOLDER", type=Path, action=_Example, help=example)
+    ct_chat.add_argument(
+        "--example", metavar="FOLDER", type=Path, action=RunInstead, const=_write_example, help=example
+    )
     lora = add_command_parser(kinds, "lora", run_lora, "merge a LoRA adapter into its base model")
     lora.add_argument("adapter", metavar="ADAPTER", type=Path, help="folder of the adapter")
     for model in (ct_chat, lora):
@@ -131,22 +133,18 @@ def run_reports(args: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-class _Example(argparse.Action):
-    """Writes an example in place of a conversion, as ``--help`` prints in place of one."""
+def _write_example(args: argparse.Namespace, terminal: Terminal) -> int:
+    """Write an example in place of a conversion, and show its weights."""
+    folder = args.example
+    if folder.exists():
+        raise UsageError(f"argument --example: {folder} exists; choose another folder")
+    require("peft", extra="models")
+    from rrg_rewards.recipes.ct_chat.example import write_example
 
-    def __call__(self, parser: argparse.ArgumentParser, _: object, folder: Any, *__: object) -> None:
-        """Write the example, print its weights and exit."""
-        if folder.exists():
-            parser.error(f"argument --example: {folder} exists; choose another folder")
-        try:
-            require("peft", extra="models")
-            from rrg_rewards.recipes.ct_chat.example import write_example
-
-            weights = write_example(folder)
-        except (ImportError, OSError) as error:
-            parser.error(f"argument --example: {error}")
-        sys.stdout.writelines(f"{name}  {' x '.join(map(str, shape))}\n" for name, shape in weights.items())
-        parser.exit(0, f"convert it: {parser.prog} {folder}/checkpoint --base-model {folder}/base --output OUTPUT\n")
+    weights = write_example(folder)
+    terminal.show(*(f"{name}  {' x '.join(map(str, shape))}" for name, shape in weights.items()))
+    terminal.note(f"convert it: {args.parser.prog} {folder}/checkpoint --base-model {folder}/base --output OUTPUT")
+    return 0
 
 
 def _check(folder: Path, quiet: bool) -> None:

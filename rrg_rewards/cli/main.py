@@ -37,7 +37,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.cli.options import CommandParser, UsageError, with_options
+from rrg_rewards.cli.options import CommandParser, OtherRun, UsageError, with_options
 from rrg_rewards.cli.terminal import Terminal
 from rrg_rewards.utilities.files import outputs_as_private_as_inputs
 from rrg_rewards.utilities.run_log import RunWarning
@@ -87,7 +87,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line; ``more`` contains arguments that a command passes to another parser."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(next((argument for argument in arguments if not argument.startswith("-")), None))
-    args, more = parser.parse_known_args(arguments)
+    try:
+        args, more = parser.parse_known_args(arguments)
+    except OtherRun as other:
+        args, more = other.args[0], []
     if more and not getattr(args, "takes_more", False):
         command: CommandParser = args.parser
         near = get_close_matches(more[0].partition("=")[0], command.options, n=1)
@@ -201,9 +204,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(_parse(argv))
     except SystemExit as stop:  # argparse raises it after --help, --version and usage errors.
         return _exit_code(stop)
-    except BrokenPipeError:  # Of --list, which prints while the command line is parsed.
-        _drop_standard_output()
-        return 141
 
 
 if __name__ == "__main__":

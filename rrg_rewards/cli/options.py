@@ -36,6 +36,20 @@ class UsageError(Exception):
     """An error in the command line that argparse does not detect; the exit code is 2."""
 
 
+class OtherRun(Exception):  # noqa: N818 (no error)
+    """Raised by :class:`RunInstead` with the arguments, before argparse misses those that the command requires."""
+
+
+class RunInstead(argparse.Action):
+    """An option whose ``const`` is run in place of the command."""
+
+    def __call__(self, _: Any, namespace: argparse.Namespace, values: Any, *__: Any) -> None:
+        """End the parsing, with ``const`` as what is run."""
+        setattr(namespace, self.dest, values)
+        namespace.run = self.const
+        raise OtherRun(namespace)
+
+
 class _StoreOnce(argparse.Action):
     """Store the value of an option, and refuse a second one. By default, argparse drops the first silently."""
 

@@ -54,7 +54,7 @@ score of any pair because its judge failed (the outputs are written before); 2 w
 """
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -65,6 +65,7 @@ from rrg_rewards.cli.options import (
     DryRun,
     Outputs,
     PageOptions,
+    RunInstead,
     UsageError,
     add_command_parser,
     add_settings,
@@ -85,18 +86,13 @@ if TYPE_CHECKING:
     from rrg_rewards.pages.score_page import ScoreRows
 
 
-class _ListAction(argparse.Action):
-    """Show the metrics and exit, without the required arguments."""
+def _list(args: argparse.Namespace, terminal: Terminal) -> int:  # noqa: ARG001 (as every command)
+    """Show the metrics."""
+    from rrg_rewards.metrics.registry import available_metrics
 
-    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:  # noqa: ARG002 (argparse's)
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from rrg_rewards.metrics.registry import available_metrics
-
-        for name in available_metrics():
-            Terminal().show(name, *_description(name))
-        parser.exit()
+    for name in available_metrics():
+        terminal.show(name, *_description(name))
+    return 0
 
 
 def _description(name: str) -> list[str]:
@@ -142,9 +138,8 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     parser = add_command_parser(commands, "score", _run, summary, __doc__)
     add_table_argument(parser, "PAIRS", "report pairs")
     add_settings(parser, MetricChoice, "metrics")
-    parser.add_argument(
-        "--list", action=_ListAction, help="show the metrics, what each needs, its context and its options, and exit"
-    )
+    listed = "show the metrics, what each needs, its context and its options, and exit"
+    parser.add_argument("--list", action=RunInstead, nargs=0, const=_list, help=listed)
     columns = ("prediction_column", "reference_column", "missing_section", "references", "key")
     add_settings(parser, PairColumns, *columns)
     output = {"default": None, "help": "write the scores of each pair to FILE; - is standard output"}

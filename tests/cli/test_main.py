@@ -107,8 +107,11 @@ def test_an_error_is_one_line_and_an_exit_code(run, monkeypatch, tmp_path, error
 
     monkeypatch.setattr("rrg_rewards.data.tables.readers.BatchedTable", fail)
     monkeypatch.setattr(main_module, "_drop_standard_output", lambda: None)
-    result = run("label", "a.csv", "--text-column", "t", "--output", tmp_path / "out.csv", "--quiet")
-    assert (result.code, result.out, result.err) == (code, "", message)
+    monkeypatch.setattr("rrg_rewards.metrics.registry.available_metrics", fail)
+    label = ("label", "a.csv", "--text-column", "t", "--output", tmp_path / "out.csv", "--quiet")
+    for command in (label, ("score", "--list")):
+        result = run(*command)
+        assert (result.code, result.out, result.err) == (code, "", message)
 
 
 def test_traceback_shows_where_an_error_was_raised(run):
