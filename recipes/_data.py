@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,13 @@ class RecipeData:
         train: Rows to train on.
         heldout: Rows to evaluate on.
         dropped: Number of dropped rows for each reason.
-        columns: Names of the columns of the data set, of which the rows have those that are read.
+        columns: All columns of the data set and of the held-out file. The rows have those that are read.
     """
 
     train: Any
     heldout: Any
     dropped: Mapping[str, int]
-    columns: Sequence[str] = ()
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 def load_table(name: str) -> Table:
@@ -67,11 +67,12 @@ def load_recipe_data(arguments: DataArguments, columns: Sequence[str]) -> Recipe
         ValueError: If a column is missing (the message names the existing columns), or if no row is usable.
     """
     dropped = {"blank input or reference": 0, "no image": 0, "input too long": 0}
-    names: dict[str, None] = {}
+    all_columns: dict[str, list[Any]] = {}
 
     def prepare(name: str) -> Any:
         table = load_table(name)
-        names.update(dict.fromkeys(table.names))
+        for column, cells in table.columns.items():
+            all_columns.setdefault(column, []).extend(cells)
         # Relative paths in a file refer to its folder, so that the folder can be moved.
         folder = Path(name).parent if is_file_name(name) else Path()
         return _prepare(table, arguments, columns, dropped, folder)
@@ -92,7 +93,7 @@ def load_recipe_data(arguments: DataArguments, columns: Sequence[str]) -> Recipe
     evaluated = heldout.select(range(min(arguments.heldout_rows, len(heldout))))
     counts = len(train), len(heldout), len(evaluated)
     logger.info("%d rows to train on, %d held out, %d of these to evaluate on; left out: %s", *counts, dropped)
-    return RecipeData(train, evaluated, dropped, [*names])
+    return RecipeData(train, evaluated, dropped, all_columns)
 
 
 def is_file_name(name: str) -> bool:

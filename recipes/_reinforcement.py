@@ -136,8 +136,7 @@ class ReinforcementRun:
         data = load_recipe_data(recipe, list(dict.fromkeys([*reward_columns([*metrics, *watch_metrics]), *further])))
         for reward in (*metrics, *watch_metrics):
             reward.fit(**{column: list(data.train[column]) for column in reward.columns})
-            # The rows have only the columns that are read; what the others contain is not known.
-            reward.warn_of_unread({column: ["given"] for column in data.columns})
+            reward.warn_of_unread(data.columns)
             logger.info("reward %s: %s", reward.__name__, reward.signature)
         weights = [setting.weight for setting in settings]
         return cls(recipe, output_dir, rewards, weights, metrics, watch_metrics, data)

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,10 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from rrg_rewards.metrics.base import UnreadColumnWarning
 from rrg_rewards.recipes._arguments import RecipeArguments, SupervisedArguments
 from rrg_rewards.recipes._data import load_recipe_data, load_table
+from rrg_rewards.recipes._reinforcement import ReinforcementRun
 from rrg_rewards.utilities.features import FeatureError, write_features
 from rrg_rewards.utilities.texts import PlaceholderWarning
 
@@ -132,6 +136,16 @@ def test_load_recipe_data_words_for_a_missing_report_are_trained_on_with_a_warni
     with pytest.warns(PlaceholderWarning, match="1 of 11 .* 'impression' of .*rows.jsonl .* 'NaN'"):
         data = load_recipe_data(make(rows), ["impression"])
     assert len(data.train) + len(data.heldout) == 11
+
+
+@pytest.mark.parametrize(("age", "expected"), [(70, ["age"]), (None, []), ("n/a", [])])
+def test_columns_with_values_that_no_reward_reads_are_told(make: Make, age: Any, expected: list[str]) -> None:
+    rows = [{**row, "age": age, "sex": " "} for row in ROWS]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ReinforcementRun.prepare(make(rows, rewards=["crimson"]), "out")
+    told = [str(one.message) for one in caught if one.category is UnreadColumnWarning]
+    assert [re.findall(r"context_columns=\['(\w+)'\]", text) for text in told] == [[name] for name in expected]
 
 
 @pytest.mark.parametrize("labels", [[[1, 0], None], ["[1, 0]", None]])
