@@ -163,7 +163,8 @@ class _State:
 
     def add(self, logits: Tensor, is_greedy: bool) -> None:
         """Sample the next tokens."""
-        new, scores = sample_tokens(logits, 0.0 if is_greedy else self.temperature, self.draws[self.rows])
+        options = (0.0, None) if is_greedy else (self.temperature, self.draws[self.rows])
+        new, scores = sample_tokens(logits, *options)
         self.tokens.index_put_((self.rows, self.step), new)
         self.log_probs.index_put_((self.rows, self.step), scores)
         self.last.copy_(new)
@@ -234,12 +235,12 @@ class GraphDecoder:
             sampling: How to sample.
         """
         (count, vocabulary), is_cpu, is_greedy = logits.shape, self.device.type == "cpu", not sampling.temperature
-        width, draws = prompts.mask.shape[1], random_draws(count, vocabulary, self.device)
-        self._prepare(cache, draws, width, sampling)
+        width, draws = prompts.mask.shape[1], random_draws(0 if is_greedy else count, vocabulary, self.device)
+        self._prepare(cache, draws, prompts.mask.shape, sampling)
         rows = first = self._rows_for(count)
         state = self._states[rows]
         state.load(prompts, cache, sampling.temperature)
-        state.draws[:count] = draws
+        state.draws[: len(draws)] = draws
         state.add(pad(logits, (0, 0, 0, first - count)), is_greedy)
         done = 1
         while done < sampling.max_new_tokens:
@@ -253,7 +254,7 @@ class GraphDecoder:
                     state.keep((~state.going).long().argsort(stable=True)[:fewer], width + done - 1)
                     rows, state = fewer, self._states[fewer]
             # Outside of the graph, so that their sequence depends on the step's seed only.
-            state.draws[:count] = random_draws(count, vocabulary, self.device)
+            state.draws[: len(draws)] = random_draws(len(draws), vocabulary, self.device)
             self._steps[rows, is_greedy]()
             done += 1
         found = sampling.completions(state.tokens[:count, :done], state.log_probs[:count, :done])
@@ -275,13 +276,13 @@ class GraphDecoder:
     def _rows_for(self, count: int) -> int:
         return min(rows for rows in self._states if rows >= count)
 
-    def _prepare(self, cache: DynamicCache, draws: Tensor, width: int, sampling: Sampling) -> None:
+    def _prepare(self, cache: DynamicCache, draws: Tensor, prompts: torch.Size, sampling: Sampling) -> None:
         """Make buffers that are large enough and belong to the weights, and the steps of greedy or other sampling."""
         tokens, is_greedy = sampling.max_new_tokens, not sampling.temperature
         signature = *_signature(self._model), cache.layers[0].keys.dtype, *draws.shape[1:], *sampling.end_token_ids
-        room = -(-(width + tokens) // _ROOM) * _ROOM
+        room = -(-(prompts[1] + tokens) // _ROOM) * _ROOM
         held = self._states[max(self._states)] if self._states else None
-        size = (len(draws), room, tokens)
+        size = (prompts[0], room, tokens)
         known = (0, 0, 0) if held is None else (len(held.last), held.mask.shape[3], held.tokens.shape[1])
         if signature != self._signature or any(new > old for new, old in zip(size, known, strict=True)):
             if signature == self._signature:

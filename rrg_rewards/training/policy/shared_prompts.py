@@ -81,7 +81,8 @@ def sample_completions(
     positions = mask.sum(1)
     every = 1 if device.type == "cpu" else TOKENS_PER_READ
     for step in range(most):
-        new, scores = sample_tokens(logits, sampling.temperature, random_draws(count, vocabulary, device)[rows])
+        draws = random_draws(count, vocabulary, device)[rows] if sampling.temperature else None
+        new, scores = sample_tokens(logits, sampling.temperature, draws)
         # Rows that have ended and are still in the batch get tokens, too. They are removed below.
         tokens[rows, step], log_probs[rows, step] = new, scores
         going &= ~torch.isin(new, ends)

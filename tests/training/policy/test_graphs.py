@@ -74,6 +74,9 @@ def _check_equal(generator, rows, greedy=False):
     assert torch.equal(found.finished, expected.finished)
     if not greedy:
         torch.testing.assert_close(found.log_probs, expected.log_probs, atol=1e-5, rtol=0)
+    else:
+        # No random number is drawn.
+        assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(3).get_state())
     return found
 
 
