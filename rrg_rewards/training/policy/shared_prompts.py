@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
@@ -389,12 +390,15 @@ def parts_of_similar_length(lengths: Tensor, is_cpu: bool = True) -> list[Tensor
     """
     order, call = lengths.argsort(), _TOKENS_PER_CALL if is_cpu else _TOKENS_PER_CALL_ON_GPU
     # For each number of shortest rows: the least cost, and the row at which the last part begins.
-    best = [(0, 0)]
+    rows, costs, starts = np.arange(len(order)), np.zeros(len(order) + 1), [0]
     for end, longest in enumerate(lengths[order].tolist(), 1):
         most = max(1, _MOST_TOKENS_ON_CPU // max(longest, 1)) if is_cpu else end
-        starts = range(max(0, end - most), end)
-        best.append(min((best[start][0] + (end - start) * longest + call, start) for start in starts))
+        # With more rows, the last part begins at the same row or later.
+        first = max(starts[-1], end - most)
+        found = costs[first:end] + (end - rows[first:end]) * longest + call
+        starts.append(first + int(found.argmin()))
+        costs[end] = found.min()
     ends = [len(order)]
     while ends[0]:
-        ends.insert(0, best[ends[0]][1])
+        ends.insert(0, starts[ends[0]])
     return [order[start:end] for start, end in pairwise(ends)]

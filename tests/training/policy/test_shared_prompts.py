@@ -1,6 +1,7 @@
 """Rows with the same prompt: one computation of the prompt, with the results of computing each row."""
 
 import math
+import random
 from itertools import pairwise, product
 
 import pytest
@@ -274,3 +275,25 @@ def test_parts_of_similar_length_have_the_least_padding_and_limited_numbers_of_t
     assert sorted(torch.cat(parts).tolist()) == list(range(8))
     assert sum(len(part) * int(lengths[part].max()) + 9 for part in parts) == min(costs.values())
     assert not is_cpu or all(len(part) == 1 or len(part) * int(lengths[part].max()) <= 60 for part in parts)
+
+
+@pytest.mark.parametrize("is_cpu", [True, False])
+def test_parts_of_similar_length_of_many_rows_are_those_of_all_starts(is_cpu, monkeypatch):
+    draws = random.Random(0)
+    for most, call, longest in product([1, 60, 8192], [0, 9, 100], [1, 9, 90]):
+        for name, value in (
+            ("_MOST_TOKENS_ON_CPU", most),
+            ("_TOKENS_PER_CALL", call),
+            ("_TOKENS_PER_CALL_ON_GPU", call),
+        ):
+            monkeypatch.setattr(shared_prompts, name, value)
+        lengths = torch.tensor([draws.randint(0, longest) for _ in range(draws.randint(1, 60))])
+        order, best = lengths.argsort(), [(0, 0)]
+        for end, length in enumerate(lengths[order].tolist(), 1):
+            starts = range(max(0, end - max(1, most // max(length, 1))) if is_cpu else 0, end)
+            best.append(min((best[start][0] + (end - start) * length + call, start) for start in starts))
+        ends = [len(order)]
+        while ends[0]:
+            ends.insert(0, best[ends[0]][1])
+        expected = [order[start:end].tolist() for start, end in pairwise(ends)]
+        assert [part.tolist() for part in parts_of_similar_length(lengths, is_cpu)] == expected
