@@ -36,7 +36,7 @@ def recipe(make_recipe: Callable[[str], Callable[..., Path]]) -> Callable[..., P
 def test_crepe_training_32_pairs_are_learned_by_heart(recipe: Callable[..., Path], tmp_path: Path) -> None:
     write_records(tmp_path / "errors.jsonl", tiny_records(28))
     path = recipe(
-        trainer__max_epochs=150,
+        trainer__max_epochs=100,
         trainer__check_val_every_n_epoch=50,
         checkpoint={"every_n_epochs": 50},
         early_stopping={"monitor": "val/tau", "strict": False},

@@ -53,9 +53,9 @@ def test_er2score_training_16_pairs_are_learned_to_zero_loss_and_kept(
 ) -> None:
     write_records(tmp_path / "errors.jsonl", tiny_records(13, per_reference=3))
     path = recipe(
-        trainer__max_epochs=400,
-        trainer__check_val_every_n_epoch=400,
-        checkpoint={"every_n_epochs": 400},
+        trainer__max_epochs=250,
+        trainer__check_val_every_n_epoch=250,
+        checkpoint={"every_n_epochs": 250},
         early_stopping={"monitor": "val/accuracy", "strict": False},
         model__learning_rate=3e-3 if lora is None else 1e-2,
         model__head_learning_rate=1e-2,
