@@ -51,6 +51,7 @@ class PolicyTraining:
     clip_high: float | None = option(None, "Upper clipping of ratios, such as 0.28 (default: as the lower, 0.2).")
     scale: str | None = option(None, "Divisor of advantages: group, batch, none or gdpo (default: by algorithm).")
     mask_truncated: bool = option(False, "Leave completions without an end out of the loss.")
+    max_draws: int | None = option(None, "Draws of a prompt until its rewards differ; then leave it out.")
     batch_size: int = option(4, "Number of prompts of a rollout, in each process.")
     num_generations: int = option(8, "Number of completions for each prompt.")
     minibatches: int = option(1, "Number of minibatches, and so of steps, of each pass over a rollout.")

@@ -40,6 +40,9 @@ from rrg_rewards.analysis.labelling import LabelledTable as LabelledTable
 from rrg_rewards.analysis.labelling import label_table as label_table
 from rrg_rewards.analysis.metric_choice import choose_reward as choose_reward
 from rrg_rewards.analysis.metric_choice import make_metrics as make_metrics
+from rrg_rewards.analysis.preference_pairs import PreferenceData as PreferenceData
+from rrg_rewards.analysis.preference_pairs import make_preferences as make_preferences
+from rrg_rewards.analysis.preference_pairs import pair_completions as pair_completions
 from rrg_rewards.analysis.question_items import MinedAttributes as MinedAttributes
 from rrg_rewards.analysis.question_items import QuestionItems as QuestionItems
 from rrg_rewards.analysis.question_items import ReportTexts as ReportTexts
@@ -63,6 +66,7 @@ from rrg_rewards.analysis.settings import LabelSettings as LabelSettings
 from rrg_rewards.analysis.settings import MetricChoice as MetricChoice
 from rrg_rewards.analysis.settings import MiningSettings as MiningSettings
 from rrg_rewards.analysis.settings import PairColumns as PairColumns
+from rrg_rewards.analysis.settings import PreferenceSettings as PreferenceSettings
 from rrg_rewards.analysis.settings import QuestionSettings as QuestionSettings
 from rrg_rewards.analysis.settings import ReleasedQuestionSettings as ReleasedQuestionSettings
 from rrg_rewards.analysis.settings import ReleasedSchemaSettings as ReleasedSchemaSettings

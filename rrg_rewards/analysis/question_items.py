@@ -1,5 +1,6 @@
 """Question items on single attributes of findings, and the attributes that a corpus states."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from rrg_rewards.questions.schema import (
     items_on,
     name_key,
 )
+from rrg_rewards.questions.schema_files import EXISTENCE_NAMES
 from rrg_rewards.utilities.run_log import RunLog
 from rrg_rewards.utilities.settings import SettingError
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 # Spellings of Merlin's label of what a report does not mention.
 _NOT_MENTIONED = frozenset({str(NOT_MENTIONED), f"{NOT_MENTIONED}.0"})
+
+# Number of examples of an attribute in a draft; the paper's guideline asks for five or more.
+_NUM_EXAMPLES = 8
 
 Triple = tuple[str, str, str]
 """Finding, attribute and value."""
@@ -291,6 +296,13 @@ def _prompted_items(
     return made
 
 
+def _are_alike(one: tuple[str, Sequence[str]], other: tuple[str, Sequence[str]]) -> bool:
+    """Whether two attributes of a finding may be one, by their names and values."""
+    shared = len({*one[1]} & {*other[1]})
+    words = {*name_key(one[0]).split()} & {*name_key(other[0]).split()}
+    return bool(words) or 2 * shared >= min(len(one[1]), len(other[1]))
+
+
 @dataclass(frozen=True)
 class MinedAttributes:
     """Result of :func:`mine_attributes`.
@@ -318,6 +330,41 @@ class MinedAttributes:
         columns["count"] = list(self.counts.values())
         columns["pair_count"] = [self.pairs[triple[:2]] for triple in self.counts]
         return Table(columns)
+
+    def draft(self) -> Table:
+        """Return a draft of a question schema, to be edited and read by :func:`~rrg_rewards.analysis.convert_schema`.
+
+        Each row is a finding (``Finding``) with an attribute (``Feature``), the commonest values (``Examples``), and an
+        ``Explanation`` that has to be written. ``Count`` is the count of the pair, and ``Merge`` names attributes of
+        the finding that share a word with this one, or at least half of the values of one of both.
+
+        Example:
+            >>> counts = {("Nodule", "location", "left lung"): 2, ("Nodule", "position", "left lung"): 1}
+            >>> pairs = {("Nodule", "location"): 2, ("Nodule", "position"): 1}
+            >>> MinedAttributes(counts, pairs).draft().columns["Merge"]
+            ['position', 'location']
+        """
+        stated: dict[tuple[str, str], list[str]] = {}
+        for finding, attribute, value in self.counts:
+            if name_key(attribute) not in EXISTENCE_NAMES:
+                stated.setdefault((finding, attribute), []).append(value)
+        rows = [
+            {
+                "Finding": finding,
+                "Feature": attribute,
+                "Explanation": f"{attribute} of the finding",
+                "Examples": json.dumps(values[:_NUM_EXAMPLES], ensure_ascii=False),
+                "Count": self.pairs[finding, attribute],
+                "Merge": ", ".join(
+                    other
+                    for (owner, other), theirs in stated.items()
+                    if owner == finding and other != attribute and _are_alike((attribute, values), (other, theirs))
+                ),
+            }
+            for (finding, attribute), values in stated.items()
+        ]
+        names = ("Finding", "Feature", "Explanation", "Examples", "Count", "Merge")
+        return Table({name: [row[name] for row in rows] for name in names})
 
 
 def mine_attributes(

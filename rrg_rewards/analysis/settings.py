@@ -274,6 +274,41 @@ class CompareSettings(Seed, ConstantTexts):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PreferenceSettings(Batches):
+    """How the completions of a table become preference data."""
+
+    trainer: Literal["dpo", "kto"] = setting("dpo", "trainer whose format is written")
+    prompt_column: str = setting("prompt", "column of prompts, texts or lists of messages", metavar="NAME")
+    completion_column: str = setting("completion", "column of completions", metavar="NAME")
+    reference_column: str = "reference"
+    group_column: str | None = setting(
+        None, "column that identifies a prompt (default: prompt and reference)", metavar="NAME"
+    )
+    keep: Sequence[str] = setting(
+        (), "copy a column to the output, for example images; may be repeated", metavar="COLUMN"
+    )
+    margin: float = setting(
+        0.0, "minimum difference of the rewards of a pair (default: any above 0)", metavar="X", minimum=0
+    )
+    per_prompt: int = setting(1, "maximum number of pairs per prompt", metavar="N", minimum=1)
+    threshold: float | None = setting(
+        None,
+        "with `trainer=kto`: label every completion by whether its reward is above X, and leave out completions "
+        "whose reward is within `margin` of X",
+        metavar="X",
+    )
+    conversational: bool = setting(False, "write prompts and completions as messages")
+    system_prompt: str | None = setting(None, "system message of `conversational` prompts", metavar="TEXT")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None and self.trainer != "kto":
+            raise SettingError("threshold", "requires `trainer=kto`")
+        if self.system_prompt is not None and not self.conversational:
+            raise SettingError("system_prompt", "needs `conversational`")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AgreementColumns(Settings):
     """Where scores and human judgements are: in a table, or a set of :data:`rrg_rewards.data.ANNOTATED_SETS`.
 
@@ -282,7 +317,7 @@ class AgreementColumns(Settings):
     texts. Rows of one ``unit``, such as a study, are drawn together by the bootstrap.
     """
 
-    dataset: Literal["rexval", "radevalx", "chest2error", "radpref"] | None = setting(
+    dataset: Literal["rexval", "radevalx", "chest2error", "refisco", "radpref", "rate_eval"] | None = setting(
         None, "the table is the file or folder of an annotated data set"
     )
     drop_identical: bool = setting(False, "leave out pairs of `dataset` whose reports have the same words")
@@ -453,6 +488,9 @@ class MiningSettings(QuestionSettings):
     """Settings of :func:`~rrg_rewards.analysis.mine_attributes`."""
 
     min_count: int = setting(50, "minimum count of a pair of finding and attribute", metavar="N", minimum=1)
+    draft: str | Path | None = setting(
+        None, "also write a draft of a question schema to a table (.csv)", metavar="FILE"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,11 +11,13 @@ turned by itself, and the bootstrap draws studies:
   rexval         folder of the release                       significant (errors)
   radevalx       folder of the release                       significant
   chest2error    gold_pairs.parquet                          significant (critical errors)
+  refisco        refisco-v0.csv or refisco-v1.csv            errors
   radpref        pairs.json                                  rating (higher is better)
+  rate_eval      JSON file of sentence pairs                 errors
 Other judgements are errors, significant, insignificant, and the further numbers of a data set, such as weighted_error
-of chest2error. --group takes its further texts, such as reference_style of chest2error and candidate_type of rexval.
---drop-identical leaves out candidates that are a copy of the reference: --dataset rexval with it is ReXVal* of the
-paper of CREPE.
+of chest2error and max_severity of refisco. --group takes its further texts, such as reference_style of chest2error,
+source of refisco and candidate_type of rexval. --drop-identical leaves out candidates that are a copy of the
+reference: --dataset rexval with it is ReXVal* of the paper of CREPE.
 
 Statistics (--statistics):
   kendall     Kendall's tau-b

@@ -40,7 +40,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     add_shared_options(build, "output", "spreadsheet_safe")
 
     mine = _add_task(tasks, "mine", run_mine, "count the attributes of findings in reports")
-    add_settings(mine, MiningSettings, "min_count", *_ITEMS[1:], labels=_LABELS)
+    add_settings(mine, MiningSettings, "min_count", "draft", *_ITEMS[1:], labels=_LABELS)
     add_shared_options(mine, "output", "spreadsheet_safe")
 
     schema = add_command_parser(
@@ -124,18 +124,26 @@ def run_mine(args: argparse.Namespace, terminal: Terminal) -> int:
     triple of a report counts once. With --prompt the judge gets the text of a file with <report> and <findings>, the
     names of the findings, and answers with a list of [sentence, finding, attribute, value] in <step3>.
 
+    --draft writes one row for each finding and attribute, to be edited by these steps: (1) remove attributes without
+    medical meaning; (2) split attributes that have several meanings; (3) join attributes of one meaning, which the
+    column Merge proposes; (4) write the Explanation of each, and five Examples or more. `finebench schema` reads the
+    table.
+
     Examples:
-      rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv
+      rrg-rewards finebench mine reports.csv --text-column report_text --min-count 50 --output triples.csv \
+          --draft attributes.csv
       rrg-rewards finebench mine reports.csv --text-column report_text --labels --output triples.csv \
           --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
     """
     from rrg_rewards.analysis.question_items import mine_attributes, read_report_texts
     from rrg_rewards.data.tables.writers import write_table
 
-    settings_from(args, Outputs).check()
+    settings_from(args, Outputs).check(draft=args.draft)
     settings = settings_from(args, MiningSettings)
     reports = read_report_texts(settings_from(args, InputTable).read(terminal), settings, terminal)
     mined = mine_attributes(reports, settings, terminal)
+    if args.draft is not None:
+        write_table(mined.draft(), args.draft, None, args.overwrite, args.spreadsheet_safe)
     write_table(mined.to_table(), args.output, args.format, args.overwrite, args.spreadsheet_safe)
     terminal.note(
         f"{len(mined.counts)} values of {mined.num_kept} pairs that occur {args.min_count} times or more in "

@@ -11,6 +11,7 @@ Examples:
   rrg-rewards sensitivity reports.csv --reference-column report_text --metrics crg,crimson
   rrg-rewards grade reports.csv --output graded.jsonl --dry-run
   rrg-rewards count pairs.csv --output counts.jsonl --dry-run
+  rrg-rewards pairs samples.csv --reward recommended --margin 0.2 --output pairs.jsonl
   rrg-rewards generate heldout.jsonl --model runs/sft --output predictions.jsonl
   rrg-rewards attack pairs.csv --reward crg --honest-column prediction
   rrg-rewards fit reports.csv --reward recommended --reference-column report_text --output reward.json
@@ -57,6 +58,7 @@ COMMANDS = {
     "count": "let a language model count the errors of existing reports",
     "judge": "evaluate report pairs with a judge, to train and compare judges",
     "finebench": "make question items on attributes of findings",
+    "pairs": "turn sampled completions into preference data for DPO and KTO",
     "attack": "search the texts without an image that a reward pays best",
     "fit": "measure what a reward estimates from data, for trainers whose workers share no statistics",
     "train": "train a learned metric",

@@ -8,7 +8,7 @@ concurrent requests are scored in batches. All paths take POST and JSON (Content
   /remote_rm          slime, --rm-type remote_rm --rm-url http://HOST:PORT/remote_rm
   /remote_rm/scores   slime, with --reward-key score
   /v1                 LLaMA-Factory, reward_model: http://HOST:PORT/v1 (needs --prompts)
-  /health and /info take GET.
+  /health, /info and /metrics (Prometheus) take GET.
 
 An unscorable completion has the reward null in /rewards. The other replies cannot carry null; they need --missing, the
 reward of such completions, and mark them by "scorable": 0. Labels of OpenRLHF and slime are the reference, or a JSON
@@ -115,7 +115,7 @@ def _run(args: argparse.Namespace, terminal: Terminal) -> int:
     choice, service = settings_from(args, RewardFile), settings_from(args, _Service)
     if args.no_plugins:
         refuse_paths()
-    for module in ("uvicorn", "starlette"):
+    for module in ("uvicorn", "starlette", "prometheus_client"):
         require(module, extra="serve")
     from rrg_rewards.data.tables.readers import read_table
     from rrg_rewards.integrations.serve.run import bind, run_server

@@ -10,11 +10,14 @@ from writing_judge import WritingJudge
 from rrg_rewards.analysis import (
     MiningSettings,
     QuestionSettings,
+    ReleasedSchemaSettings,
     ReportTexts,
     build_question_items,
+    convert_schema,
     mine_attributes,
     read_report_texts,
 )
+from rrg_rewards.analysis.question_items import MinedAttributes
 from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.judges.tasks.finebench import ReportFindings
 from rrg_rewards.questions import get_question_schema
@@ -241,3 +244,18 @@ def test_prompts_of_the_user_build_and_mine(tmp_path):
 def _written(path, text):
     path.write_text(text)
     return path
+
+
+def test_a_draft_of_mined_attributes_is_read_as_a_schema():
+    places = [f"{side} lung" for side in ("left", "right", "upper")]
+    counts = {
+        ("Lung nodule", name, place): 4 - i for name in ("location", "position") for i, place in enumerate(places)
+    }
+    counts |= {("Lung nodule", "existence", "present"): 9, ("Lung nodule", "margin", "sharp, round"): 2}
+    pairs = {("Lung nodule", name): 9 for name in ("location", "position", "margin", "existence")}
+    draft = MinedAttributes(counts, pairs).draft()
+    assert draft.columns["Merge"] == ["position", "location", ""]
+    schema = convert_schema(draft, ReleasedSchemaSettings(), RunLog())
+    attributes = {spec.name: spec for spec in schema.finding("Lung nodule").attributes}
+    assert list(attributes) == ["existence", "location", "position", "margin"]
+    assert (attributes["location"].answer_type, attributes["margin"].examples) == ("location", ("sharp, round",))

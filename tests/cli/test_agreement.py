@@ -210,6 +210,7 @@ def test_data_set_intervals_are_those_of_studies(run, annotated_files):
             "--candidates: no column of the data set has both _1 and _2",
         ),
         (["pairs.json", "--dataset", "radpref", "--metrics", "rouge", "--human", "ratings"], "did you mean 'rating'"),
+        (["pairs.json", "--dataset", "refisco", "--metrics", "rouge"], "lacks impression_original, impression_edited"),
     ],
 )
 def test_data_set_errors_name_what_is_wrong(run, annotated_files, arguments, message):

@@ -1,4 +1,4 @@
-"""``--labeler judge:SCHEMA``: ``label`` and ``score`` with a judge's labels."""
+"""``--labeler judge:SCHEMA``: ``label``, ``score`` and ``pairs`` with a judge's labels."""
 
 import json
 
@@ -66,6 +66,15 @@ def test_score(judge, run, write_csv, tmp_path):
     assert (metrics["crg"]["scored"], metrics["crg"]["failed"]["inconsistent"]) == (2, 1)
     assert metrics["label_f1"]["value"] == pytest.approx(2 / 3)
     assert metrics["crimson"]["scored"] == 3
+
+
+def test_pairs_by_a_judged_reward(judge, run, write_csv):
+    rows = [["p", text, REPORTS[0]] for text in ("Cardiomegaly.", "Emphysema.", "A spiculated nodule.")]
+    table = write_csv("completions.csv", ["prompt", "completion", "reference"], *rows)
+    result = run("pairs", table, "--reward", "crg", *NAMES, "--format", "jsonl", "--output", "-")
+    assert result.code == 0, result.err
+    (pair,) = map(json.loads, result.out.splitlines())
+    assert (pair["chosen"], pair["rejected"]) == ("Cardiomegaly.", "Emphysema.")
 
 
 @pytest.mark.parametrize(

@@ -194,3 +194,22 @@ def test_a_metric_without_a_scorable_pair_is_a_warning(run, write_csv):
     result = run("score", table, "--metrics", "crg")
     assert result.code == 0
     assert "warning: crg has no value: all 1 report pairs are unscorable" in result.err
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_pairs_say_that_the_judge_failed_and_what_it_has_used(run, write_csv, tmp_path, dead):
+    reference = PAIRS[0].reference
+    pairs = [ReportPair(reference, text) for text in ("No effusion.", "Small left pleural effusion.")]
+    rows = [["p", pair.candidate, pair.reference] for pair in pairs]
+    table = write_csv("completions.csv", ["prompt", "completion", "reference"], *rows)
+    with server(dead=dead, pairs=pairs) as judged:
+        files = ("--output", tmp_path / "pairs.jsonl", "--json", tmp_path / "summary.json")
+        result = run("pairs", table, "--reward", "crimson", "--judge", judge(judged.url), *files)
+    assert "crimson: 2 calls (0 retries)" in result.err
+    warning = (
+        "warning: the judge failed on 2 of 2 completions (status 2); the first: status: the server answered HTTP 401"
+    )
+    assert (warning in result.err) == dead
+    assert result.code == int(dead), result.err
+    if not dead:
+        assert json.loads((tmp_path / "summary.json").read_text())["usage"]["judge"]["calls"] == 2

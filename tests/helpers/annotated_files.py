@@ -12,6 +12,15 @@ CANDIDATES = ["Pleural effusion.", "Emphysema.", "Normal chest.", "Hiatal hernia
 ERRORS = [1, 2, 3, 0]
 """Numbers of errors of the candidates."""
 
+EXPERT_CATEGORIES = (
+    "False prediction of finding",
+    "Omission of finding",
+    "Incorrect location/position of finding",
+    "Incorrect severity of finding",
+    "Mention of comparison that is not present in the reference",
+    "Omission of a change from a previous study",
+    "Inarticulate report (grammar and readability issues)",
+)
 CHEST2ERROR_CATEGORIES = (
     "1_false_finding",
     "2_omission",
@@ -19,6 +28,11 @@ CHEST2ERROR_CATEGORIES = (
     "4_severity",
     "5_spurious_comparison",
     "6_omitted_comparison",
+)
+V0 = "id,indication,impression_original,impression_edited,score,annotator,source"
+V1 = (
+    "data_id,subject_id,study_id,report_type,report_text,original_line,corrected_line,error_clinical_severity,comments,"
+    "annotator_id"
 )
 
 
@@ -62,6 +76,14 @@ def write_radevalx(folder: Path) -> Path:
     return folder
 
 
+def expert_annotation(significant: Sequence[Any], insignificant: Sequence[Any]) -> str:
+    parts = []
+    for name, counts in (("**Significant:**", significant), ("Insignificant:", insignificant)):
+        lines = zip(EXPERT_CATEGORIES, counts, strict=True)
+        parts.append("\n".join([name, *(f"{n}. {text}: {count}" for n, (text, count) in enumerate(lines, start=1))]))
+    return "\n\n".join(parts)
+
+
 def chest2error_row(
     anchor: str, style: str, reference: str, candidate: str, omissions: int, minor: int
 ) -> dict[str, Any]:
@@ -96,6 +118,15 @@ def write_chest2error(path: Path) -> Path:
     return path
 
 
+def write_refisco(path: Path) -> Path:
+    rows: list[tuple[Any, ...]] = []
+    for number, (reference, candidate, count) in enumerate(zip(REFERENCES, CANDIDATES, ERRORS, strict=True)):
+        row = (f"s{number}", "Cough.")
+        rows.append((*row, candidate, "[no edit]" if not count else reference, 2 * bool(count), "r1", "X-REM"))
+        rows += [(*row, None, f"Missed finding {place}.", 1, "r1", "X-REM") for place in range(1, count)]
+    return write_csv(path, V0.split(","), *rows)
+
+
 def write_radpref(path: Path) -> Path:
     def judgement(rating: int) -> Mapping[str, Any]:
         return {"finding_errors": {}, "missing_findings": {}, "rating": rating}
@@ -115,10 +146,21 @@ def write_radpref(path: Path) -> Path:
     return path
 
 
+def write_rate_eval(path: Path) -> Path:
+    entries = [
+        {"gt": reference, "pred": candidate, "errors": [0, count, 0, 0, 0, 0]}
+        for reference, candidate, count in zip(REFERENCES, CANDIDATES, ERRORS, strict=True)
+    ]
+    path.write_text(json.dumps(entries))
+    return path
+
+
 WRITERS = {
     "rexval": (write_rexval, "rexval"),
     "radevalx": (write_radevalx, "rad-eval-x-1.0.0"),
     "chest2error": (write_chest2error, "gold_pairs.parquet"),
+    "refisco": (write_refisco, "refisco-v0.csv"),
     "radpref": (write_radpref, "pairs.json"),
+    "rate_eval": (write_rate_eval, "rate_eval.json"),
 }
 """The writer of each data set by its name, and the name of its file or folder."""

@@ -176,7 +176,11 @@ def until(condition):
 
 def waiting(served):
     """The number of completions that wait for a batch."""
-    return served.get("/info")[1]["waiting"]
+    return next(
+        float(line.split()[1])
+        for line in served.get("/metrics")[1].splitlines()
+        if line.startswith("rrg_rewards_waiting")
+    )
 
 
 @contextlib.contextmanager

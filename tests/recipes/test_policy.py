@@ -48,7 +48,7 @@ def test_policy_training_has_the_loss_of_its_algorithm(algorithm: str, loss: dic
 def test_policy_recipe_a_run_writes_what_the_recipes_of_trl_write(
     policy_recipe: Callable[..., Path], tmp_path: Path
 ) -> None:
-    own = {"max_steps": 4, "minibatches": 2, "scale": "gdpo", "clip_high": 0.28, "mask_truncated": True}
+    own = {"max_steps": 4, "minibatches": 2, "scale": "gdpo", "clip_high": 0.28, "mask_truncated": True, "max_draws": 2}
     watch = {"watch": True, "watch_metrics": [{"name": "chrf"}], "watch_labeler": ""}
     path = policy_recipe(**own, **watch, heldout_metrics=[{"name": "bleu"}])
     validate(path)
@@ -189,6 +189,7 @@ def test_policy_recipe_a_foreign_checkpoint_is_refused(
         ({"num_iterations": 2}, "unknown key 'num_iterations'"),
         ({"scale": "banana"}, "scale: must be one of group, batch, none, gdpo"),
         ({"algorithm": "rloo", "scale": "gdpo"}, "scale"),
+        ({"max_draws": 0}, "max_draws"),
         ({"clip_high": -0.5}, "clip_high"),
         ({"decoding": "compiled"}, "decoding: must be auto, eager or graph, got 'compiled'"),
         ({"temperature": 0.0}, "temperature"),

@@ -32,15 +32,25 @@ def read_annotated_set(name: str, path: str | Path, **options: Any) -> list[Erro
       candidates each; ``study`` is ``anchor_id``. The listed errors are ``ErrorRecord.edits``, and the critical ones of
       each category ``significant``, unless the list does not have the counts of the columns. The ratings are the totals
       of the data set and ``weighted_error``, in which a minor error counts 0.25.
+    - ``refisco`` (PhysioNet, credentialed), version 0 or 1: lines of chest X-ray reports that radiologists corrected
+      and graded. **The reference is the corrected text**, as in FineRadScore. A line with a grade above "No error" is
+      an error (CREPE, Appendix A.3.2), and so is a corrected line without a grade. Grades name no category: the six
+      counts are ``None``, ``other`` is the number of lines with errors, ``significant_other`` that of grade 2 or more
+      (this package's boundary), and the ratings are ``insertions``, ``deletions``, ``edits``, ``unchanged``,
+      ``max_severity`` (the authors' MES) and ``sum_severity``. The authors' average, AES, is not computed: it is no
+      mean over lines, because its printed mean of 2.42 for CXR-RePaiR is above that of MES, 2.26.
     - ``radpref`` (repository of CRIMSON, MIT): chest X-ray references with candidates C1 and C2, and the means over
       three radiologists, or the counts of ``rater``. A false finding is an A, a missing one a B, a wrong location a C,
       a wrong severity or measurement a D, each at most once per finding. Other attribute errors do not count, and E and
       F are ``None``. The rating ``rating`` is 1 to 5, higher is better.
+    - ``rate_eval`` (Hugging Face, CC BY): sentence pairs of nine modalities, as JSON with ``gt``, ``pred``, a list of
+      six numbers ``errors``, and ``potential_errors``, by which ``normalise`` divides them. The layout is this
+      package's reading of the paper and **not verified**.
 
     Args:
         name: A name in :data:`rrg_rewards.data.ANNOTATED_SETS`.
         path: Its file or folder.
-        options: ``rater`` for ReXVal and RadPref (from 0).
+        options: ``rater`` for ReXVal and RadPref (from 0), ``normalise`` for RaTE-Eval.
 
     Returns:
         One record for each pair, in the order of the data set.
@@ -54,13 +64,11 @@ def read_annotated_set(name: str, path: str | Path, **options: Any) -> list[Erro
     Example:
         >>> import json
         >>> from tempfile import TemporaryDirectory
-        >>> reader = {"missing_findings": {}, "finding_errors": {"0": {"error_type": "false"}}, "rating": 3}
-        >>> entry = {"ground_truth_report": "No edema.", "C1_report": "Edema.", "C2_report": "Mild edema."}
         >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "pairs.json"
-        ...     _ = path.write_text(json.dumps([{**entry, "radiologists": [{"C1": reader, "C2": reader}]}]))
-        ...     read_annotated_set("radpref", path)[0].counts
-        (1.0, 0.0, 0.0, 0.0, None, None)
+        ...     path = Path(folder) / "sentences.json"
+        ...     _ = path.write_text(json.dumps([{"gt": "No edema.", "pred": "Edema.", "errors": [1, 0, 0, 0, 0, 0]}]))
+        ...     read_annotated_set("rate_eval", path)[0].counts
+        (1, 0, 0, 0, 0, 0)
         >>> read_annotated_set("rexvall", "folder")
         Traceback (most recent call last):
         ...

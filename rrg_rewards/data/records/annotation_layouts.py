@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.records.error_records import ErrorRecord
+from rrg_rewards.data.records.error_records import ErrorRecord, parse_count
 from rrg_rewards.data.tables.json_documents import read_json_document
 from rrg_rewards.data.tables.readers import read_table
 from rrg_rewards.data.tables.table import Table, TableError, is_missing, parse_json_cell
@@ -71,6 +71,9 @@ class _Row:
             return text
         raise TableError(f"{self.at(part)}: is missing; each row needs it")
 
+    def attributes(self) -> dict[str, str]:
+        return {name: self.text(name) for name in self.layout["attributes"]}
+
     def significance(self, part: str) -> bool:
         if (found := _SIGNIFICANCES.get(self.text(part).lower())) is None:
             raise TableError(f"{self.at(part)}: must be significant or insignificant, got {self.cell(part)!r}")
@@ -105,7 +108,7 @@ def _rows(source: str | Path | Table, layout: Layout) -> list[_Row]:
     """Return the rows of a table with the columns of a layout."""
     table = source if isinstance(source, Table) else read_table(source)
     columns = layout["columns"]
-    further = [name for part in ("attributes", "ratings", "counts") for name in layout.get(part, ())]
+    further = [name for part in ("keys", "attributes", "ratings", "counts", "others") for name in layout.get(part, ())]
     _check_names(table.names, [*columns.values(), *further], table.source)
     for part in columns.keys() & {"reference", "candidate"}:
         table.warn_of_placeholders(columns[part])
@@ -114,11 +117,11 @@ def _rows(source: str | Path | Table, layout: Layout) -> list[_Row]:
 
 
 def _entries(path: str | Path, layout: Layout) -> Iterator[tuple[str, _Row]]:
-    """Yield the entries of a JSON document, a list, with their numbers."""
+    """Yield the entries of a JSON document, a list or an object by name, with their numbers or names."""
     content = read_json_document(path)
-    if not isinstance(content, list):
-        raise TableError(f"{path}: must be a list of entries, got {type(content).__name__}")
-    for key, entry in enumerate(content, start=1):
+    if not isinstance(content, Mapping | list):
+        raise TableError(f"{path}: must be a list or an object of entries, got {type(content).__name__}")
+    for key, entry in content.items() if isinstance(content, Mapping) else enumerate(content, start=1):
         where = f"{path}: entry {key}"
         if not isinstance(entry, Mapping):
             raise TableError(f"{where}: must be an object, got {type(entry).__name__}")
@@ -249,6 +252,98 @@ def _listed_errors(row: _Row) -> tuple[Mapping[str, Any], ...]:
     return tuple(errors)
 
 
+# An error of ReFiSco of this severity or more is actionable.
+_ACTIONABLE = 2
+_DELETION, _UNCHANGED = "[delete]", "[no edit]"
+_KINDS = {"insertion": "insertions", "deletion": "deletions", "edit": "edits", "unchanged": "unchanged"}
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of an annotation: its texts and its severity."""
+
+    original: str
+    corrected: str
+    severity: int | None
+
+    @property
+    def kind(self) -> str:
+        if self.original == self.corrected:
+            return "unchanged"
+        if not self.original:
+            return "insertion"
+        return "edit" if self.corrected else "deletion"
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the line has an error: a grade above 0; without a grade, whether it was corrected."""
+        return self.kind != "unchanged" if self.severity is None else self.severity > 0
+
+
+def _read_refisco(layout: Layout, path: str | Path) -> list[ErrorRecord]:
+    found: dict[tuple[str, ...], tuple[str, Mapping[str, str], list[_Line]]] = {}
+    table = read_table(path)
+    is_v1 = layout["v1"]["columns"]["original"] in table.columns
+    for row in _rows(table, layout["v1" if is_v1 else "v0"]):
+        key, study = tuple(map(row.name, row.layout["keys"])), row.name("study")
+        before, _, lines = found.setdefault(key, (study, row.attributes(), []))
+        if before != study:
+            raise TableError(f"{row.at('study')}: is {study!r}, but {before!r} in earlier rows of {' '.join(key)}")
+        lines.append(_Line(row.text("original"), _corrected(row, is_v1), _severity(row, layout["grades"])))
+    all_lines = [line for _, _, lines in found.values() for line in lines]
+    ungraded = sum(line.severity is None and line.is_error for line in all_lines)
+    harmless = sum(line.severity == 0 and line.kind != "unchanged" for line in all_lines)
+    if ungraded or harmless:
+        _warn(
+            f"{path}: {ungraded} corrected lines have no grade and count as errors of unknown severity; {harmless} "
+            "corrected lines are graded as no error and do not count"
+        )
+    return [_refisco_record(*annotation) for annotation in found.values()]
+
+
+def _corrected(row: _Row, empty_is_unchanged: bool) -> str:
+    """Return the line after its correction; ``""`` if it is deleted."""
+    original, correction = row.text("original"), row.text("corrected")
+    if _DELETION in correction.lower():
+        return ""
+    if correction.lower() == _UNCHANGED or (not correction and (empty_is_unchanged or not original)):
+        return original
+    return row.name("corrected")
+
+
+def _severity(row: _Row, grades: Mapping[str, int]) -> int | None:
+    grade = " ".join(row.text("grade").lower().replace("-", " ").replace("_", " ").split())
+    if not grade:
+        return None
+    number = grades.get(grade, {str(value): value for value in grades.values()}.get(grade.removesuffix(".0")))
+    if number is None:
+        raise TableError(f"{row.at('grade')}: must be 0 to 4 or one of {', '.join(grades)}; got {row.cell('grade')!r}")
+    return number
+
+
+def _refisco_record(study: str, attributes: Mapping[str, str], lines: Sequence[_Line]) -> ErrorRecord:
+    errors = [line for line in lines if line.is_error]
+    known = [line.severity for line in errors if line.severity is not None]
+    is_graded = len(known) == len(errors)
+    kinds = [line.kind for line in errors]
+    return ErrorRecord(
+        " ".join(line.corrected for line in lines if line.corrected),
+        " ".join(line.original for line in lines if line.original),
+        (None,) * _SIX,
+        "refisco",
+        edits=tuple({"kind": line.kind, "severity": line.severity} for line in errors),
+        other=float(len(errors)),
+        significant_other=float(sum(severity >= _ACTIONABLE for severity in known)) if is_graded else None,
+        study=study,
+        attributes=attributes,
+        ratings={
+            **{name: float(kinds.count(kind)) for kind, name in _KINDS.items()},
+            "max_severity": float(max(known, default=0)) if is_graded else None,
+            "sum_severity": float(sum(known)) if is_graded else None,
+        },
+    )
+
+
 # The six categories have none for RadPref's other attribute errors (descriptor, certainty, unspecific,
 # overinterpretation, temporal).
 _RADPREF_LETTERS = {"location": "C", "severity": "D", "measurement": "D"}
@@ -296,10 +391,28 @@ def _radpref_counts(judgement: Mapping[str, Any]) -> list[int]:
     return [letters.count(letter) for letter in "ABCD"]
 
 
+def _read_rate_eval(layout: Layout, path: str | Path, normalise: bool = False) -> list[ErrorRecord]:
+    records = []
+    for _, row in _entries(path, layout):
+        counts = row.cell("errors")
+        if not isinstance(counts, list) or len(counts) != _SIX:
+            raise TableError(f"{row.at('errors')}: must be a list of {_SIX} numbers, got {counts!r}")
+        counts = [parse_count(n, f"{row.at('errors')}, {letter}") for letter, n in zip(LETTERS, counts, strict=True)]
+        if normalise:
+            _check_names(row.cells, ["potential_errors"], row.where)
+            if not (potential := parse_count(row.cell("potential_errors"), row.at("potential_errors"))):
+                raise TableError(f"{row.at('potential_errors')}: must be a positive number, got {potential}")
+            counts = [None if count is None else count / potential for count in counts]
+        records.append(ErrorRecord(row.report("reference"), row.report("candidate"), tuple(counts), "rate_eval"))
+    return records
+
+
 READERS: Mapping[str, Callable[..., list[ErrorRecord]]] = {
     "rexval": _read_rexval,
     "radevalx": _read_radevalx,
     "chest2error": _read_chest2error,
+    "refisco": _read_refisco,
     "radpref": _read_radpref,
+    "rate_eval": _read_rate_eval,
 }
 """The reader of each data set, of its layout, its path and the options of ``read_annotated_set``."""

@@ -1,4 +1,4 @@
-"""The ASGI application of a reward server: endpoints, who may use them, bodies and scoring."""
+"""The ASGI application of a reward server: endpoints, who may use them, bodies, scoring, and metrics of Prometheus."""
 
 import asyncio
 import base64
@@ -7,12 +7,18 @@ import ipaddress
 import json
 import logging
 import math
+import os
+import time
+from collections import Counter as Tally
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TypeVar
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -32,14 +38,28 @@ from rrg_rewards.integrations.serve.requests import (
     scoring_error,
 )
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.judges.server.usage import UsageMeter
+from rrg_rewards.judges.server.usage import Usage, UsageMeter
 from rrg_rewards.utilities.concurrency import LoopThread
 from rrg_rewards.version import __version__
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable of the folder in which workers share their metrics; prometheus_client reads it when imported."""
 
 _log = logging.getLogger(__name__)
 
 # The status that nginx logs for a client that left before the reply.
 _CLIENT_LEFT = 499
+_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+# Numbers of `Usage`, for their description.
+_JUDGE_COUNTS = {
+    "calls": "Requests, including repeated ones,",
+    "retries": "Repeated requests",
+    "prompt_tokens": "Tokens of prompts",
+    "cached_prompt_tokens": "Tokens of prompts from the prefix cache of the server",
+    "completion_tokens": "Tokens of answers",
+    "cost": "Cost, in the currency of the price,",
+}
 
 # Bytes of a body that takes about a millisecond to parse.
 _SMALL = 64 * 1024
@@ -67,6 +87,7 @@ def make_app(options: ServerOptions) -> Starlette:
         ),
         Route("/health", server.health),
         Route("/info", server.endpoint("/info", server.info)),
+        Route("/metrics", server.endpoint("/metrics", server.metrics)),
     ]
     refusals = dict.fromkeys((404, 405), _no_such_endpoint)
     return Starlette(routes=routes, lifespan=server.lifespan, exception_handlers=refusals)
@@ -75,10 +96,11 @@ def make_app(options: ServerOptions) -> Starlette:
 class _Server:
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
+        self._metrics = _ServerMetrics()
         self._bodies = _Bodies(options)
         # Before the first evaluation, which the start of the scorer makes.
         self._judges = UsageMeter(options.reward.judges())
-        self._scorer = _Scorer(options)
+        self._scorer = _Scorer(options, self._count_batch)
         self._scorer.start()
 
     @asynccontextmanager
@@ -87,12 +109,19 @@ class _Server:
         self._bodies.close()
         self._scorer.close()
 
+    def _count_batch(self, scored: Sequence[ScoredSample]) -> None:
+        self._metrics.count_batch(scored)
+        self._metrics.count_usage(self._judges.take())
+        self._metrics.waiting.set(self._scorer.num_waiting)
+
     def endpoint(
         self, path: str, answer: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Check where the request is from, and reply to errors without repeating text."""
+        """Check where the request is from, count it, and reply to errors without repeating text."""
+        seconds = self._metrics.seconds.labels(path)
 
         async def reply(request: Request) -> Response:
+            began = time.perf_counter()
             try:
                 _check_access(request, self._options.token)
                 response = await answer(request)
@@ -103,6 +132,8 @@ class _Server:
             except Exception as error:  # uvicorn would log its message, which may quote a report.
                 _log.error("%s: %s", path, error_place(error))
                 response = _error_reply(RequestError(500, f"error of the server: {error_place(error)}"))
+            self._metrics.requests.labels(path, response.status_code).inc()
+            seconds.observe(time.perf_counter() - began)
             return response
 
         return reply
@@ -131,16 +162,19 @@ class _Server:
                 "max_completions": self._options.max_pending,
                 "max_request_bytes": self._options.max_request_bytes,
                 "version": __version__,
-                "waiting": self._scorer.num_waiting,
-                "usage": {role: asdict(usage) for role, usage in self._judges.usage().items()},
             }
         )
+
+    async def metrics(self, request: Request) -> Response:  # noqa: ARG002 (Starlette's)
+        self._metrics.waiting.set(self._scorer.num_waiting)
+        self._metrics.count_usage(self._judges.take())
+        return Response(self._metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def _no_such_endpoint(request: Request, error: Exception) -> Response:  # noqa: ARG001 (Starlette's)
     assert isinstance(error, HTTPException)
     scoring = ", ".join(dialect.path for dialect in DIALECTS)
-    message = f"no such path or method; the server has POST {scoring}, and GET /health, /info"
+    message = f"no such path or method; the server has POST {scoring}, and GET /health, /info, /metrics"
     return _error_reply(RequestError(error.status_code, message, error.headers))
 
 
@@ -186,11 +220,13 @@ class _Scorer:
 
     Args:
         options: The reward and its limits.
+        on_batch: Called with the results of each batch.
     """
 
-    def __init__(self, options: ServerOptions) -> None:
+    def __init__(self, options: ServerOptions, on_batch: Callable[[Sequence[ScoredSample]], None]) -> None:
         self._reward = options.reward
         self._timeout = options.timeout
+        self._on_batch = on_batch
         self._thread = LoopThread("rrg-rewards-scoring", on_death=_log_death)
         self._queue: BatchQueue[Sample, ScoredSample] = BatchQueue(self._process, options.batch_limits)
         # Batches that have taken longer than the limit.
@@ -263,6 +299,7 @@ class _Scorer:
             if batch in self._overdue:
                 self._overdue.discard(batch)
                 _log.warning("a batch that took longer than %g s has ended", self._timeout)
+        self._on_batch(scored)
         return scored
 
     def _report_overdue(self, batch: object, num_samples: int) -> None:
@@ -295,6 +332,71 @@ def _or_none(values: Sequence[float]) -> list[float | None]:
 
 def _log_death(error: BaseException) -> None:
     _log.error("the thread that scores has ended: %s", error_place(error))
+
+
+class _ServerMetrics:
+    """The metrics of a worker, and their sums over all workers."""
+
+    def __init__(self) -> None:
+        _forget_dead_workers()
+        registry = self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "rrg_rewards_requests", "Requests by path and HTTP status.", ["path", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "rrg_rewards_request_seconds", "Duration of requests by path.", ["path"], registry=registry
+        )
+        self.completions = Counter(
+            "rrg_rewards_completions",
+            "Completions by outcome: scored, unscorable, or failed with the kind of failure of the judge.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.batches = Histogram(
+            "rrg_rewards_batch_completions", "Completions per batch.", buckets=_BATCH_SIZES, registry=registry
+        )
+        self.waiting = Gauge(
+            "rrg_rewards_waiting_completions",
+            "Completions that wait for a batch.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
+        self.judges = {
+            name: Counter(f"rrg_rewards_judge_{name}", f"{what} of judges.", ["judge"], registry=registry)
+            for name, what in _JUDGE_COUNTS.items()
+        }
+
+    def count_usage(self, used: Mapping[str, Usage]) -> None:
+        """Add what judges have used, by what they do."""
+        for judge, usage in used.items():
+            for name, number in usage.numbers().items():
+                self.judges[name].labels(judge).inc(number)
+
+    def count_batch(self, scored: Sequence[ScoredSample]) -> None:
+        """Count the completions of a batch by outcome."""
+        self.batches.observe(len(scored))
+        for outcome, count in Tally(sample.outcome for sample in scored).items():
+            self.completions.labels(outcome).inc(count)
+
+    def render(self) -> bytes:
+        """Return the metrics of all workers as text."""
+        registry = self._registry
+        if SHARED_FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        text: bytes = generate_latest(registry)
+        return text
+
+
+def _forget_dead_workers() -> None:
+    """Remove the gauges of workers that were killed. Their counts are kept."""
+    for path in Path(os.environ.get(SHARED_FOLDER, os.devnull)).glob("gauge_live*.db"):
+        pid = int(path.stem.rpartition("_")[2])
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            mark_process_dead(pid)
 
 
 def _check_access(request: Request, token: str | None) -> None:

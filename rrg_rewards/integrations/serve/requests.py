@@ -33,6 +33,13 @@ class ScoredSample(NamedTuple):
     scores: Mapping[str, float | None]
     failure: str | None
 
+    @property
+    def outcome(self) -> str:
+        """``scored``, ``unscorable``, or ``failed_`` with the kind of failure."""
+        if self.reward is not None:
+            return "scored"
+        return "unscorable" if self.failure is None else f"failed_{self.failure}"
+
 
 class RequestError(Exception):
     """A request that gets no reward.

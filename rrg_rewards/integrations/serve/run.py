@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -21,7 +22,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors.multiprocess import Multiprocess
 
-from rrg_rewards.integrations.serve.app import make_app
+from rrg_rewards.integrations.serve.app import SHARED_FOLDER, make_app
 from rrg_rewards.integrations.serve.settings import ServerOptions
 from rrg_rewards.utilities.worker_pool import when_parent_ends
 
@@ -118,9 +119,14 @@ def run_server(options: ServerOptions, listener: socket.socket) -> bool:
                 server.run([listener])
             started: bool = server.started
             return started
-        supervisor = _Supervisor(config, [listener])
-        supervisor.run()
-        return all(process.exitcode != STARTUP_FAILURE for process in supervisor.processes)
+        with tempfile.TemporaryDirectory(prefix="rrg-rewards-metrics-") as folder:
+            os.environ[SHARED_FOLDER] = folder
+            try:
+                supervisor = _Supervisor(config, [listener])
+                supervisor.run()
+            finally:
+                del os.environ[SHARED_FOLDER]
+            return all(process.exitcode != STARTUP_FAILURE for process in supervisor.processes)
 
 
 class _Supervisor(Multiprocess):  # type: ignore[misc]

@@ -89,6 +89,21 @@ class Completions:
         part.__dict__["length_list"] = lengths
         return part
 
+    def replaced(self, rows: Tensor, other: "Completions") -> "Completions":
+        """Return the completions with others at some rows, truncated to the longest."""
+        width, own = max(self.tokens.shape[1], other.tokens.shape[1]), rows.to(self.tokens.device)
+
+        def put(name: str) -> Any:
+            mine, new = getattr(self, name), getattr(other, name)
+            if mine is None or new is None:
+                return None
+            if mine.ndim == 2:
+                mine, new = (pad(values, (0, width - values.shape[1])) for values in (mine, new))
+            return mine.index_copy(0, own, new.to(mine))
+
+        whole = Completions(*(put(name) for name in ("tokens", "mask", "finished", "log_probs")))
+        return whole.rows(torch.arange(len(whole)))
+
     def token_lists(self) -> list[list[int]]:
         """Return the token ids of each completion without padding."""
         return [row[:length] for row, length in zip(self._token_rows, self.length_list, strict=True)]

@@ -207,7 +207,7 @@ class PolicyModule(SamplingModule):
             **options,
         )
         # The other aggregations are means over rows.
-        loss = policy.loss if options.get("aggregation") == "token_mean" else policy.loss * share
+        loss = policy.loss if options.get("aggregation") == "token_mean" else policy.loss * share / part.kept
         steps = {"clip_ratio/region_mean": policy.clipped, "ratio": policy.mean_ratio, **differences}
         if self.value_head is not None:
             assert part.values is not None

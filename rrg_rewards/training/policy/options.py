@@ -62,6 +62,10 @@ class PolicyOptions(OptimizerSettings):
             batch (:func:`rrg_rewards.functional.decoupled_advantages`). Default: that of the algorithm.
         mask_truncated: Whether completions without an end-of-sequence token are left out of the loss, as proposed for
             DAPO. Their rewards count in the baselines of others; with ``rloo``, without their divergence, as in TRL.
+        max_draws: Greatest number of times that the completions of a row are drawn until their rewards differ (dynamic
+            sampling, DAPO). Rows whose rewards are still equal are left out of the loss and of the deviation of the
+            batch. ``None``: each is drawn once and is in both, with advantages of 0. Only for ``grpo``, ``dr_grpo`` and
+            ``rloo``.
         loss: Options of :func:`rrg_rewards.functional.policy_loss` that replace those of the algorithm.
         beta: Weight of the divergence from the reference policy; 0 for no reference policy.
         reference: The reference policy. ``"copy"`` is a frozen copy of the given generator. ``"adapter_off"`` is the
@@ -115,6 +119,7 @@ class PolicyOptions(OptimizerSettings):
     epochs: int = setting(1, minimum=1)
     scale: Scale | None = setting(None)
     mask_truncated: bool = False
+    max_draws: int | None = setting(None, minimum=1)
     loss: Mapping[str, Any] | None = None
     beta: float = setting(0.0, minimum=0)
     reference: ReferenceName = setting("auto")
@@ -145,6 +150,8 @@ class PolicyOptions(OptimizerSettings):
             raise SettingError("num_generations", f"must be at least 2 for {self.algorithm}, got 1")
         if baseline != "group" and self.scale is not None:
             raise SettingError("scale", f"only grpo and dr_grpo divide advantages, not {self.algorithm}")
+        if baseline not in ("group", "leave_one_out") and self.max_draws is not None:
+            raise SettingError("max_draws", f"{self.algorithm} does not compare the completions of a row")
         check_reward_timeout(self.reward_timeout)
         tokens = self.micro_batch_tokens
         if tokens not in (None, "auto") and (not isinstance(tokens, int) or tokens < 1):

@@ -53,6 +53,31 @@ class RewardTable:
     logged: dict[str, tuple[float, int]] = field(default_factory=dict)
     extras: dict[str, list[Any]] = field(default_factory=dict)
 
+    def replaced(self, rows: Tensor, other: "RewardTable") -> "RewardTable":
+        """Return the table with the rows of another at some rows, and the logged values of both."""
+        logged = dict.fromkeys((*self.logged, *other.logged), (0.0, 0))
+        for name, (added, count) in (*self.logged.items(), *other.logged.items()):
+            logged[name] = (logged[name][0] + added, logged[name][1] + count)
+        extras = {
+            name: replaced_values(
+                self.extras.get(name, [None] * len(self.total)), rows, other.extras.get(name, [None] * len(rows))
+            )
+            for name in dict.fromkeys((*self.extras, *other.extras))
+        }
+        values, total = self.values.index_copy(0, rows, other.values), self.total.index_copy(0, rows, other.total)
+        return RewardTable(values, total, self.weights, logged, extras)
+
+
+def replaced_values(values: Sequence[Any], rows: Tensor, others: Sequence[Any]) -> list[Any]:
+    """Return a list with other values at some places.
+
+    Example:
+        >>> replaced_values(["a", "b", "c"], torch.tensor([2, 0]), ["x", "y"])
+        ['y', 'b', 'x']
+    """
+    by_row = dict(zip(rows.tolist(), others, strict=True))
+    return [by_row.get(row, value) for row, value in enumerate(values)]
+
 
 class RewardSet:
     """Reward functions with TRL's signature, and their weights.

@@ -33,6 +33,7 @@ class Rollout:
         values: Predictions of the value head, ``(N, T)``.
         returns: Targets of the value head, ``(N, T)``.
         tokens_per_step: Mean number of tokens of one process in one training step.
+        kept: Share of the completions of all processes whose group has spread, if others are left out.
         statistics: Logged statistics, which are equal in all processes.
         extras: Columns that reward functions added for a table of completions.
     """
@@ -50,6 +51,7 @@ class Rollout:
     values: Tensor | None = None
     returns: Tensor | None = None
     tokens_per_step: float = 1.0
+    kept: float = 1.0
     statistics: dict[str, float] = field(default_factory=dict)
     extras: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -92,7 +94,7 @@ class Rollout:
         return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
 
-_PLAIN = ("texts", "weights", "tokens_per_step", "statistics", "extras")
+_PLAIN = ("texts", "weights", "tokens_per_step", "kept", "statistics", "extras")
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -1,5 +1,6 @@
 """Rollouts: advantages, and the base class of policy modules that samples completions."""
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from rrg_rewards.functional import (
     kl_estimate,
     leave_one_out_advantages,
 )
+from rrg_rewards.functional.advantages import group_deviations
 from rrg_rewards.rewards.deadline import RewardDeadline
 from rrg_rewards.rewards.unrewarded import UnrewardedCalls
 from rrg_rewards.training.base import TrainingModule
@@ -31,14 +33,16 @@ from rrg_rewards.training.policy.generators import (
     repeat_rows,
 )
 from rrg_rewards.training.policy.options import Algorithm, Scale
-from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState
+from rrg_rewards.training.policy.rewards import RewardSet, RewardTable, TrainerState, replaced_values
 from rrg_rewards.training.policy.rollouts import Rollout, rollout_statistics
 from rrg_rewards.utilities.processes import gather_objects, process_index
 
 
-def _against_group(rollout: Rollout, group_size: int, scale: Scale) -> None:
+def _against_group(rollout: Rollout, group_size: int, scale: Scale, has_spread: Tensor) -> None:
     """Set advantages relative to the group mean. The scales ``"batch"`` and ``"gdpo"`` need those of all processes."""
-    by_process = gather_objects((rollout.rewards.tolist(), rollout.total.tolist()))
+    # Groups that are left out have no part in the deviation of the batch.
+    rewards = rollout.rewards.masked_fill(~has_spread.unsqueeze(1), math.nan)
+    by_process = gather_objects((rewards.tolist(), rollout.total.masked_fill(~has_spread, math.nan).tolist()))
     if scale == "gdpo":
         rewards, weights = (
             torch.tensor([row for process in by_process for row in process[0]]),
@@ -158,7 +162,7 @@ class SamplingModule(TrainingModule):
             )
         rows = repeat_rows(batch, self.num_generations)
         self.update_engine()
-        completions, texts, table = self._draw(rows)
+        completions, texts, table, has_spread = self._draw_until_spread(rows)
         greedy_table = self._draw(batch, greedy=True)[2] if self.algorithm.baseline == "greedy" else None
         with self._sampling():
             scored = self._scores_of_sampling(rows, completions)
@@ -169,16 +173,18 @@ class SamplingModule(TrainingModule):
             rewards=table.values,
             total=table.total,
             weights=table.weights,
-            mask=self._mask(completions),
+            mask=self._mask(completions, has_spread),
             advantages=table.total,
             **scored,  # type: ignore[arg-type]  # tensors of these names
             extras=table.extras,
         )
-        self._set_advantages(rollout, None if greedy_table is None else greedy_table.total)
+        self._set_advantages(rollout, has_spread, None if greedy_table is None else greedy_table.total)
         has_rewards = not bool(table.total.isnan().all())
-        tokens, any_rewards = zip(*gather_objects((int(rollout.mask.sum()), has_rewards)), strict=True)
+        own = int(rollout.mask.sum()), has_rewards, float(has_spread.float().mean())
+        tokens, any_rewards, kept = zip(*gather_objects(own), strict=True)
         self._unrewarded.add(any(any_rewards))
         rollout.tokens_per_step = max(sum(tokens), 1) / (len(tokens) * self.minibatches)
+        rollout.kept = sum(kept) / len(kept) or 1.0
         rollout.statistics = rollout_statistics(table, completions, self.rewards.names, self.num_generations)
         if callable(self.rewards.weights):
             named = zip(self.rewards.names, table.weights, strict=True)
@@ -193,18 +199,47 @@ class SamplingModule(TrainingModule):
         with RewardDeadline(self.reward_timeout, self.rewards.names):
             return completions, texts, self.rewards(rows, completions, texts, self._trainer_state())
 
-    def _mask(self, completions: Completions) -> Tensor:
+    def _draw_until_spread(self, rows: RepeatedRows) -> tuple[Completions, list[str], RewardTable, Tensor]:
+        """Draw completions, again those of groups with equal rewards, and return which have a group with spread."""
+        completions, texts, table = self._draw(rows)
+        if self.max_draws is None:
+            return completions, texts, table, torch.ones(len(texts), dtype=torch.bool)
+        for _ in range(self.max_draws - 1):
+            again = self._has_spread(table).logical_not().nonzero().squeeze(1)
+            if not any(gather_objects(len(again) > 0)):
+                break
+            if not len(again):
+                # With sharded weights, every process must generate.
+                with self._sampling():
+                    self.generator.sample(rows.take(torch.arange(self.num_generations)))
+                continue
+            drawn = self._draw(rows.take(again))
+            completions, table = completions.replaced(again, drawn[0]), table.replaced(again, drawn[2])
+            texts = replaced_values(texts, again, drawn[1])
+        return completions, texts, table, self._has_spread(table)
+
+    def _has_spread(self, table: RewardTable) -> Tensor:
+        """Return whether the rewards of the group of each completion differ, ``(N,)``."""
+        used = torch.tensor(table.weights) != 0
+        columns = table.values[:, used].unbind(1) if self.scale == "gdpo" else [table.total]
+        spread = torch.stack([group_deviations(column, self.num_generations) > 0 for column in columns]).any(0)
+        return spread.repeat_interleave(self.num_generations)
+
+    def _mask(self, completions: Completions, has_spread: Tensor) -> Tensor:
         """Return which tokens of new completions are in the loss."""
+        mask = completions.mask
+        if not bool(has_spread.all()):
+            mask = mask * has_spread.to(mask.device).unsqueeze(1)
         if not self.mask_truncated:
-            return completions.mask
+            return mask
         if completions.finished is None:
             raise ValueError("mask_truncated: the generator's Completions must say which are finished")
-        return completions.mask * completions.finished.unsqueeze(1)
+        return mask * completions.finished.unsqueeze(1)
 
-    def _set_advantages(self, rollout: Rollout, greedy_total: Tensor | None) -> None:
+    def _set_advantages(self, rollout: Rollout, has_spread: Tensor, greedy_total: Tensor | None) -> None:
         baseline = self.algorithm.baseline
         if baseline == "group":
-            _against_group(rollout, self.num_generations, self.scale)
+            _against_group(rollout, self.num_generations, self.scale, has_spread)
         elif baseline == "leave_one_out":
             _against_others(rollout, self.num_generations, self.beta)
         elif baseline == "value":

@@ -1,6 +1,8 @@
 """The data sets of annotated report pairs by name, on small files in their layouts, and their tables of judgements."""
 
 import json
+import math
+import re
 from typing import ClassVar
 
 import pytest
@@ -18,6 +20,8 @@ from rrg_rewards.data import (
 )
 from tests.helpers.annotated_files import (
     ERRORS,
+    V0,
+    V1,
     WRITERS,
     chest2error_row,
     write_chest2error,
@@ -52,7 +56,7 @@ def test_read_annotated_set_reads_each_set_by_name(name, tmp_path):
     assert len(set(values)) > 1, f"the default judgement {judgement} of {name} does not vary"
     assert len(set(table.column("study"))) == 4
     assert {record.source for record in records} == {name}
-    if name in ("rexval", "radevalx"):
+    if name in ("rexval", "radevalx", "refisco", "rate_eval"):
         assert values == ERRORS
 
 
@@ -231,6 +235,89 @@ class TestChest2Error:
             self.read(tmp_path, lacking)
 
 
+class TestReFiSco:
+    # Study, indication, original, edited, score, annotator, source.
+    V0_ROWS = (
+        ("s1", "Cough.", "No edema.", "[no edit]", "0", "r1", "X-REM"),
+        ("s1", "Cough.", "Old fracture.", "[delete]", "Not actionable", "r1", "X-REM"),
+        ("s1", "Cough.", "Small effusion.", "Large effusion.", "urgent-error", "r1", "X-REM"),
+        ("s1", "Cough.", None, "Pneumothorax.", "4", "r1", "X-REM"),
+        ("s1", "Cough.", "Clear lungs.", "[no edit]", "0.0", "r2", "MIMIC-CXR"),
+        ("s1", "Cough.", "Compared to before.", "[no edit]", "1", "r1", "X-REM"),
+    )
+    # Data id, subject, study, type, report, original, corrected, severity, comments, annotator.
+    V1_ROWS = (
+        ("1", "p", "s", "generated", "No edema. Mass.", "No edema.", None, None, None, "a1"),
+        ("1", "p", "s", "generated", "No edema. Mass.", "Mass.", "[delete]", "Emergent error", "none", "a1"),
+        ("1", "p", "s", "ground", "No edema. Mass.", "Mass.", None, None, None, "a1"),
+    )
+
+    def read(self, folder, header, *rows):
+        return read_annotated_set("refisco", write_csv(folder / "refisco.csv", header.split(","), *rows))
+
+    def test_v0_takes_the_corrected_text_as_reference_and_counts_lines(self, tmp_path):
+        first, second = self.read(tmp_path, V0, *self.V0_ROWS)
+        assert first.candidate == "No edema. Old fracture. Small effusion. Compared to before."
+        assert first.reference == "No edema. Large effusion. Pneumothorax. Compared to before."
+        assert (second.candidate, second.reference, second.total) == ("Clear lungs.", "Clear lungs.", 0.0)
+        assert (first.study, second.study) == ("s1", "s1")
+        assert first.attributes == {"annotator": "r1", "source": "X-REM", "indication": "Cough."}
+        assert (first.counts, first.other, first.total) == ((None,) * 6, 4.0, 4.0)
+        assert first.ratings == {
+            **dict.fromkeys(("insertions", "deletions", "edits", "unchanged"), 1.0),
+            "max_severity": 4.0,
+            "sum_severity": 9.0,
+        }
+        # Errors of grade 2 or more are actionable.
+        assert first.judgement("significant") == 2.0
+        assert [error["kind"] for error in first.edits] == ["deletion", "edit", "insertion", "unchanged"]
+
+    def test_v1_reads_empty_corrections_as_unchanged_lines(self, tmp_path):
+        first, second = self.read(tmp_path, V1, *self.V1_ROWS)
+        assert (first.candidate, first.reference, first.total) == ("No edema. Mass.", "No edema.", 1.0)
+        assert first.ratings["deletions"] == 1.0
+        assert (second.candidate, second.reference, second.total) == ("Mass.", "Mass.", 0.0)
+        assert first.attributes == {"annotator_id": "a1", "report_type": "generated", "subject_id": "p"}
+
+    def test_corrections_that_contradict_their_grade_are_counted(self, tmp_path):
+        rows = [("s1", "", "A.", "B.", None, "r1", "X-REM"), ("s1", "", "C.", "D.", "no error", "r1", "X-REM")]
+        with pytest.warns(AnnotationWarning, match="1 corrected lines have no grade .* 1 corrected lines are graded"):
+            (record,) = self.read(tmp_path, V0, *rows)
+        assert (record.reference, record.total, record.significant_other) == ("B. D.", 1.0, None)
+        assert math.isnan(record.judgement("significant"))
+        assert math.isnan(record.judgement("max_severity"))
+
+    @pytest.mark.parametrize(
+        ("row", "column"),
+        [
+            (("s1", "", "A.", None, "0", "r1", "X-REM"), "impression_edited"),
+            ((None, "", "A.", "[no edit]", "0", "r1", "X-REM"), "id"),
+            (("s1", "", "A.", "[no edit]", "5", "r1", "X-REM"), "score"),
+        ],
+    )
+    def test_a_bad_row_is_named(self, tmp_path, row, column):
+        with pytest.raises(TableError, match=rf"refisco\.csv: data row 7 \(line 8\), column '{column}'"):
+            self.read(tmp_path, V0, *self.V0_ROWS, row)
+
+    def test_studies_that_differ_and_missing_columns_are_named(self, tmp_path):
+        other = ("1", "p", "s2", "generated", "", "Other.", None, None, None, "a1")
+        with pytest.raises(TableError, match="column 'study_id': is 's2', but 's' in earlier rows of 1 generated a1"):
+            self.read(tmp_path, V1, *self.V1_ROWS, other)
+        with pytest.raises(TableError, match="lacks id, impression_original, impression_edited, score, annotator"):
+            self.read(tmp_path, "study_id,line", ("s", "a"))
+
+    def test_nan_is_a_missing_cell_and_tags_may_have_any_case(self, tmp_path):
+        ends = (("[No Edit]", math.nan, "r1", "X-REM"), ("[DELETE]", 2.0, "r1", "X-REM"))
+        rows = [(*row[:3], *end) for row, end in zip(self.V0_ROWS, ends, strict=False)]
+        path = tmp_path / "refisco.jsonl"
+        path.write_text("\n".join(json.dumps(dict(zip(V0.split(","), row, strict=True))) for row in rows))
+        (record,) = read_annotated_set("refisco", path)
+        assert (record.reference, record.total, record.ratings["max_severity"]) == ("No edema.", 1.0, 2.0)
+        path.write_text(path.read_text().replace('"r1"', "NaN", 1))
+        with pytest.raises(TableError, match="column 'annotator'"):
+            read_annotated_set("refisco", path)
+
+
 def judgement(errors, missing):
     significance = {"clinical_significance": "urgent"}
     return {"finding_errors": errors, "missing_findings": dict.fromkeys(missing, significance)}
@@ -293,8 +380,6 @@ class TestRadPref:
             ({**ENTRY, "radiologists": [{"C1": {}}]}, "entry 2: is no RadPref annotation: KeyError"),
             ({**ENTRY, "radiologists": []}, "entry 2: has no radiologist"),
             ({**ENTRY, "C1_report": None}, "entry 2, column 'C1_report'"),
-            ({**ENTRY, "C2_report": 3}, "entry 2, column 'C2_report'"),
-            ("text", "entry 2: must be an object"),
         ],
     )
     def test_a_bad_entry_is_named(self, tmp_path, entry, message):
@@ -307,3 +392,36 @@ class TestRadPref:
         assert len(records) == 2 * len(entries)
         missing = sum(len(r[c]["missing_findings"]) for e in entries for r in e["radiologists"] for c in ("C1", "C2"))
         assert sum(record.counts[1] for record in records) * 3 == pytest.approx(missing)
+
+
+class TestRaTEEval:
+    ENTRY: ClassVar = {"gt": "No edema.", "pred": "Edema.", "errors": [1, 0, 0, 0, 0, 2], "potential_errors": 4}
+
+    @pytest.mark.parametrize("content", [[ENTRY], {"x7": ENTRY}])
+    def test_raw_and_normalised_counts(self, tmp_path, content):
+        path = write_json(tmp_path / "task1.json", content)
+        expected = ErrorRecord("No edema.", "Edema.", (1, 0, 0, 0, 0, 2), "rate_eval")
+        assert read_annotated_set("rate_eval", path) == [expected]
+        assert read_annotated_set("rate_eval", path, normalise=True)[0].counts == (0.25, 0, 0, 0, 0, 0.5)
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ([{"gt": "a", "output": "b"}], "entry 1: lacks pred, errors; it has gt, output"),
+            (["text"], "entry 1: must be an object"),
+            ([{**ENTRY, "gt": 3}], "entry 1, column 'gt'"),
+            ([{**ENTRY, "errors": [1, 2]}], "entry 1, column 'errors'"),
+            ([{**ENTRY, "errors": [-1, 0, 0, 0, 0, 0]}], "entry 1, column 'errors', A"),
+            ([{**ENTRY, "potential_errors": 0}], "column 'potential_errors'"),
+            ([{"gt": "a", "pred": "b", "errors": [0] * 6}], "lacks potential_errors"),
+            (5, "must be a list or an object"),
+        ],
+    )
+    def test_a_bad_entry_is_named(self, tmp_path, content, message):
+        with pytest.raises(TableError, match=re.escape(message)):
+            read_annotated_set("rate_eval", write_json(tmp_path / "a.json", content), normalise=True)
+
+    def test_what_is_no_json_is_named(self, tmp_path):
+        (tmp_path / "a.json").write_text("{")
+        with pytest.raises(TableError, match=r"a\.json: not a JSON document"):
+            read_annotated_set("rate_eval", tmp_path / "a.json")

@@ -21,7 +21,7 @@ def test_app_names_the_right_paths_and_methods(server, path, status):
     found, reply, _ = server.post(path, {})
     assert found == status
     assert "POST /rewards, /get_reward," in reply["error"]
-    assert "GET /health, /info" in reply["error"]
+    assert "GET /health, /info, /metrics" in reply["error"]
 
 
 def test_app_returns_the_rewards_of_the_reward_itself():
@@ -113,7 +113,8 @@ def test_app_needs_a_token_for_everything_but_health(authorization, status):
     headers = {} if authorization is None else {"Authorization": authorization}
     with Served(token="s3cret", missing=0.0) as served:
         assert served.get("/health")[:2] == (200, {"status": "ok"})
-        assert served.get("/info", **headers)[0] == status
+        for path in ("/info", "/metrics"):
+            assert served.get(path, **headers)[0] == status
         body = {"completions": ["a"], "reference": ["a"]}
         assert served.post("/rewards", body, **headers)[0] == status
         assert len(served.reward.batches) == (status == 200)
@@ -125,6 +126,23 @@ def test_app_describes_the_reward_in_info(server):
     assert info["max_completions"] == server.options.max_pending
 
 
+def test_app_counts_requests_and_outcomes():
+    with Served() as served:
+        served.post("/rewards", {"completions": ["a", "b", "c"], "reference": ["a", "a", None]})
+        served.post("/rewards", {"completions": ["a"]})
+        status, text, headers = served.get("/metrics")
+    assert status == 200
+    assert headers.get_content_type() == "text/plain"
+    lines = text.splitlines()
+    assert 'rrg_rewards_completions_total{outcome="scored"} 2.0' in lines
+    assert 'rrg_rewards_completions_total{outcome="unscorable"} 1.0' in lines
+    assert 'rrg_rewards_requests_total{path="/rewards",status="200"} 1.0' in lines
+    assert 'rrg_rewards_requests_total{path="/rewards",status="422"} 1.0' in lines
+    assert 'rrg_rewards_request_seconds_count{path="/rewards"} 2.0' in lines
+    assert "rrg_rewards_batch_completions_sum 3.0" in lines
+    assert "rrg_rewards_waiting_completions 0.0" in lines
+
+
 def test_app_counts_what_the_judge_of_the_reward_has_used():
     # The first pair is the one that the server scores when it starts.
     pairs = [ReportPair("Clear lungs.", "Clear lungs."), ReportPair("Small left effusion.", "Large right effusion.")]
@@ -134,27 +152,33 @@ def test_app_counts_what_the_judge_of_the_reward_has_used():
             body = {"completions": [pairs[1].candidate], "reference": [pairs[1].reference]}
             for _ in range(2):
                 assert served.post("/rewards", body)[1]["failures"] == [None]
-            used = served.get("/info")[1]["usage"]["judge"]
+            lines = served.get("/metrics")[1].splitlines()
+            assert served.get("/metrics")[1].splitlines()[-1] == lines[-1]
         calls = len(model.requests)
     assert calls == 3
-    assert (used["calls"], used["prompt_tokens"], used["completion_tokens"]) == (calls, calls * 100, calls * 10)
-    assert used["cost"] == pytest.approx(calls * 140e-6)
+    assert f'rrg_rewards_judge_calls_total{{judge="judge"}} {calls}.0' in lines
+    assert f'rrg_rewards_judge_prompt_tokens_total{{judge="judge"}} {calls * 100}.0' in lines
+    assert f'rrg_rewards_judge_completion_tokens_total{{judge="judge"}} {calls * 10}.0' in lines
+    cost = next(line for line in lines if line.startswith("rrg_rewards_judge_cost_total{"))
+    assert float(cost.split()[-1]) == pytest.approx(calls * 140e-6)
 
 
 @pytest.mark.filterwarnings("ignore::rrg_rewards.judges.base.JudgeWarning")
-def test_app_replies_to_a_failure_of_the_judge_with_null():
+def test_app_counts_a_failure_of_the_judge_and_replies_with_null():
     reward = AsyncMetricReward(CRIMSON(judge=ScriptedJudge(waits=True, fail_on={"scar": "deadline"})))
     with Served(reward, missing=-1.0) as served:
         body = {"completions": ["edema", "scar", "nodule"], "reference": ["edema", "scar", "edema"]}
         reply = served.post("/rewards", body)[1]
         assert served.post("/remote_rm/scores", {"response": "scar", "label": "scar"})[1]["scorable"] == 0.0
+        lines = served.get("/metrics")[1].splitlines()
     assert (reply["rewards"][0], reply["rewards"][1]) == (1.0, None)
     assert reply["rewards"][2] < 0
     assert reply["failures"] == [None, "deadline", None]
+    assert 'rrg_rewards_completions_total{outcome="failed_deadline"} 2.0' in lines
 
 
 @pytest.mark.filterwarnings("ignore::rrg_rewards.judges.base.JudgeWarning")
-def test_app_serves_a_cascade_and_names_what_exceeds_its_budget():
+def test_app_serves_a_cascade_and_counts_what_exceeds_its_budget():
     judge = CascadeJudge(ScriptedJudge(waits=True), budget_pairs=1)
     with Served(AsyncMetricReward(CRIMSON(judge=judge))) as served:
         body = {
@@ -162,5 +186,7 @@ def test_app_serves_a_cascade_and_names_what_exceeds_its_budget():
             "reference": ["Effusion.", "Quorblid.", "Quorblid."],
         }
         reply = served.post("/rewards", body)[1]
+        lines = served.get("/metrics")[1].splitlines()
     assert reply["failures"] == [None, None, "budget"]
     assert reply["rewards"][2] is None
+    assert 'rrg_rewards_completions_total{outcome="failed_budget"} 1.0' in lines

@@ -138,6 +138,7 @@ def test_app_scores_no_completions_of_clients_that_left():
         assert running.result()[1]["rewards"] == [1.0]
         assert served.post("/rewards", ONE)[1]["rewards"] == [1.0]
         assert served.reward.batches == [["a b"], ["a b"]]
+        assert 'rrg_rewards_requests_total{path="/rewards",status="499"} 1.0' in served.get("/metrics")[1]
 
 
 @pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x02\x00" * 100, b"POST /rewards\r\n\r\n", b"\r\n" * 10, b""])

@@ -123,13 +123,18 @@ def test_run_server_finishes_running_requests_on_sigterm(tmp_path, num_workers):
 
 
 @pytest.mark.slow
-def test_run_server_workers_end_with_their_supervisor(tmp_path):
+def test_run_server_counts_for_all_workers_which_end_with_their_supervisor(tmp_path):
     arguments = ("--reward", "gated_reward:GatedReward", "--set", f"folder={tmp_path}")
-    with serving(*arguments, num_workers=2) as (process, _):
+    with serving(*arguments, num_workers=2) as (process, url):
         until(lambda: len(workers(process)) == 2, process)
+        for _ in range(20):
+            fetch(url + "/rewards", {"completions": ["a", "b"]})
+        text = fetch(url + "/metrics").decode()
         started = workers(process)
         process.kill()
         assert not psutil.wait_procs(started, GUARD)[1]
+    assert 'rrg_rewards_requests_total{path="/rewards",status="200"} 20.0' in text
+    assert 'rrg_rewards_completions_total{outcome="scored"} 40.0' in text
 
 
 @pytest.mark.slow

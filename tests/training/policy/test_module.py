@@ -1,5 +1,6 @@
 """The policy module: every algorithm learns, and a step of GRPO equals TRL's."""
 
+import copy
 import doctest
 import math
 from collections import defaultdict
@@ -293,6 +294,41 @@ def test_policy_module_the_reference_of_an_adapted_model_is_the_model_without_ad
         assert not torch.allclose(generator.log_probs(batch, completions).log_probs, expected)
 
 
+@pytest.mark.parametrize(("aggregation", "scale"), [("sequence_mean", "group"), ("token_mean", "batch")])
+def test_policy_module_groups_without_spread_are_drawn_again_and_then_left_out(aggregation, scale):
+    sizes = []
+
+    def reward(completions, row, log_extra, **_):
+        sizes.append(len(row))
+        log_extra("draw", [len(sizes)] * len(row))
+        values = word_value(completions)
+        # Never a spread in row 0, and in row 1 from the second draw.
+        return [
+            0.5 if own == 0 or (own == 1 and len(sizes) == 1) else value for own, value in zip(row, values, strict=True)
+        ]
+
+    options = {"learning_rate": 0.1, "loss": {"aggregation": aggregation}, "scale": scale}
+    module = PlainSteps(tiny_generator(), reward, max_draws=3, **options)
+    before = copy.deepcopy(module.generator)
+    data = DataLoader(tiny_rows(4), batch_size=4, collate_fn=module.generator.collate)
+    history = train(module, 1, data=data)
+    assert sizes == [32, 16, 8]
+    assert history["frac_reward_zero_std"] == [0.25]
+    rollout = module.rollout
+    assert rollout.extras["draw"] == [3] * 8 + [2] * 8 + [1] * 16
+    assert rollout.texts == module.generator.decode(rollout.completions)
+    # The step is that of the other rows alone.
+    kept = rollout.rows(torch.arange(8, 32))
+    totals = kept.total.view(3, 8).double()
+    deviations = totals.std(1, keepdim=True) if scale == "group" else totals.std()
+    advantages = ((totals - totals.mean(1, True)) / (deviations + 1e-4)).flatten()
+    tokens = before.log_probs(kept.batch, kept.completions).log_probs.double() * kept.completions.mask
+    shares = 1 / (24 * kept.completions.lengths) if aggregation == "sequence_mean" else 1 / kept.completions.mask.sum()
+    (-(advantages * shares) @ tokens.sum(1)).backward()
+    expected = torch.cat([own.detach().flatten() - 0.1 * own.grad.flatten() for own in before.parameters()])
+    torch.testing.assert_close(weights(module.generator), expected, rtol=0, atol=1e-6)
+
+
 def test_policy_module_accumulated_and_mixed_precision_steps_run():
     module = PolicyModule(tiny_generator(), says_edema, minibatches=2, algorithm="ppo", learning_rate=5e-3)
     options = {"accumulate_grad_batches": 2, "precision": "bf16-mixed", "gradient_clip_val": 1.0}
@@ -350,6 +386,7 @@ class _Mute(nn.Module):
         ({"warmup_ratio": 1.0}, ValueError, r"warmup_ratio"),
         ({"schedule": "banana"}, ValueError, "schedule"),
         ({"lam": 1.5}, ValueError, "lam"),
+        ({"algorithm": "scst", "max_draws": 2}, ValueError, "max_draws"),
         *(({"algorithm": name, "scale": "banana"}, ValueError, "scale") for name in ALGORITHMS),
         *(({"algorithm": name, "scale": "batch"}, ValueError, "scale") for name in ("rloo", "scst", "ppo")),
         ({"beta": 0.1, "reference": "adapter_off"}, ValueError, "adapter_off"),

@@ -55,7 +55,7 @@ def test_policy_module_two_processes_with_compiled_steps_take_those_of_eager_dec
 @pytest.mark.parametrize("devices", [1, 2])
 def test_policy_module_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, devices: int) -> None:
     # Two rollouts an epoch of one process, one of two; killed twice, within a rollout and after one.
-    module = {"minibatches": 2, "epochs": 2, "beta": 0.05, "scale": "gdpo", "mask_truncated": True}
+    module = {"minibatches": 2, "epochs": 2, "beta": 0.05, "scale": "gdpo", "mask_truncated": True, "max_draws": 2}
     shared = {"module": module, "batch_size": 8, "devices": devices, "steps": 14}
     (whole,) = run(tmp_path / "whole", shared)
     going_on: dict[str, Any] = {}
