@@ -60,11 +60,12 @@ class GenerationSettings(Settings):
     model: str = setting(help="folder or Hub id of a model", metavar="MODEL")
     revision: str | None = setting(None, "revision of a model on the Hub")
     input_column: str | None = setting(
-        None, "column for {input} (default: that of the training, or findings)", metavar="NAME"
+        None, "column for {input} (default: the column of the training, or findings)", metavar="NAME"
     )
     prompt_template: str | None = setting(
         None,
-        "prompt; {input} is the input column, {NAME} is another column (default: that of the training, or {input})",
+        "prompt; {input} is the input column, {NAME} is another column (default: the prompt of the training, or "
+        "{input})",
         metavar="TEXT",
     )
     system_prompt: str | None = setting(

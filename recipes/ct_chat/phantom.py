@@ -144,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--grid", type=int, default=4, help="number of cells along each axis of a volume (default: 4)")
     parser.add_argument("--noise", type=float, default=0.5, help="mean length of the noise vectors (default: 0.5)")
     parser.add_argument("--normal", type=float, default=0.3, help="share of studies without findings (default: 0.3)")
-    parser.add_argument("--head-size", type=int, default=24, help="width of an attention head; vLLM on CPU needs 32")
+    parser.add_argument("--head-size", type=int, default=24, help="width of a head (default: 24; vLLM on CPU: 32)")
     arguments = vars(parser.parse_args(argv))
     folder, head_size = arguments.pop("output"), arguments.pop("head_size")
     if (folder / "train.jsonl").exists():

@@ -12,6 +12,7 @@ import argparse
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rrg_rewards.data import Table, write_table
 from rrg_rewards.data.ct_rate import read_ct_rate
@@ -53,11 +54,12 @@ def _report(findings: str | None, impression: str | None) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for split in ("train", "heldout"):
-        parser.add_argument(f"--{split}-reports", type=Path, required=True, help=f"{split} table of reports")
-        parser.add_argument(f"--{split}-labels", type=Path, required=True, help=f"{split} table of labels")
-    parser.add_argument("--features", type=Path, required=True, help="folder of feature files, searched at any depth")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
+    path: dict[str, Any] = {"type": Path, "required": True}
+    for split, name in (("train", "training"), ("heldout", "held-out")):
+        for kind in ("reports", "labels"):
+            parser.add_argument(f"--{split}-{kind}", **path, metavar="FILE", help=f"table of the {name} {kind}")
+    parser.add_argument("--features", **path, metavar="FOLDER", help="folder of feature files, searched at any depth")
+    parser.add_argument("--output", **path, metavar="FOLDER", help="folder to write")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     arguments.output.mkdir(parents=True, exist_ok=True)

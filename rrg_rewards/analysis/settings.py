@@ -41,8 +41,8 @@ class Workers(Settings):
 
     workers: int = setting(
         1,
-        "processes that compute at the same time, on one core each; 0 for one for each core (default: 1). Results are "
-        "the same with any number. Not for models and language models",
+        "processes that compute at the same time, on one core each; 0 for one for each core (default: 1). Results do "
+        "not depend on the number. Not with a model or a judge",
         metavar="N",
         minimum=0,
         maximum=MAX_WORKERS,
@@ -55,8 +55,8 @@ class ConstantTexts(Settings):
 
     constant_text: Literal["rules", "all", "none"] = setting(
         "rules",
-        "metrics that are also computed for texts that are the same for every study: rules (default), all (also those "
-        "with a model, a language model or a function, which then score each study once more for each text), or none",
+        "metrics that also score the same text for every study: rules (default); all, in which a model, judge or "
+        "function scores each study once more for each such text; or none",
     )
 
 
@@ -129,13 +129,13 @@ class _Readers(Settings):
 
     labeler: Any = setting(
         None,
-        "labeler, if a metric or reward uses one: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
+        "labeler of metrics and rewards: rules:SCHEMA, a lexicon file (my_lexicon.yaml), radbert:CHECKPOINT, "
         "judge:SCHEMA (with `judge`) or a plug-in (default: rules:ct_rate)",
         metavar="NAME",
     )
     judge: Any = setting(
         None,
-        f"judge, if a metric, reward or labeler uses one: rules, {LANGUAGE_MODEL}; cascade:JUDGE for rules and, where "
+        f"judge of metrics, rewards and labelers: rules, {LANGUAGE_MODEL}; cascade:JUDGE for rules and, where "
         "they do not read a pair, JUDGE (default: rules)",
         metavar="JUDGE",
     )
@@ -147,7 +147,7 @@ class MetricChoice(_Readers):
 
     metrics: Sequence[str] = setting(
         (),
-        "metrics to compute, for example crg,crimson; module:Class or module:function is a metric of your own",
+        "metrics to compute, for example crg,crimson; module:Class or module:function is your own metric",
         metavar="NAME[,NAME...]",
         separator=",",
     )
@@ -180,7 +180,7 @@ class MetricChoice(_Readers):
 class RewardChoice(_Readers, ContextColumns):
     """A reward by name as in :func:`~rrg_rewards.rewards.make_reward`, with its options."""
 
-    reward: str = setting(help="reward, for example crg; module:Class is a reward of your own", metavar="NAME")
+    reward: str = setting(help="reward, for example crg; module:Class is your own reward", metavar="NAME")
     reference_column: str = setting("reference", "column of references", metavar="NAME")
     set: Mapping[str, Any] = setting(
         {}, "set an option of the reward, for example prior=0.2; may be repeated", form="OPTION=VALUE"
@@ -264,7 +264,7 @@ class CompareSettings(Seed, ConstantTexts):
     """Settings of :func:`~rrg_rewards.analysis.compare_tables`. Scores of other programs are compared as means."""
 
     scores: Sequence[str] = _columns("columns of scores; with one table, as in {column}_green")
-    lower_is_better: Sequence[str] = _columns("columns of `scores` of which a lower number is better")
+    lower_is_better: Sequence[str] = _columns("columns of `scores` in which a lower value is better")
     baseline: str | None = setting(None, "system to compare with (default: the first)", metavar="NAME")
     by: Sequence[str] = _columns("repeat the comparison for each value of a column")
     bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals", metavar="N", minimum=0, maximum=1_000_000)
@@ -357,7 +357,9 @@ class AgreementSettings(Seed, Workers):
     statistics: Sequence[str] | None = setting(
         None, "statistics (default: all that apply)", metavar="NAME[,NAME...]", separator=","
     )
-    lower_is_better: Sequence[str] = _columns("columns of `scores` and `human` that are turned")
+    lower_is_better: Sequence[str] = _columns(
+        "columns of `scores` and `human` in which a lower value is better; their sign is changed"
+    )
     baseline: str | None = setting(None, "compare the other scores with this one only", metavar="NAME")
     bootstrap: int = setting(1000, "bootstrap resamples; 0 for no intervals", metavar="N", minimum=0, maximum=1_000_000)
     permutations: int = setting(1000, "permutations; 0 for no p-values", metavar="N", minimum=0, maximum=10_000_000)
@@ -372,7 +374,7 @@ class CountingSettings(Settings):
     max_pairs: int | None = setting(None, "use the first N pairs only", metavar="N", minimum=1)
     prompt: str | Path | None = setting(
         None,
-        "file with a prompt of yours, whose answers have the format that the paper of CREPE prints",
+        "file with your prompt, whose answers have the format that the paper of CREPE prints",
         metavar="FILE",
     )
     source: str = setting("judge", "value of source in the output", metavar="TEXT")
@@ -401,8 +403,8 @@ class EvaluationSettings(ContextColumns):
     )
     checks: Literal["strict", "published"] | None = setting(
         None,
-        "answers of a language model that are scored: strict, those that agree with themselves and the reports; "
-        "published, those that CRIMSON's published code scores (default: published for the prompts of crimson-score)",
+        "answers that count: strict, if they agree with themselves and the reports; published, if CRIMSON's published "
+        "code scores them (default: published for the prompts of crimson-score, else strict)",
     )
 
 
@@ -441,7 +443,7 @@ class QuestionSettings(Batches):
     schema: Any = setting("ct_rate", "question schema: ct_rate, merlin or a YAML file", metavar="NAME")
     judge: Any = setting(None, f"{LANGUAGE_MODEL} (default: the finding engine)", metavar="JUDGE")
     prompt: str | Path | None = setting(
-        None, "file with a prompt of yours for `judge`, such as the one that the paper prints", metavar="FILE"
+        None, "file with your prompt for `judge`, such as the one that the paper prints", metavar="FILE"
     )
     labels: bool | str = setting(
         False,

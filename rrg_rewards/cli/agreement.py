@@ -2,11 +2,11 @@ r"""``rrg-rewards agreement``: compare metrics with human judgements.
 
 Compare scores of reports with human judgements. Each row of the table is a report with its scores, in columns
 (--scores) or computed here (--metrics), and one or more judgements (--human): a rating, a number of errors, a
-preference. Columns of which a lower number is better, such as error counts, are named by --lower-is-better too, so that
-all agreement is positive. Metrics that are computed here are turned by themselves.
+preference. --lower-is-better names the columns in which a lower value is better, such as error counts: their sign is
+changed, so that positive values are agreement. Metrics that are computed here need not be named.
 
-With --dataset NAME, the table is a file or folder of a public data set that radiologists annotated. Its judgement is
-turned by itself, and the bootstrap draws studies:
+With --dataset NAME, the table is a file or folder of a public data set that radiologists annotated. Its judgement needs
+no --lower-is-better, and the bootstrap draws studies:
   name           file or folder                              judgement without --human
   rexval         folder of the release                       significant (errors)
   radevalx       folder of the release                       significant
@@ -25,7 +25,8 @@ Statistics (--statistics):
   pearson     Pearson's r
   accuracy    share of pairs of rows with different judgements that the scores order alike; with --unit only pairs of
               rows of one unit. Equal scores count half
-  preference  share of rows with a judgement other than 0 whose score has its sign. A score of 0 counts half
+  preference  share of rows in which score and judgement have the same sign, without judgements of 0. A score of 0
+              counts half
   binary      share of rows whose score and judgement are both at least 0.5, or both below: the accuracy of a yes/no
               item. Computed only if it is named
 
@@ -41,8 +42,8 @@ difference between two scores has the interval of paired draws, the p-value of t
 Pearson the p-value of Williams' test. With --unit, for example the study of several reports, the bootstrap draws whole
 units. The p-values treat rows as independent and are not corrected for the number of comparisons.
 
-With --metrics, the number of distinct reports is printed, with a warning if it is far below that of the references: no
-metric can order reports that are the same.
+With --metrics, the number of distinct reports is printed, with a warning if the references have far more: no metric can
+order reports that are the same.
 
 A row without a judgement, or without one of the scores, is left out for all scores, so that all are compared on the
 same rows; such rows are counted. The table is read in batches. Only numbers stay in memory, and with --metrics also the
@@ -61,8 +62,8 @@ Examples:
       --context age=PatientAge --context indication=Indication
   rrg-rewards agreement cases.json --rankings --metrics crimson,rouge --json rankings.json
 
-exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if a metric has no
-score of any report because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
+exit codes: 0 success (a warning counts reports on which a judge failed); 1 error, or a metric has no score at all
+because its judge failed (outputs are written); 2 wrong command line; 130 interrupted
 """
 
 import argparse

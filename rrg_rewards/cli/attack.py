@@ -1,6 +1,6 @@
-r"""``rrg-rewards attack``: search the texts without an image that a reward pays best.
+r"""``rrg-rewards attack``: search for texts that earn most without looking at the image.
 
-Search, before training, the image-free policy that a reward pays best: a text that is the same for all patients, or the
+Before the training, search for texts that earn most without looking at the image: one text for all patients, or the
 same edit of each report of an honest system. A policy learns what pays. If such a text earns more than a system that
 sees the images, reinforcement learning may find it.
 
@@ -8,8 +8,8 @@ The table has one row per study with the reference report and the other columns 
 --honest-column, the reports of a system that sees the images are the baseline, and edits of them are searched too.
 
 First, the reward itself is checked: against a reference, no other text may score higher than the reference, and an
-empty text must score less, unless the reference describes nothing abnormal. Failures are said first, and the exit code
-is 1; the search takes place and all files are written.
+empty text must score less, unless the reference describes nothing abnormal. Failures are printed first, and the exit
+code is 1; the search takes place and all files are written.
 
 Families of texts are searched on one half of the references: normal reports, lists of labels and findings, hedges,
 alternatives, sizes, bounds, sides, contradictions, retractions, vague statements, headings, echoed questions,
@@ -27,13 +27,13 @@ Examples:
   rrg-rewards attack pairs.csv --reward composed --families labels,hedges,evolved \
       --set "parts=[{name: crg, prior: 0.2}, {name: repetition, weight: 0.1}]"
 
---budget counts calls of the reward: one text scored against one reference. --reward accepts module:Class of a reward or
-metric of your own. From Python, attack_reward accepts any function. The texts are also written to --json; those that
+--budget counts calls of the reward: one text scored against one reference. --reward accepts module:Class of your own
+reward or metric. From Python, attack_reward accepts any function. The texts are also written to --json; texts that
 contain sentences of your reports have "quotes_reports": true, and --no-quotes leaves them out. The page of --html
 contains these only with --with-text.
 
-If the search is interrupted, the results of the families so far are written. A judge with a cache answers
-what it was asked before when the command is repeated.
+If the search is interrupted, the results of the families so far are written. If you repeat the command, a judge with a
+cache answers known questions from it.
 
 exit codes: 0 success, whatever the search finds; 1 error, also if the reward itself fails its check (all files are
 written); 2 wrong command line; 130 interrupted

@@ -5,26 +5,26 @@ each metric, its difference from the baseline with an interval, two p-values, an
 better, equal and worse.
 
 Give a table for each system, or one table with a column of predictions for each. NAME=TABLE and NAME=COLUMN name a
-system; without a name it is that of the file or column. Equal names are runs of one system, for example with several
+system; by default it has the name of the file or column. Equal names are runs of one system, for example with several
 seeds: its value is the mean over runs.
 
 All tables must have the same studies with the same references, in the same order, or a column that names the studies
-(--key). References, context columns and groups are read from the first table, or from --references. A report that a
-run has no score for is left out for all systems.
+(--key). References, context columns and groups are read from the first table, or from --references. If a run has no
+score for a report, the report is left out for all systems.
 
 How to read the table:
   value             corpus value with its bootstrap 95 % interval; with runs, the mean ± standard deviation of the runs
   difference        corpus value minus that of the baseline, with the interval of a paired bootstrap: both systems see
-                    the same drawn reports. For crg it is the difference of the CRG of each draw
+                    the same drawn reports. For crg, the difference between the CRGs of each draw
   p                 approximate randomisation: the share of random exchanges of both systems' reports that give a
-                    difference as large. Small if the difference is hardly chance
+                    difference as large. Small if chance hardly explains the difference
   p, Holm           corrected for all metrics and systems of the printed table
   p, bootstrap      from the paired bootstrap; with several runs, runs are drawn as well
   wins/ties/losses  reports on which the system scores better than, equal to, or worse than the baseline
 
-With --metrics, the number of distinct texts of each system follows, with a warning if it is far below that of the
-references, and the value of each metric if every study had the same text: the commonest one of each system, and a
-normal chest report. --constant-text all computes it for metrics with a model or a language model, too.
+With --metrics, the number of distinct texts of each system follows, with a warning if the references have far more,
+and the value of each metric if every study had the same text: each system's commonest text, or a normal chest report.
+--constant-text all computes it for metrics with a model or a language model, too.
 
 The tests treat studies as independent. They concern these studies: a small p-value does not make a difference large.
 
@@ -41,8 +41,8 @@ Examples:
   rrg-rewards compare a.csv b.csv --metrics crg,crimson --key study --html comparison.html --with-text
   rrg-rewards compare pairs.csv --prediction-column a --prediction-column b --scores "{column}_green"
 
-exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if a metric has no
-score of any report because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
+exit codes: 0 success (a warning counts reports on which a judge failed); 1 error, or a metric has no score at all
+because its judge failed (outputs are written); 2 wrong command line; 130 interrupted
 """
 
 import argparse

@@ -32,12 +32,12 @@ class _Model(Settings):
 
     base_model: str | None = setting(
         None,
-        "folder or Hub id of the language model that was trained (default: that of a LoRA adapter's configuration)",
+        "folder or Hub id of the language model that was trained (default: as a LoRA adapter's configuration names it)",
         metavar="MODEL",
     )
     output: str = setting(help="folder to write", metavar="FOLDER")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = setting(
-        "auto", "type of the weights (default: that of the base model)"
+        "auto", "type of the weights (default: the type of the base model)"
     )
 
 
@@ -82,6 +82,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
     ct_chat = add_command_parser(kinds, "ct-chat", run_ct_chat, "convert a checkpoint of CT-CHAT")
     ct_chat.add_argument("checkpoint", metavar="CHECKPOINT", type=Path, help="folder of the checkpoint")
+    ct_chat.usage = "%(prog)s CHECKPOINT --output FOLDER [OPTIONS]\n       %(prog)s --example FOLDER"
     example = "write a small checkpoint in the published form and its base model, and print the names of its weights"
     ct_chat.add_argument(
         "--example", metavar="FOLDER", type=Path, action=RunInstead, const=_write_example, help=example

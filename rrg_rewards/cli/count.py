@@ -8,8 +8,8 @@ error has quotes, which must be in the reports. `train crepe` learns from these 
 
 Each answer is checked and appended to --output as one JSON line: reference, candidate, counts (six numbers: false
 findings, omitted findings, wrong locations, wrong severities, false comparisons, omitted comparisons), significant (the
-significant ones), errors with their quotes, matched findings, and the judge. Repeat a command that
-was interrupted to request the pairs that --output does not contain yet.
+significant ones), errors with their quotes, matched findings, and the judge. After an interruption, repeat the command:
+it requests only what --output lacks.
 
 With --prompt the language model gets the text of a file, such as the prompt that the paper prints, with both reports in
 place of {reference_report} and {candidate_report}. It answers in the printed format: [Clinically Significant Errors]

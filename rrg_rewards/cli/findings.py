@@ -2,7 +2,7 @@
 
 Read the findings of a table of reports, and write one JSON object per report (JSON lines): its findings with presence,
 attributes, organ, offsets in the report and codes (OIFM, HPO, SNOMED CT where the concept has one), the words that were
-not read, and the number of these. The findings of a missing or blank report are null.
+not read, and their number. The findings of a missing or blank report are null.
 
 Examples:
   rrg-rewards findings reports.csv --text-column report_text --output findings.jsonl

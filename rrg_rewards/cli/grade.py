@@ -7,8 +7,8 @@ from these reports.
 --dry-run sends nothing: it counts the reports to request, estimates tokens, cost and time, and shows one prompt.
 
 Each answer is checked and appended to --output as one JSON line: reference, candidate, scores by criterion, total, the
-requested tier, whether the total is in the tier (in_tier), and the judge. Repeat a command that
-was interrupted to request the reports that --output does not contain yet.
+requested tier, whether the total is in the tier (in_tier), and the judge. After an interruption, repeat the command: it
+requests only what --output lacks.
 
 Reports are sent to this machine only unless the judge has allow_remote: true.
 

@@ -107,8 +107,8 @@ def run_label(args: argparse.Namespace, terminal: Terminal) -> int:
     A line has reference, candidate, context, source, CRIMSON score, evaluation, judge and prompt.
     `python -m rrg_rewards.recipes.crimson.distill` trains a local judge on them.
 
-    Pairs on which the judge fails are counted by kind and not written. Repeat a command that was
-    interrupted to request the evaluations that --output does not contain yet.
+    Pairs on which the judge fails are counted by kind and not written. After an interruption, repeat the command: it
+    requests only what --output lacks.
 
     Reports are sent to this machine only unless the judge has allow_remote: true.
 

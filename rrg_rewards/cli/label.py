@@ -2,11 +2,12 @@ r"""``rrg-rewards label``: label reports, one 0/1 column per label.
 
 Label the abnormalities in a table of reports. The output has the input columns and one 0/1 column per label.
 
-The label cells of a missing or blank report are empty, not 0, and so are they if a language model labels the reports
-(--labeler judge:SCHEMA) and fails. The file name ending determines the format: CSV, JSON
-lines or Parquet. The table is read once, in batches: all rows are checked and kept in a temporary file, from which they
-are labelled. Rows are written while others are labelled, so that memory does not grow with the table. The output file
-appears only if the run succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
+If a report is missing or blank, or a language model (--labeler judge:SCHEMA) fails on it, its label cells are empty,
+not 0. The file name ending determines the format: CSV, JSON lines or Parquet.
+
+All rows are checked before the first one is labelled, and are kept in a temporary file meanwhile. Rows are written
+while others are labelled, so that memory does not grow with the table. The output file appears only if the run
+succeeds. If it fails or is interrupted, the rows labelled so far are kept in NAME.partial.csv.
 
 --dry-run labels nothing and sends nothing: it says how many requests to a language model there are at most.
 
@@ -22,8 +23,8 @@ Examples:
       --judge "{name: openai, model: my-model, base_url: http://localhost:8000/v1, cache: judge_cache}"
   rrg-rewards label reports.csv --text-column report_text --labeler judge:ct_rate --judge my_judge.yaml --dry-run
 
-exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if it failed on all
-of them (the outputs are written before); 2 wrong command line, 130 interrupted
+exit codes: 0 success (a warning counts reports on which a judge failed); 1 error, or a judge failed on all reports
+(outputs are written); 2 wrong command line; 130 interrupted
 """
 
 import argparse

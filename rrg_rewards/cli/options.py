@@ -361,12 +361,12 @@ class Outputs(Settings):
     output: str | None = None
     json: str | None = setting(None, "write a summary as JSON to FILE; - is standard output", metavar="FILE")
     format: Literal["csv", "jsonl", "parquet"] | None = setting(
-        None, "format of standard input and output, and of files with an unknown ending (default: csv for -)"
+        None, "format of - (default: csv) and of files with an unknown ending"
     )
     overwrite: bool = setting(False, "replace output files that exist")
     spreadsheet_safe: bool = setting(
         False,
-        "write an apostrophe before texts in CSV that a spreadsheet would compute, those that begin with = + - @",
+        "in CSV, write an apostrophe before texts that begin with = + - @, which a spreadsheet would compute",
     )
     is_appended: bool = False
 

@@ -57,7 +57,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     page.add_argument("folder", metavar="FOLDER", help="output folder of the run")
     html = {"help": "file to write (default: FOLDER/run.html, which is replaced)"}
     add_settings(page, PageOptions, "html", "with_text", html=html, with_text={"help": "show held-out reports"})
-    add_settings(page, Outputs, "overwrite")
+    add_settings(page, Outputs, "overwrite", overwrite={"help": "replace the file of --html if it exists"})
 
 
 def _recipes() -> Any:

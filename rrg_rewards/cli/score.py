@@ -9,17 +9,16 @@ rules, a language model (--judge), or rules and a language model for the pairs t
 also uses the columns age, sex and indication that --context names, as in --context age=COLUMN. A pair on which a judge
 fails is unscorable, with the reason in a column of --output. What judges have used is printed at the end.
 
-The number of distinct texts is printed, with a warning if it is far below that of the references, and beside each value
-that of the same text for every study: the commonest text of the system if it occurs twice, and a normal chest report.
+It prints the number of distinct texts, and warns if the references have far more. Beside each value it prints the value
+if every study had the same text: the system's commonest text, if it occurs twice, or a normal chest report.
 
 A pair with a missing prediction, or a missing or blank reference, is unscorable: its cells are empty, and it is counted
 and left out of the corpus value. An empty CSV cell is missing; see --missing-prediction.
 
-The table is read once, in batches: all rows are checked and kept in a temporary file, from which they are scored.
-Memory does not grow with the table, except by 8 bytes for each row and metric, from which the interval is computed,
-and 16 bytes for each row, from which distinct texts are counted. --output is written while rows are scored; for crg
-without a prior it is written at the end, because contributions depend on all references. If the run fails, the rows
-scored so far are kept in NAME.partial.csv. - reads standard input and writes standard output.
+All rows are checked before the first one is scored, and are kept in a temporary file meanwhile. Memory grows by about
+0.2 kB a row for two metrics, from which intervals and distinct texts are computed. --output is written while rows are
+scored; for crg without a prior it is written at the end, because contributions depend on all references. If the run
+fails, the rows scored so far are kept in NAME.partial.csv. - reads standard input and writes standard output.
 
 --layout vlm3d evaluates the predictions.json of the VLM3D challenge as its official scripts do, without --metrics:
 --references is ground_truth.json, --label-table ground_truth.csv, and --labeler radbert:CHECKPOINT labels the
@@ -49,8 +48,8 @@ Examples:
   rrg-rewards score pairs/ --metrics crg,rouge --set crg.prior=0.2 --engine ray --address auto --workers 64 \
       --output scores/ --json summary.json
 
-exit codes: 0 success, also if a judge failed on some pairs, which a warning counts; 1 error, also if a metric has no
-score of any pair because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
+exit codes: 0 success (a warning counts pairs on which a judge failed); 1 error, or a metric has no score at all
+because its judge failed (outputs are written); 2 wrong command line; 130 interrupted
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """``rrg-rewards serve``: a reward over HTTP.
 
-Serve a reward over HTTP, for trainers in other processes, environments, machines and languages. Single completions of
-concurrent requests are scored in batches. All paths take POST and JSON (Content-Type: application/json):
+Serve a reward over HTTP, for trainers in other processes, environments, machines and languages. The server scores
+concurrent requests in batches. All paths take POST and JSON (Content-Type: application/json):
 
   /rewards            {"completions": [...], "reference": [...]} -> {"rewards": [...], "scores": {...}, ...}
   /get_reward         OpenRLHF, --reward.remote_url http://HOST:PORT/get_reward
@@ -10,9 +10,9 @@ concurrent requests are scored in batches. All paths take POST and JSON (Content
   /v1                 LLaMA-Factory, reward_model: http://HOST:PORT/v1 (needs --prompts)
   /health, /info and /metrics (Prometheus) take GET.
 
-An unscorable completion has the reward null in /rewards. The other replies cannot carry null; they need --missing, the
-reward of such completions, and mark them by "scorable": 0. Labels of OpenRLHF and slime are the reference, or a JSON
-object with all columns of the reward.
+An unscorable completion has the reward null in /rewards. The other replies have no null and need --missing, the reward
+of such completions, whose "scorable" is 0. Labels of OpenRLHF and slime are the reference, or a JSON object with all
+columns of the reward.
 
 The server listens on this machine only. For other addresses, put a token into the environment variable
 RRG_REWARDS_TOKEN; clients send it as "Authorization: Bearer TOKEN", or in the address, http://any:TOKEN@HOST:PORT/.

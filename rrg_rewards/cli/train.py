@@ -1,7 +1,7 @@
 """``rrg-rewards train``: train a learned metric.
 
-Train a learned metric. One YAML file describes one run and follows the conventions of LightningCLI. Each of its keys is
-also an option that takes precedence, such as --trainer.max_epochs 3 or --model.learning_rate 1e-4.
+Train a learned metric. One YAML file describes one run. Each of its keys is also an option that takes precedence, such
+as --trainer.max_epochs 3 or --model.learning_rate 1e-4.
 
 The run writes to output_dir: the best model in Hugging Face format (model/), a report with plots (report.md,
 report.json), the resolved configuration (run.json) and checkpoints. The command needs the extra `train`.

@@ -51,10 +51,10 @@ class ServerOptions(Settings):
     prompts: Mapping[str, Mapping[str, Any]] | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     max_batch: int = setting(
-        64, "completions that are scored at a time (default: that of `config`, or 64)", metavar="N", minimum=1
+        64, "completions that are scored at a time (default: as in `config`, or 64)", metavar="N", minimum=1
     )
     max_wait_ms: float = setting(
-        5.0, "milliseconds that a completion waits for others (default: that of `config`, or 5)", metavar="N", minimum=0
+        5.0, "milliseconds that a completion waits for others (default: as in `config`, or 5)", metavar="N", minimum=0
     )
     max_pending: int = setting(
         4096, "waiting completions in a worker; further requests get HTTP 429", metavar="N", minimum=1
