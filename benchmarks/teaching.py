@@ -4,8 +4,8 @@
     python benchmarks/teaching.py table --folder runs/teaching
 
 A warm start is a corpus of phantom studies and a mini CT-CHAT trained on abridged impressions by the recipe
-``ct_chat/mini_sft``, both of the seed of that number. With ``--warm-start-steps 300``, as in ``rrg-rewards demo``, the
-model recognises most findings, but few of their places; use another folder for it. A run trains the model further as
+``ct_chat/mini_sft``, both of the seed of that number. With ``--warm-start-steps 300 --normal 0``, the model recognises
+half of the findings and guesses their places; use another folder for it. A run trains the model further as
 the recipe ``ct_chat/mini_policy`` does, with another reward. Warm starts and finished runs in the folder are read, not
 made again.
 
@@ -17,9 +17,11 @@ to ``results/teaching.json``.
 
 The rule of choice, fixed before the first run of a candidate: it is admissible if offline (``recommended_reward.py``)
 no constant, blank, vague, hedged or half report earns more than the honest one on CT-RATE and CTRG. Of the admissible
-ones, the one wins whose smallest change of the five clinical measures is largest. The prices of false findings, 1, 2
-and 3, and the schedule of the recipe were compared on the warm start 0 with the seed 0; the other runs took no part in
-a choice.
+ones, the one wins whose smallest change of the five clinical measures is largest. The prices of false findings 1, 2 and
+3 are admissible, and their changes differ by less than the intervals. The price is 2, because constants gain less than
+with 1, and because at a constant learning rate CRIMSON rose by 0.072 with it and by 0.020 with 1 (one run each). The
+price and the schedule of the recipe were chosen on the seed 0 of the warm start 0 of 300 steps; the other runs took no
+part in a choice.
 """
 
 import argparse
@@ -107,10 +109,10 @@ class Recorded:
         return values
 
 
-def warm_start(folder: Path, seed: int, heldout_rows: int, steps: int) -> Path:
+def warm_start(folder: Path, seed: int, heldout_rows: int, steps: int, normal: float) -> Path:
     """Return the folder of a warm start, which is made if it is not there."""
     if not (folder / "sft" / "run.json").exists():
-        write_corpus(folder, 6000, heldout_rows, seed=seed)
+        write_corpus(folder, 6000, heldout_rows, normal=normal, seed=seed)
         chosen = {
             "config": "ct_chat/mini_sft",
             "model_name_or_path": write_model(folder, seed),
@@ -281,7 +283,8 @@ def train(
     if record:
         kept = [dict(zip(("completions", "references", "rewards"), step, strict=True)) for step in recorded[0].steps]
         write_json(
-            {"steps": kept, "after": after.reports, "references": references}, output.with_suffix(".record.json")
+            {"steps": kept, "after": after.reports, "references": references},
+            output.with_name(f"{output.name}.record.json"),
         )
     return {
         "reward": name,
@@ -317,48 +320,49 @@ def print_run(run: Mapping[str, Any]) -> None:
     print(f"{place}  {cells}  distinct {distinct}  {run['seconds']:.0f} s", flush=True)
 
 
-def read_runs(folder: Path) -> list[dict[str, Any]]:
-    """Return the finished runs of a folder."""
-    paths = sorted(path for path in folder.glob("runs/*.json") if ".record" not in path.name)
+def read_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return the finished runs of folders."""
+    paths = sorted(path for folder in folders for path in folder.glob("runs/*.json") if ".record" not in path.name)
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
-def alarms(folder: Path) -> dict[str, list[str]]:
+def alarms(folders: Sequence[Path]) -> dict[str, list[str]]:
     """Return the causes of the watch's alarms on the sampled reports of each recorded run."""
     found = {}
-    for path in sorted(folder.glob("runs/*.record.json")):
+    for path in sorted(path for folder in folders for path in folder.glob("runs/*.record.json")):
         watch = RewardWatch()
         for number, step in enumerate(json.loads(path.read_text(encoding="utf-8"))["steps"], start=1):
             watch.observe(step["completions"], step["references"], rewards={"reward": step["rewards"]})
             watch.step(number)
-        found[path.name.removesuffix(".record.json")] = [f"{one.check} (step {one.step})" for one in watch.alarms]
-        print(path.name, found[path.name.removesuffix(".record.json")], flush=True)
+        name = f"{path.parents[1].name}/{path.name.removesuffix('.record.json')}"
+        found[name] = [f"{one.check} (step {one.step})" for one in watch.alarms]
+        print(name, found[name], flush=True)
     return found
 
 
-def table(folder: Path) -> None:
+def table(folders: Sequence[Path]) -> None:
     """Print all runs and the least and mean change of each reward, and write the results."""
-    runs = read_runs(folder)
+    runs = read_runs(folders)
     by_reward: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for run in runs:
-        by_reward.setdefault((run["steps"], run["reward"]), []).append(run)
+        by_reward.setdefault((run["warm_start_steps"], run["reward"]), []).append(run)
     summary = []
-    for (steps, reward), own in sorted(by_reward.items()):
+    for (warm_start_steps, reward), own in sorted(by_reward.items()):
         for run in own:
             print_run(run)
         changes = {name: [run["measures"][name]["change"] for run in own] for name in (*CLINICAL, "rouge")}
-        row: dict[str, Any] = {"reward": reward, "steps": steps, "runs": len(own)}
+        row: dict[str, Any] = {"reward": reward, "warm_start_steps": warm_start_steps, "runs": len(own)}
         row["mean"] = {name: statistics.fmean(values) for name, values in changes.items()}
         row["least"] = {name: min(values) for name, values in changes.items()}
         row["worst"] = min(row["least"][name] for name in CLINICAL)
         summary.append(row)
     for row in summary:
         cells = "  ".join(f"{name} {row['mean'][name]:+.3f} ({row['least'][name]:+.3f})" for name in row["mean"])
-        print(f"{row['reward']:24} {row['steps']:3} x{row['runs']}  {cells}  worst {row['worst']:+.3f}")
+        print(f"{row['reward']:24} {row['warm_start_steps']:4} x{row['runs']}  {cells}  worst {row['worst']:+.3f}")
     for run in runs:
         # Every third step.
         run["history"] = [{name: round(value, 3) for name, value in step.items()} for step in run["history"][::3]]
-    written = {"rewards": REWARDS, "summary": summary, "watch": alarms(folder), "runs": runs}
+    written = {"rewards": REWARDS, "summary": summary, "watch": alarms(folders), "runs": runs}
     write_json(written, RESULTS / "teaching.json", overwrite=True)
 
 
@@ -366,29 +370,29 @@ def main() -> None:
     """Train or print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["train", "table"])
-    parser.add_argument("--folder", type=Path, default=Path("runs/teaching"))
+    parser.add_argument("--folder", type=Path, nargs="+", default=[Path("runs/teaching")], help="table: one or more")
     parser.add_argument("--rewards", nargs="+", default=list(REWARDS), choices=list(REWARDS))
     parser.add_argument("--starts", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--warm-start-steps", type=int, default=1200)
+    parser.add_argument("--normal", type=float, default=0.3, help="share of studies without findings")
     parser.add_argument("--heldout-rows", type=int, default=600)
     parser.add_argument("--record", action="store_true", help="keep the sampled reports")
     arguments = parser.parse_args()
     if arguments.command == "table":
         table(arguments.folder)
         return
-    (arguments.folder / "runs").mkdir(parents=True, exist_ok=True)
+    root = arguments.folder[0]
+    (root / "runs").mkdir(parents=True, exist_ok=True)
     fitted: dict[tuple[str, str], ReinforcementRun] = {}
+    corpus = arguments.heldout_rows, arguments.warm_start_steps, arguments.normal
     with _quiet_libraries():
         for number in arguments.starts:
-            folder = arguments.folder / "starts" / str(number)
-            start = warm_start(folder, number, arguments.heldout_rows, arguments.warm_start_steps)
+            start = warm_start(root / "starts" / str(number), number, *corpus)
             for seed in arguments.seeds:
                 for name in arguments.rewards:
-                    path = (
-                        arguments.folder / "runs" / f"{name.replace(' ', '_')}_{number}_{seed}_{arguments.steps}.json"
-                    )
+                    path = root / "runs" / f"{name.replace(' ', '_')}_{number}_{seed}_{arguments.steps}.json"
                     if not path.exists():
                         run = train(name, start, seed, arguments.steps, path.with_suffix(""), arguments.record, fitted)
                         write_json(run, path, overwrite=True)
