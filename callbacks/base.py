@@ -81,7 +81,7 @@ class WatchCallback:
 
         Args:
             completions: ``N`` completions, texts or lists of messages.
-            columns: ``N`` values of each column.
+            columns: ``N`` values of each column; ``prompts`` may have opened the reasoning.
             step: Number of the step.
             rewards: ``N`` rewards by name.
             weights: Weights of the rewards; a reward of weight 0 is a held-out metric.
@@ -91,7 +91,7 @@ class WatchCallback:
         if step % self.metric_every == 0:
             held_out |= {one.__name__: one.rewards(one.score(completions, **columns)) for one in self.metrics}
         self.watch.observe(
-            self.report.reports(completions),
+            self.report.reports(completions, columns.get("prompts")),
             columns.get(self.reference_column),
             rewards=trained,
             metrics=held_out,

@@ -139,9 +139,10 @@ class RewardWatchCallback(WatchCallback, Callback):  # type: ignore[misc]  # Lig
         rewards = dict(zip(names, rollout.rewards.double().unbind(1), strict=True))
         # The statistics are fractions over all processes. Each process adds its share.
         failed = {name: share * len(rollout.texts) for name, share in failure_shares(rollout.statistics).items()}
+        keys = {"prompts": "prompt", **{name: name for name in self.columns}}
         self.observe(
             rollout.texts,
-            {name: _listed(rollout.batch[name]) for name in self.columns if name in rollout.batch},
+            {name: _listed(rollout.batch[key]) for name, key in keys.items() if key in rollout.batch},
             rewards={name: _listed(values) for name, values in rewards.items()},
             weights=dict(zip(names, rollout.weights, strict=True)),
             judge_failures=failed,

@@ -31,6 +31,7 @@ from rrg_rewards.rewards.base import Reward, check_names, score_tensor
 from rrg_rewards.rewards.completions import ReportExtractor
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.imports import require
+from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.processes import gather_objects
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
@@ -96,6 +97,7 @@ class RewardMean(ReportMetric):
         return Scores(score_tensor(self.reward.rewards(self.reward.score(preds, **context))))
 
 
+_REMEDY = "; wrap a function: CallableMetric(function); for a class write ReportCRG(), for a name make_metric('crg')"
 _Metrics = ReportMetric | MetricCollection | Mapping[str, ReportMetric]
 
 
@@ -331,7 +333,13 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
             return values
 
         completions, target = column(self.prediction_key), column(self.reference_key)
-        preds = [self.report(text) if isinstance(text, str) else text for text in completions]
+        # A prompt may have opened the reasoning.
+        prompts = column("prompt") if "prompt" in outputs else [""] * len(completions)
+        check_same_length(self.prediction_key, completions, "prompt", prompts)
+        preds = [
+            self.report.reports([text], [prompt])[0] if isinstance(text, str) else text
+            for text, prompt in zip(completions, prompts, strict=True)
+        ]
         identifiers: Sequence[Any] = [None] * len(preds)
         if self.id_key is not None:
             identifiers = column(self.id_key)
@@ -341,6 +349,9 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         context = {
             name: {argument: column(key) for argument, key in keys.items()} for name, keys in self.context_keys.items()
         }
+        for name, metric in self.metrics.items():
+            if isinstance(metric, RewardMean):
+                context[name] = {"prompts": prompts, **context[name]}
         return _ReportBatch(completions, preds, target, identifiers, context)
 
     def _loader(self, pl_module: LightningModule, loader: int | None) -> dict[str, _ScoredReports]:
@@ -476,11 +487,11 @@ def _by_name(metrics: _Metrics) -> dict[str, ReportMetric]:
     if isinstance(metrics, ReportMetric):
         return {metrics.name: metrics}
     if not isinstance(metrics, Mapping | MetricCollection):
-        raise TypeError(f"metrics must be a report metric or several by name, got {type(metrics).__name__}")
+        raise TypeError(f"metrics must be a report metric or several by name, got {shown(metrics)}{_REMEDY}")
     named: dict[str, ReportMetric] = {}
     for name, metric in metrics.items():
         if not isinstance(metric, ReportMetric):
-            raise TypeError(f"metrics[{name!r}] must be a report metric, got {type(metric).__name__}")
+            raise TypeError(f"metrics[{name!r}] must be a report metric, got {shown(metric)}{_REMEDY}")
         named[str(name)] = metric
     if not named:
         raise ValueError("metrics must hold at least one metric")

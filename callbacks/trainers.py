@@ -54,7 +54,7 @@ class TrainerRewardWatchCallback(WatchCallback, TrainerCallback):  # type: ignor
 
     def __init__(self, metrics: Sequence[Reward] = (), **options: Any) -> None:
         super().__init__(metrics, **options)
-        self.recorder = RewardRecorder(self.columns)
+        self.recorder = RewardRecorder([*self.columns, "prompts"])
 
     def record(self, rewards: Sequence[Callable[..., Any]]) -> list[Any]:
         """Wrap the reward functions of the run; pass the result to the trainer.

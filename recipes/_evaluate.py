@@ -147,7 +147,7 @@ def evaluate_reports(reports: list[str], rewards: Sequence[Reward], rows: Any) -
         rewards: Fitted rewards.
         rows: Held-out rows.
     """
-    columns = {column: list(rows[column]) for column in rows.column_names}
+    columns = {"prompts" if column == "prompt" else column: list(rows[column]) for column in rows.column_names}
     return Evaluation(reports, {reward.__name__: reward.score(reports, **columns) for reward in rewards})
 
 

@@ -14,16 +14,16 @@ from rrg_rewards.integrations.common.scoring import get_trainer_reward
 
 
 def reward_fn(
-    prompt: Any,  # noqa: ARG001 (AReaL's)
+    prompt: Any,
     completions: str,
-    prompt_ids: Sequence[int],  # noqa: ARG001
+    prompt_ids: Sequence[int],  # noqa: ARG001 (AReaL's)
     completion_ids: Sequence[int],
     **columns: Any,
 ) -> float:
     """Reward one completion.
 
     Args:
-        prompt: Ignored.
+        prompt: Its prompt, which may open the reasoning.
         completions: One completion.
         prompt_ids: Ignored.
         completion_ids: Token ids of the completion.
@@ -33,5 +33,6 @@ def reward_fn(
         ValueError: If the settings are invalid, or a column is missing.
     """
     reward = get_trainer_reward()
-    rewarded = reward.reward_one(completions, {**reward.read_columns(columns), "completion_ids": list(completion_ids)})
+    row = {**reward.read_columns(columns), "prompts": prompt, "completion_ids": list(completion_ids)}
+    rewarded = reward.reward_one(completions, row)
     return rewarded.numbers()["score"]

@@ -52,7 +52,8 @@ class _Environment:
         completions = [
             [{"role": message["role"], "content": message["content"]} for message in log] for log in message_log_batch
         ]
-        rewarded = self.reward.reward_batch(completions, [self._row(one) for one in metadata])
+        rows = [{"prompts": log[:-1], **self._row(own)} for log, own in zip(completions, metadata, strict=True)]
+        rewarded = self.reward.reward_batch(completions, rows)
         length = len(rewarded)
         return EnvironmentReturn(
             observations=[{"role": "environment", "content": ""} for _ in rewarded],

@@ -46,7 +46,8 @@ def _reward_func(
     reward = get_trainer_reward()
     try:
         completions = [completion_after_prompt(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
-        rows = [reward.read_row(label) for label in labels]
+        given = zip(labels, prompts, strict=True)
+        rows = [reward.read_row(label, {"prompts": prompt}) for label, prompt in given]
         if len(rows) == 1:
             # Other rollouts call at the same time from other threads.
             return _result(reward, [reward.reward_one(completions[0], rows[0])])
@@ -86,7 +87,8 @@ def _make_agent_class(base: type[Any]) -> type[Any]:
         async def step(self, states: Mapping[str, Any], **options: Any) -> dict[str, Any]:  # noqa: ARG002
             """Reward the action and end the conversation."""
             reward = get_trainer_reward()
-            rewarded = await reward.reward_one_async(states["action_text"], reward.read_row(states["label"]))
+            row = reward.read_row(states["label"], {"prompts": states.get("observation_text")})
+            rewarded = await reward.reward_one_async(states["action_text"], row)
             return {**_result(reward, [rewarded]), "environment_feedback": "", "done": True}
 
     return AgentInstance

@@ -18,8 +18,8 @@ async def custom_rm(args: Any, sample: Any, **options: Any) -> float | dict[str,
 
     Args:
         args: slime's arguments. With ``--reward-key``, the result is a dictionary.
-        sample: slime's sample: ``response``, ``label`` (the reference report, or a JSON object of columns) and
-            ``metadata`` with further columns.
+        sample: slime's sample: ``prompt``, ``response``, ``label`` (the reference report, or a JSON object of columns)
+            and ``metadata`` with further columns.
         options: Ignored.
 
     Returns:
@@ -45,7 +45,7 @@ async def batched_custom_rm(
 
 
 def _row(reward: TrainerReward, sample: Any) -> dict[str, Any]:
-    return reward.read_row(sample.label, sample.metadata)
+    return reward.read_row(sample.label, {"prompts": sample.prompt, **(sample.metadata or {})})
 
 
 def _result(args: Any, rewarded: RewardedCompletion) -> float | dict[str, float]:

@@ -124,9 +124,14 @@ class Reward(ABC):
     def columns(self) -> tuple[str, ...]:
         """Columns of the data set that the reward reads."""
 
-    def reports(self, completions: Sequence[Completion]) -> list[str | None]:
-        """Return the reports in completions, which are scored; ``None`` for a conversation without a reply."""
-        return self.report.reports(completions)
+    def reports(self, completions: Sequence[Completion], prompts: Sequence[Any] | None = None) -> list[str | None]:
+        """Return the reports in completions, which are scored; ``None`` for a conversation without a reply.
+
+        Args:
+            completions: ``N`` completions, texts or lists of messages.
+            prompts: Their prompts, which may have opened the reasoning (:class:`ReportExtractor`).
+        """
+        return self.report.reports(completions, prompts)
 
     @abstractmethod
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
@@ -192,9 +197,38 @@ class Reward(ABC):
         """Return the options of :func:`rrg_rewards.rewards.make_reward` that :meth:`fit` has estimated, as numbers."""
         return {}
 
-    def fit(self, **columns: Sequence[Any]) -> Self:  # noqa: ARG002 (for subclasses)
-        """Fit the reward to the :attr:`columns` of the training set; does nothing by default."""
+    def fit(self, *unnamed: Any, **columns: Sequence[Any]) -> Self:
+        """Measure the options of the reward that depend on the training set; most have none.
+
+        Options that were given as numbers stay. A second call replaces what the first has measured.
+
+        Args:
+            unnamed: Nothing: columns are passed by name.
+            columns: The complete :attr:`columns` of the training set.
+
+        Raises:
+            TypeError: If a column is passed without its name.
+            ValueError: If a column is missing, or the references do not determine an option.
+        """
+        if unnamed:
+            name = next(iter(self.columns), "reference")
+            raise TypeError(f"reward {self.__name__!r}: pass the column by name: fit({name}=[...])")
+        self._fit(columns)
         return self
+
+    def _fit(self, columns: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 (most rewards measure nothing)
+        """Measure the options; nothing by default."""
+
+    def check_fitted(self) -> None:
+        """Raise ``ValueError`` if a setting is estimated from data and not known yet."""
+        if self.estimated:
+            settings = " and ".join(f"{setting}='dataset'" for setting in self.estimated)
+            verb = "is" if len(self.estimated) == 1 else "are"
+            columns = ", ".join(f'{column}=dataset["{column}"]' for column in self.columns)
+            raise ValueError(
+                f"reward {self.__name__!r} has {settings}, which {verb} computed from the training set: call "
+                f"reward.fit({columns}) before training"
+            )
 
     def __call__(
         self,
@@ -219,7 +253,8 @@ class Reward(ABC):
             ValueError: If a column that the reward reads is missing, columns differ in length, or a reward is infinite
                 or missing.
         """
-        return self._finish(self.score(completions, **columns), completions, log_metric, log_extra)
+        prompts = columns.get("prompts")
+        return self._finish(self.score(completions, **columns), completions, log_metric, log_extra, prompts)
 
     def _finish(
         self,
@@ -227,12 +262,13 @@ class Reward(ABC):
         completions: Sequence[Completion],
         log_metric: Callable[[str, float], None] | None,
         log_extra: Callable[[str, list[Any]], None] | None,
+        prompts: Sequence[Any] | None = None,
     ) -> list[float | None]:
         """Log the scores of a batch and return its rewards."""
         rewards = self.checked_rewards(scores, len(completions))
         if log_metric is not None:
             # A mean over no rows is not logged. Trainers would average NaN with the values of other processes.
-            for name, value in {**self._sub_scores(scores), **self._extracted(completions)}.items():
+            for name, value in {**self._sub_scores(scores), **self._extracted(completions, prompts)}.items():
                 if not math.isnan(value):
                     log_metric(f"{self.__name__}/{name}", value)
         if log_extra is not None and self.log_explanations:
@@ -252,9 +288,9 @@ class Reward(ABC):
         failed = {"failed": sum(kinds.values()), **(kinds if self.log_details else {})} if kinds else {}
         return {**details, **failed, "unscorable": _share(self.output.values(scores).isnan())}
 
-    def _extracted(self, completions: Sequence[Completion]) -> dict[str, float]:
+    def _extracted(self, completions: Sequence[Completion], prompts: Sequence[Any] | None) -> dict[str, float]:
         """Return the shares of completions that contained more than a report, and of empty reports, to log."""
-        pairs = zip(completion_texts(completions), self.reports(completions), strict=True)
+        pairs = zip(completion_texts(completions), self.reports(completions, prompts), strict=True)
         known = [(text, report) for text, report in pairs if text is not None and report is not None]
         if not known or self.report.report == "raw":
             return {}
@@ -409,21 +445,16 @@ class MetricReward(Reward):
         """Return the options of the metric that :meth:`fit` has measured."""
         return self.metric.fitted_options()
 
-    def fit(self, **columns: Sequence[Any]) -> Self:
-        """Measure the options of the metric that depend on the references of the training set; most have none.
-
-        Options that were given as numbers stay. A second call replaces what the first has measured.
-
-        Args:
-            columns: The complete columns of the data set that the reward reads.
-
-        Raises:
-            ValueError: If a column is missing, or the references do not determine an option.
-        """
+    def _fit(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Measure the options of the metric that depend on the references."""
         if self._is_fitted:
             references, context = self._inputs(columns, len(self._column(columns, self.columns[0])))
-            self.metric.fit_references(references, **context)
-        return self
+            if self.metric.needs_references(context) and not any(text and text.strip() for text in references):
+                raise ValueError(f"column {self.reference_column!r}: all references are blank or missing")
+            self._fit_references(references, context)
+
+    def _fit_references(self, references: Sequence[str | None], context: Mapping[str, Sequence[Any]]) -> None:
+        self.metric.fit_references(references, **context)
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Return the scores of the metric, without the sign of the reward; see :meth:`Reward.score`."""
@@ -455,7 +486,8 @@ class MetricReward(Reward):
         self, completions: Sequence[Completion], columns: Mapping[str, Any]
     ) -> tuple[list[str | None], Sequence[str | None], dict[str, Sequence[Any]]]:
         """Return the arguments of the metric: reports, references and context."""
-        reports = self.reports(completions)
+        self.check_fitted()
+        reports = self.reports(completions, columns.get("prompts"))
         self.warn_of_unread(columns)
         return reports, *self._inputs(columns, len(reports))
 
@@ -490,7 +522,7 @@ class AsyncReward(Reward):
         """Reward completions; see :meth:`Reward.__call__`."""
         log_metric, log_extra = columns.pop("log_metric", None), columns.pop("log_extra", None)
         scores = await self.score_async(completions, **columns)
-        return self._finish(scores, completions, log_metric, log_extra)
+        return self._finish(scores, completions, log_metric, log_extra, columns.get("prompts"))
 
 
 class AsyncMetricReward(AsyncReward, MetricReward):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from rrg_rewards.utilities.checks import check_list
+from rrg_rewards.utilities.checks import check_list, check_same_length
 from rrg_rewards.utilities.settings import SettingError
 
 Completion = str | Sequence[Mapping[str, Any]]
@@ -70,16 +70,6 @@ def completion_texts(completions: Sequence[Completion]) -> list[str | None]:
     return [completion_text(completion) for completion in completions]
 
 
-def as_completions(texts: Sequence[str | None]) -> list[Completion]:
-    """Return the texts of completions as completions, to hand them down; one without a reply is ``[]``.
-
-    Example:
-        >>> as_completions(completion_texts(["No effusion.", [{"role": "assistant", "content": "Edema."}], []]))
-        ['No effusion.', 'Edema.', []]
-    """
-    return [[] if text is None else text for text in texts]
-
-
 # Reasoning of DeepSeek, Qwen and others; Magistral; Kimi; MedGemma; OpenThinker; Command A; Gemma; Unsloth.
 _THOUGHT = r"think(?:ing)?|thoughts?|reason(?:ing)?|seed:think"
 _OPEN = re.compile(
@@ -92,6 +82,9 @@ _CLOSE = re.compile(
     r"<channel\|>|<end_working_out>",
     re.I,
 )
+# The end of a prompt that opens the reasoning, also in the formats of Gemma and gpt-oss.
+_OPENED = re.compile(rf"(?:{_OPEN.pattern}|<\|channel>thought|<\|channel\|>analysis<\|message\|>)\s*\Z", re.I)
+_PARSED = frozenset({"reasoning_content", "reasoning", "thinking"})
 # The Harmony format of gpt-oss, and what a tokenizer that skips special tokens leaves of it.
 _HARMONY = re.compile(r"<\|channel\|>|\A(?:analysis|commentary)(?=[A-Z])")
 _FINAL = re.compile(
@@ -128,6 +121,34 @@ _MOST_FORMS = 8
 _CHOICES = ("auto", "opened", "raw")
 
 
+def opened_reasoning(prompt: Any) -> str:
+    r"""Return the tag of reasoning with which a prompt ends; empty if there is none.
+
+    Args:
+        prompt: A text, or a list of messages, of which the last is read; anything else has no tag.
+
+    Example:
+        >>> opened_reasoning("Report the CT.\n<think>\n"), opened_reasoning("Think in <think> tags.")
+        ('<think>\n', '')
+        >>> opened_reasoning([{"role": "assistant", "content": [{"type": "text", "text": "<think>"}]}])
+        '<think>'
+    """
+    while isinstance(prompt, Sequence) and prompt and isinstance(prompt[-1], Mapping):
+        # A list of messages, or of the parts of the content of one.
+        prompt = prompt[-1].get("content", prompt[-1].get("text"))
+    opened = _OPENED.search(prompt) if isinstance(prompt, str) else None
+    return "" if opened is None else opened[0]
+
+
+def _continued(completion: Completion, text: str | None, prompt: Any) -> str | None:
+    """Return the text of a completion after the tag of reasoning that its prompt has opened."""
+    if text is None or not (opened := opened_reasoning(prompt)):
+        return text
+    # After tools reply, and beside reasoning that a trainer has parsed, the text continues no reasoning of the prompt.
+    replies = [] if isinstance(completion, str) else [one for one in completion if one.get("role") == "assistant"]
+    return text if len(replies) > 1 or any(_PARSED & one.keys() for one in replies) else opened + text
+
+
 @dataclass(frozen=True)
 class ReportExtractor:
     r"""Extracts the report from what a policy wrote.
@@ -145,11 +166,14 @@ class ReportExtractor:
     A text without any of these forms remains as it is, byte for byte. Only closed forms count: ``<answer>`` without an
     end, as in a completion that was cut off, is text, and so is what follows it.
 
+    A completion continues its prompt: after a prompt that ends in an opening tag, such as ``<think>``, a completion
+    without an end of reasoning is an empty report.
+
     Args:
-        report: ``"auto"``; ``"opened"``, if the prompt opens the reasoning: a completion without an end of it is an
-            empty report; ``"raw"``, which changes nothing; or a regular expression, in which ``.`` matches line breaks,
-            too: after steps 1 and 2, the report is the groups of its last match, joined by line breaks. Without a
-            match, the report is empty.
+        report: ``"auto"``; ``"opened"``, if the chat template, which is no part of a prompt of messages, opens the
+            reasoning: a completion without an end of it is an empty report; ``"raw"``, which changes nothing; or a
+            regular expression, in which ``.`` matches line breaks, too: after steps 1 and 2, the report is the groups
+            of its last match, joined by line breaks. Without a match, the report is empty.
 
     Raises:
         SettingError: If ``report`` is no regular expression with a group.
@@ -197,9 +221,13 @@ class ReportExtractor:
             report = match[1]
         return text if report == text else report.strip()
 
-    def reports(self, completions: Sequence[Completion]) -> list[str | None]:
-        """Return the reports of completions; ``None`` for a conversation without a reply."""
-        return [None if text is None else self(text) for text in completion_texts(completions)]
+    def reports(self, completions: Sequence[Completion], prompts: Sequence[Any] | None = None) -> list[str | None]:
+        """Return the reports of completions, of which the prompts may be given; ``None`` without a reply."""
+        texts = completion_texts(completions)
+        if prompts is not None and self.report != "raw":
+            check_same_length("completions", completions, "prompts", prompts)
+            texts = [_continued(*row) for row in zip(completions, texts, prompts, strict=True)]
+        return [None if text is None else self(text) for text in texts]
 
 
 @lru_cache(maxsize=1024)

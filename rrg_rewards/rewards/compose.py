@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from typing_extensions import Self
 
 from rrg_rewards.judges.base import Judge
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import Reward, check_names, is_asynchronous, score_tensor
-from rrg_rewards.rewards.completions import Completion, as_completions, completion_texts
+from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.rewards.registry import make_reward, name_and_options
 from rrg_rewards.utilities.checks import is_finite
 from rrg_rewards.utilities.names import unknown_name_message
@@ -219,24 +218,23 @@ class ComposedReward(Reward):
             for role, judge in part.reward.judges().items()
         }
 
-    def fit(self, **columns: Sequence[Any]) -> Self:
-        """Fit each part on the training set."""
+    def _fit(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Fit each part."""
         for part in self.parts:
             try:
                 part.reward.fit(**{column: columns[column] for column in part.reward.columns if column in columns})
             except ValueError as error:
                 raise ValueError(f"part {part.name!r} of reward {self.__name__!r}: {error}") from error
-        return self
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Return the sums and the contributions of the parts."""
-        texts = as_completions(completion_texts(completions))
-        return self._compose_scores([part.reward.score(texts, **columns) for part in self.parts])
+        self.check_fitted()
+        return self._compose_scores([part.reward.score(completions, **columns) for part in self.parts])
 
     async def score_async(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Do the same as :meth:`score`; the judges of all parts answer concurrently."""
-        texts = as_completions(completion_texts(completions))
-        scored = await asyncio.gather(*(part.reward.score_async(texts, **columns) for part in self.parts))
+        self.check_fitted()
+        scored = await asyncio.gather(*(part.reward.score_async(completions, **columns) for part in self.parts))
         return self._compose_scores(scored)
 
     @property
@@ -254,13 +252,12 @@ class ComposedReward(Reward):
 
     def __call__(self, completions: Sequence[Completion], **columns: Any) -> list[float | None]:
         """Reward completions; see :meth:`Reward.__call__`."""
-        texts = as_completions(completion_texts(completions))
-        return self._finish_parts(
-            [part.reward(texts, **self._for_parts(columns)) for part in self.parts], texts, columns
-        )
+        rewards = [part.reward(completions, **self._for_parts(columns)) for part in self.parts]
+        return self._finish_parts(rewards, completions, columns)
 
     def _for_parts(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of parts, whose logged names begin with the name of this reward."""
+        self.check_fitted()
 
         def named(log: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
             return lambda name, value: log(f"{self.__name__}/{name}", value)
@@ -274,7 +271,7 @@ class ComposedReward(Reward):
         by_name = {part.name: own for part, own in zip(self.parts, scored, strict=True)}
         return ComposedScores(composed.value, composed.details, by_name)
 
-    def _extracted(self, completions: Sequence[Completion]) -> dict[str, float]:  # noqa: ARG002
+    def _extracted(self, completions: Sequence[Completion], prompts: Any) -> dict[str, float]:  # noqa: ARG002
         """Return nothing: each part extracts and logs."""
         return {}
 
@@ -321,15 +318,14 @@ class AsyncComposedReward(ComposedReward):
         self, completions: Sequence[Completion], **columns: Any
     ) -> list[float | None]:
         """Reward completions as :meth:`ComposedReward.__call__` does."""
-        texts = as_completions(completion_texts(completions))
 
         async def call(reward: Any) -> list[float | None]:
-            called = reward(texts, **self._for_parts(columns))
+            called = reward(completions, **self._for_parts(columns))
             rewarded: list[float | None] = await called if inspect.isawaitable(called) else called
             return rewarded
 
         rewards = await asyncio.gather(*(call(part.reward) for part in self.parts))
-        return self._finish_parts(rewards, texts, columns)
+        return self._finish_parts(rewards, completions, columns)
 
 
 def compose(

@@ -1,16 +1,13 @@
 """The CRG score as a reward."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
-
-from typing_extensions import Self
 
 from rrg_rewards.functional.label_counts import label_statistics
 from rrg_rewards.labelers.registry import LabelerSetting
 from rrg_rewards.metrics.crg import CRGPrior, LabelScores, ReportCRG, prior_text
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import MetricReward
-from rrg_rewards.rewards.completions import Completion
 from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.signature import format_signature
 
@@ -72,7 +69,7 @@ class CRGReward(MetricReward):
 
     Raises:
         ValueError: If the prior or the labeler is unknown, or neither column is given; when called, if a column is
-            missing or the prior is not fitted.
+            missing or the prior is not fitted; when fitted, if the references have no positive or no negative label.
 
     Example:
         >>> from rrg_rewards.rewards import CRGReward
@@ -136,56 +133,25 @@ class CRGReward(MetricReward):
         """``("prior",)`` before the prior is fitted."""
         return ("prior",) if self.prior is None else ()
 
-    @property
-    def has_independent_rows(self) -> bool:
-        """Whether the labels of a report are the same in any batch, and no subclass scores differently."""
-        return type(self).score is CRGReward.score and self.metric.has_independent_rows
-
     def fitted_options(self) -> dict[str, Any]:
         """Return the prior that :meth:`fit` has computed."""
         if not self._is_fitted or self.prior is None:
             return {}
         return {"prior": list(self.prior) if isinstance(self.prior, tuple) else self.prior}
 
-    def fit(self, **columns: Sequence[Any]) -> Self:
-        """Compute the prior from the training set if ``prior="dataset"``; otherwise do nothing.
-
-        Args:
-            columns: The complete reference column of the data set, and the complete label column if one is set.
-
-        Raises:
-            ValueError: If a column is missing, or the references contain no positive or no negative label; with
-                ``average="macro"``, if no label has both.
-        """
-        if self._is_fitted:
-            name = self.columns[0]
-            references, context = self._inputs(columns, len(self._column(columns, name)))
-            prior = self.metric.prevalence(references, **context)
-            if not isinstance(prior, tuple) and not 0 < prior < 1:
-                missing = "positive" if prior == 0 else "negative"
-                raise ValueError(f"CRG is undefined on the training set: its references have no {missing} label")
-            if isinstance(prior, tuple) and not any(0 < share < 1 for share in prior):
-                setting = "average='macro'" if self.metric.average == "macro" else "levels"
-                raise ValueError(
-                    f"CRG with {setting} is undefined on the training set: no label has both a positive and a negative "
-                    "reference"
-                )
-            self.metric.prior = prior
-        return self
-
-    def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
-        """Return the contributions of completions to the corpus CRG.
-
-        Raises:
-            ValueError: If the prior is not fitted, a column is missing, or columns differ in length.
-        """
-        if self.prior is None:
-            arguments = ", ".join(f"{column}=dataset[{column!r}]" for column in self.columns)
+    def _fit_references(self, references: Sequence[str | None], context: Mapping[str, Sequence[Any]]) -> None:
+        """Compute the prior if the references have a positive and a negative label."""
+        prior = self.metric.prevalence(references, **context)
+        if not isinstance(prior, tuple) and not 0 < prior < 1:
+            missing = "positive" if prior == 0 else "negative"
+            raise ValueError(f"CRG is undefined on the training set: its references have no {missing} label")
+        if isinstance(prior, tuple) and not any(0 < share < 1 for share in prior):
+            setting = "average='macro'" if self.metric.average == "macro" else "levels"
             raise ValueError(
-                f"reward {self.__name__!r} has prior='dataset', which is computed from the training set: call "
-                f"reward.fit({arguments}) before training, or give the prevalence as a number"
+                f"CRG with {setting} is undefined on the training set: no label has both a positive and a negative "
+                "reference"
             )
-        return super().score(completions, **columns)
+        self.metric.prior = prior
 
     def _sub_scores(self, scores: Scores) -> dict[str, float]:
         assert isinstance(scores, LabelScores)

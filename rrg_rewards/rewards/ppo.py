@@ -117,10 +117,14 @@ class RewardFunctionModel(nn.Module):
     def _reward(self, sequences: Sequence[Sequence[int]]) -> list[float]:
         rows, completions = zip(*map(self._split, sequences), strict=True)
         texts = self.tokenizer.batch_decode(completions, skip_special_tokens=True)
+        starts = [ids[: len(ids) - len(own)] for ids, own in zip(sequences, completions, strict=True)]
+        prompts = self.tokenizer.batch_decode(starts)
         given: dict[str, Any] = {name: [column[row] for row in rows] for name, column in self.columns.items()}
         totals = [0.0] * len(rows)
         for reward, weight in zip(self.rewards, self.weights, strict=True):
-            called: Any = reward(texts, completion_ids=list(completions), log_metric=self._log, **given)
+            called: Any = reward(
+                texts, prompts=prompts, completion_ids=list(completions), log_metric=self._log, **given
+            )
             rewarded = run_coroutine(called) if inspect.iscoroutine(called) else called
             for place, value in enumerate(rewarded):
                 totals[place] += weight * self._scored(value, reward, rows[place])

@@ -25,7 +25,7 @@ from rrg_rewards.judges.server.calls import (
 from rrg_rewards.metrics.judged import FAILURE_KINDS, JudgedScores
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.rewards.base import AsyncReward, named_columns, score_tensor
-from rrg_rewards.rewards.completions import Completion, ReportExtractor
+from rrg_rewards.rewards.completions import Completion, ReportExtractor, opened_reasoning
 from rrg_rewards.rewards.unrewarded import MAX_UNREWARDED_CALLS, UnrewardedCalls
 from rrg_rewards.utilities.checks import check_same_length, is_finite
 from rrg_rewards.utilities.concurrency import for_each, within
@@ -159,6 +159,9 @@ class RemoteReward(AsyncReward):
             {"completions": [] if text is None else text, **{name: values[row] for name, values in sent.items()}}
             for row, text in enumerate(texts)
         ]
+        if any(opened := [opened_reasoning(prompt) for prompt in columns.get("prompts") or ()]):
+            check_same_length("completions", texts, "prompts", opened)
+            rows = [{**row, "prompts": tag} for row, tag in zip(rows, opened, strict=True)]
         replies = await self._replies(rows)
         results = tuple(reply if isinstance(reply, JudgeFailure) else reply.get("failure") for reply in replies)
         self._warn(results)

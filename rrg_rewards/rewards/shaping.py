@@ -52,7 +52,7 @@ class TextReward(Reward):
 
     def score(self, completions: Sequence[Completion], **columns: Any) -> Scores:
         """Score completions; NaN for completions without an assistant message."""
-        texts = self.reports(completions)
+        texts = self.reports(completions, columns.get("prompts"))
         known = [text for text in texts if text is not None]
         given = torch.tensor([text is not None for text in texts], dtype=torch.bool)
         values = torch.tensor(self._values(known, given, columns), dtype=torch.float64)
@@ -251,9 +251,9 @@ class FormatReward(TextReward):
         form = sections if self.pattern is None else {"pattern": self.pattern.pattern}
         return format_signature("format", **form) + self.suffix
 
-    def reports(self, completions: Sequence[Completion]) -> list[str | None]:
+    def reports(self, completions: Sequence[Completion], prompts: Sequence[Any] | None = None) -> list[str | None]:
         """Return the reports in completions, or for a pattern the completions as they are."""
-        return super().reports(completions) if self.pattern is None else completion_texts(completions)
+        return super().reports(completions, prompts) if self.pattern is None else completion_texts(completions)
 
     def _value(self, text: str) -> float:
         if self.pattern is not None:

@@ -404,6 +404,9 @@ def test_report_metrics_callback_wrong_outputs_raise(
     [
         (CRGScore(3), {}, TypeError, "metrics .* CRGScore"),
         ({"labels": CRGScore(3)}, {}, TypeError, r"metrics\['labels'\]"),
+        (len, {}, TypeError, r"metrics .* CallableMetric\(function\)"),
+        ({"own": ReportCRG}, {}, TypeError, r"metrics\['own'\] .* ReportCRG\(\)"),
+        ("crg", {}, TypeError, r"make_metric\('crg'\)"),
         ({}, {}, ValueError, "metrics"),
         (ReportCRG(LABELER), {"num_worst": 0}, ValueError, "num_worst"),
         (ReportCRG(LABELER), {"context_keys": {"crgg": {"a": "b"}}}, ValueError, "context_keys: .* crgg"),

@@ -1,6 +1,7 @@
 """A report earns the same on every road, however the policy wraps it."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import SimpleNamespace
@@ -66,7 +67,7 @@ def settings_of(setting: dict[str, Any]) -> dict[str, Any]:
 
 
 def called(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
-    rewarded: Any = made(setting)(prompts=["p"] * len(completions), completions=completions, reference=TARGETS)
+    rewarded: Any = made(setting)(prompts=[PROMPT] * len(completions), completions=completions, reference=TARGETS)
     return run_coroutine(rewarded) if asyncio.iscoroutine(rewarded) else rewarded
 
 
@@ -93,9 +94,9 @@ def by_trl(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
         _log_completion_extra=None,
         _log_metric=lambda *_: None,
     )
-    inputs = [{"prompt": "p", "reference": target} for target in TARGETS]
+    inputs = [{"reference": target} for target in TARGETS]
     ids = [[1]] * len(completions)
-    return GRPOTrainer._calculate_rewards(trainer, inputs, ["p"] * len(inputs), completions, ids)[:, 0].tolist()
+    return GRPOTrainer._calculate_rewards(trainer, inputs, [PROMPT] * len(inputs), completions, ids)[:, 0].tolist()
 
 
 def by_verl(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
@@ -122,17 +123,19 @@ def by_ms_swift(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
 
 def by_unsloth(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
     (reward,) = unsloth.make_reward_funcs(settings_of(setting))
-    return reward(prompts=["p"] * len(completions), completions=list(completions), reference=TARGETS)
+    return reward(prompts=[PROMPT] * len(completions), completions=list(completions), reference=TARGETS)
 
 
 def by_slime(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
     pairs = zip(completions, TARGETS, strict=True)
-    samples = [SimpleNamespace(prompt="p", response=text, label=target, metadata={}) for text, target in pairs]
+    samples = [SimpleNamespace(prompt=PROMPT, response=text, label=target, metadata={}) for text, target in pairs]
     return asyncio.run(slime.batched_custom_rm(SimpleNamespace(reward_key=None), samples))
 
 
 def by_areal(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
-    return [areal.reward_fn("p", text, [1], [1], reference=one) for text, one in zip(completions, TARGETS, strict=True)]
+    return [
+        areal.reward_fn(PROMPT, text, [1], [1], reference=one) for text, one in zip(completions, TARGETS, strict=True)
+    ]
 
 
 def by_verifiers(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
@@ -145,18 +148,21 @@ def by_verifiers(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
 
 
 def by_server(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
+    body = {"prompts": [PROMPT] * len(completions), "completions": list(completions), "reference": TARGETS}
     with Served(made(setting)) as served:
-        return served.post("/rewards", {"completions": list(completions), "reference": TARGETS})[1]["rewards"]
+        return served.post("/rewards", body)[1]["rewards"]
 
 
 def by_remote(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
     with Served(made(setting)) as served:
-        return asyncio.run(make_reward("remote", urls=served.url)(completions, reference=TARGETS))  # type: ignore[arg-type]
+        return called({"name": "remote", "urls": served.url}, completions)
 
 
 def by_slime_server(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
     with Served(made(setting), missing=-9.0) as served:
-        bodies = [{"response": text, "label": one} for text, one in zip(completions, TARGETS, strict=True)]
+        bodies = [
+            {"prompt": PROMPT, "response": text, "label": one} for text, one in zip(completions, TARGETS, strict=True)
+        ]
         return [served.post("/remote_rm", body)[1] for body in bodies]
 
 
@@ -170,7 +176,7 @@ class Characters:
 
 
 def by_ppo(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
-    prompts = [[7, row + 1000, 8] for row in range(len(completions))]
+    prompts = [[7, row + 1000, *map(ord, PROMPT)] for row in range(len(completions))]
     model = RewardFunctionModel(made(setting), Characters(), prompts, {"reference": TARGETS})
     rows = [torch.tensor([*prompt, *map(ord, text)]) for prompt, text in zip(prompts, completions, strict=True)]
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
@@ -180,7 +186,7 @@ def by_ppo(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
 def by_policy_module(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
     """Call the rewards as ``PolicyModule`` does."""
     ids = torch.ones(len(completions), 1, dtype=torch.long)
-    batch = {"prompt": ["p"] * len(completions), "reference": TARGETS}
+    batch = {"prompt": [PROMPT] * len(completions), "reference": TARGETS}
     table = RewardSet(made(setting))(batch, Completions(ids, ids.bool()), list(completions), TrainerState(0, 1, 0.0))
     return table.total.tolist()
 
@@ -188,7 +194,8 @@ def by_policy_module(setting: dict[str, Any], completions: Sequence[Any]) -> Any
 def by_callback(setting: dict[str, Any], completions: Sequence[Any]) -> Any:
     """Score the reports that a validation step returns."""
     callback = ReportMetricsCallback(made(setting).metric)  # type: ignore[attr-defined]
-    reports = callback._read({"prediction": list(completions), "reference": TARGETS}, "validation_step")
+    output = {"prediction": list(completions), "reference": TARGETS, "prompt": [PROMPT] * len(completions)}
+    reports = callback._read(output, "validation_step")
     return callback.metrics[setting["name"]].score(reports.preds, reports.target).value.tolist()
 
 
@@ -216,3 +223,22 @@ def test_a_wrapped_report_earns_what_the_bare_report_earns(
     setting = REWARDS[name]()
     configure(**settings_of(setting))
     assert road(setting, completions) == pytest.approx(expected(name), abs=1e-6)
+
+
+WITHOUT_PROMPTS = (by_verl, by_easyr1, by_verifiers, by_ms_swift)
+
+
+@pytest.mark.parametrize("name", ["crg", "recommended"])
+@pytest.mark.parametrize("road", [road for road in ROADS if road not in WITHOUT_PROMPTS])
+def test_reasoning_that_the_prompt_has_opened_and_nothing_ends_is_an_empty_report(
+    road: Callable[..., Any], name: str, configure: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if road is by_callback and name == "recommended":
+        pytest.skip("a composed reward has no metric")
+    texts = [f"Emphysema?{end}{report}" for end in (" ", "</think>") for report in REPORTS] * (len(TARGETS) // 4)
+    setting = REWARDS[name]()
+    configure(**settings_of(setting))
+    written = called(setting, [text if "</think>" in text else "" for text in texts])
+    monkeypatch.setattr(sys.modules[__name__], "PROMPT", f"{PROMPT}<think>\n")
+    assert road(setting, texts) == pytest.approx(written, abs=1e-6)
+    assert any(one != other for one, other in zip(written, written[2:], strict=False))

@@ -147,3 +147,38 @@ def test_parts_of_a_composed_reward_extract_for_themselves() -> None:
     (reward,) = make_reward("composed", parts=parts, report="raw")([text], **reference)
     assert 110.0 < reward < 111.0
     assert make_reward("composed", parts=parts, report="Nodule(.*)")([text], **reference) == [110.0]
+
+
+ASKED, REPLY = {"role": "user", "content": "Report. <think>"}, {"role": "assistant", "content": "Edema."}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "report", "reward"),
+    [
+        ("Report.<think>\n", "Edema.", "auto", 0.0),
+        ("Report.<think>\n", "Nodule?</think>Edema.", "auto", 1.0),
+        ("Report.<|channel|>analysis<|message|>", "Nodule?<|channel|>final<|message|>Edema.", "auto", 1.0),
+        ("Report.<think>\n", "Edema.", "(E.*)", 0.0),
+        ("Report.<think>\n", "Edema.", "raw", 1.0),
+        ("Report.<think>\n\n</think>\n\n", "Edema.", "auto", 1.0),
+        ("Think in <think>.", "Edema.", "auto", 1.0),
+        (None, "Edema.", "auto", 1.0),
+        ([ASKED], [REPLY], "auto", 0.0),
+        ([{**ASKED, "content": [{"type": "text", "text": ASKED["content"]}]}], [REPLY], "auto", 0.0),
+        ([ASKED], [{**REPLY, "reasoning_content": "Nodule?"}], "auto", 1.0),
+        ([ASKED], [REPLY, {"role": "tool", "content": ""}, REPLY], "auto", 1.0),
+        ([{"role": "user", "content": "<think>"}, {"role": "assistant", "content": ""}], [REPLY], "auto", 1.0),
+    ],
+)
+def test_a_prompt_may_open_the_reasoning(prompt: Any, completion: Any, report: str, reward: float) -> None:
+    logged: dict[str, float] = {}
+    given = {"prompts": [prompt, "Report."], "completions": [completion, "Edema."], "reference": ["Edema."] * 2}
+    single = make_reward("rouge", report=report)
+    composed = make_reward("composed", parts=[{"name": "rouge", "report": report}])
+    assert single(**given, log_metric=logged.__setitem__) == composed(**given) == [reward, 1.0]
+    assert logged.get("rouge/empty", 0.0) == (1 - reward) / 2
+
+
+def test_there_are_as_many_prompts_as_completions() -> None:
+    with pytest.raises(ValueError, match="prompts"):
+        make_reward("rouge")(prompts=["a"], completions=["a", "b"], reference=["a", "b"])

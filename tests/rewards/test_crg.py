@@ -36,9 +36,18 @@ def test_crg_reward_fixed_prior_is_not_refitted() -> None:
 def test_crg_reward_unfitted_prior_says_how_to_fit() -> None:
     reward = CRGReward(LABELER, reference_column="impression", label_column="labels")
     with pytest.raises(
-        ValueError, match=r"reward\.fit\(impression=dataset\['impression'\], labels=dataset\['labels'\]\)"
+        ValueError, match=r'reward\.fit\(impression=dataset\["impression"\], labels=dataset\["labels"\]\)'
     ):
         reward(["edema"], impression=["edema"], labels=[[1, 0, 0]])
+
+
+@pytest.mark.parametrize("name", ["crg", "recommended"])
+def test_fit_says_what_it_needs(name: str) -> None:
+    reward = make_reward(name, reference_column="report")
+    with pytest.raises(TypeError, match=r"fit\(report=\[\.\.\.\]\)"):
+        reward.fit(["Edema."])
+    with pytest.raises(ValueError, match="column 'report': all references are blank or missing"):
+        reward.fit(report=["", None])
 
 
 @pytest.mark.parametrize(("train", "missing"), [(["normal"], "positive"), (["edema effusion nodule"], "negative")])

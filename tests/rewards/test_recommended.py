@@ -99,8 +99,10 @@ def test_is_fitted_saved_and_restored_with_the_context_of_patients() -> None:
     reward = make_reward("recommended", context_columns={"age": "PatientAge"})
     assert reward.estimated == ("crimson.chance", "ct_finebench.chance", "crg.prior")
     assert reward.columns == ("reference", "PatientAge")
-    with pytest.raises(ValueError, match="chance='dataset', which is measured on the training set: call fit"):
-        reward(TRAIN, **columns)
+    fit = r'reward \'recommended\' has .*: call reward\.fit\(reference=dataset\["reference"\], PatientAge='
+    for call in (reward, reward.score):
+        with pytest.raises(ValueError, match=fit):
+            call(TRAIN, **columns)
     reward.fit(**columns)
     assert reward.estimated == ()
     again = make_reward("recommended", **{key: value for key, value in found.items() if key != "name"})

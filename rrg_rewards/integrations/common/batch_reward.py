@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rrg_rewards.integrations.common.scoring import TrainerReward
+from rrg_rewards.integrations.common.scoring import TRAINER_COLUMNS, TrainerReward
 from rrg_rewards.integrations.common.settings import TrainerSettings, read_settings
 from rrg_rewards.rewards.base import check_names
 from rrg_rewards.rewards.completions import Completion
@@ -46,7 +46,7 @@ class BatchReward:
     def _rows(self, columns: Mapping[str, Any], length: int) -> list[Mapping[str, Any]]:
         name = self._reward.settings.reference_column
         self._reward.reward.warn_of_unread(columns)
-        read = [one for one in (*self._reward.reward.columns, "completion_ids", name) if one in columns]
+        read = [one for one in (*self._reward.reward.columns, *TRAINER_COLUMNS, name) if one in columns]
         for column in read:
             if len(columns[column]) != length:
                 raise ValueError(f"column {column!r} has {len(columns[column])} values for {length} completions")

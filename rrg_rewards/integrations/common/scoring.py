@@ -25,8 +25,8 @@ _JUDGED_AT_A_TIME = 64
 # The trainer limits its rollouts itself.
 _WAITING = 1_000_000
 _OWN_KEYS = frozenset({"score", "scorable"})
-# Column of the token ids of completions, which trainers pass beside those of the data set.
-_TOKENS = "completion_ids"
+TRAINER_COLUMNS = ("prompts", "completion_ids")
+"""Columns that trainers pass beside those of the data set: the prompts and token ids of completions."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class TrainerReward:
 
     def read_row(self, reference: Any, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the columns of one completion; see :func:`rrg_rewards.integrations.common.columns.read_row`."""
-        names = {*self.reward.columns, _TOKENS}
+        names = {*self.reward.columns, *TRAINER_COLUMNS}
         return read_row(reference, self.settings.reference_column, beside, names)
 
     def read_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -205,8 +205,8 @@ class TrainerReward:
         rows = [row for _, row in samples]
         self.reward.warn_of_unread(rows[0])
         columns = gather_columns(rows, self.reward.columns)
-        if all(_TOKENS in row for row in rows):
-            columns[_TOKENS] = [row[_TOKENS] for row in rows]
+        further = [name for name in TRAINER_COLUMNS if all(name in row for row in rows)]
+        columns |= {name: [row[name] for row in rows] for name in further}
         scores = await self._scores(completions, columns)
         details = {name: values.tolist() for name, values in self.reward.logged_details(scores).items()}
         names = await self._detail_names()

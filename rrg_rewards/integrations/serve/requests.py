@@ -10,14 +10,15 @@ from rrg_rewards.integrations.common.background import ExitError
 from rrg_rewards.integrations.common.columns import read_row
 from rrg_rewards.integrations.common.transcripts import completion_after_prompt, first_exchange
 from rrg_rewards.integrations.serve.settings import ServerOptions
-from rrg_rewards.rewards.completions import Completion
+from rrg_rewards.rewards.completions import Completion, opened_reasoning
 
 
 class Sample(NamedTuple):
-    """A completion with its values of the columns that the reward reads."""
+    """A completion with its values of the columns that the reward reads, and the tag of reasoning in its prompt."""
 
     completion: Completion
     columns: Mapping[str, Any]
+    opened: str = ""
 
 
 class ScoredSample(NamedTuple):
@@ -160,8 +161,10 @@ def _batch_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Samp
         # Clients need not know what the settings of the server call the references.
         body = {**body, own: body["reference"]}
     columns = {name: _equal_list_field(body, name, len(completions)) for name in names}
+    prompts = _equal_list_field({"prompts": [""] * len(completions), **body}, "prompts", len(completions))
     return [
-        Sample(completion, {name: columns[name][row] for name in names}) for row, completion in enumerate(completions)
+        Sample(completion, {name: columns[name][row] for name in names}, opened_reasoning(prompts[row]))
+        for row, completion in enumerate(completions)
     ]
 
 
@@ -195,7 +198,8 @@ def _openrlhf_samples(body: Mapping[str, Any], options: ServerOptions) -> list[S
             completion = completion_after_prompt(query, prompt)
         except ValueError as error:
             raise RequestError(422, f"query[{row}]: {error}") from None
-        samples.append(Sample(completion, _label_columns(label, options, f"labels[{row}]")))
+        columns = _label_columns(label, options, f"labels[{row}]")
+        samples.append(Sample(completion, columns, opened_reasoning(prompt)))
     return samples
 
 
@@ -217,7 +221,7 @@ def _slime_samples(body: Mapping[str, Any], options: ServerOptions) -> list[Samp
             422,
             "the request lacks 'label', the reference or a JSON object of columns; null for a completion without one",
         )
-    return [Sample(response, _label_columns(body["label"], options, "label"))]
+    return [Sample(response, _label_columns(body["label"], options, "label"), opened_reasoning(body.get("prompt")))]
 
 
 def _slime_reply(scored: Sequence[ScoredSample], options: ServerOptions) -> Any:
