@@ -11,9 +11,9 @@ from rrg_rewards.judges.base import Judge
 from rrg_rewards.labelers.base import Labeler
 from rrg_rewards.labelers.registry import needs_judge
 from rrg_rewards.metrics.base import ReportMetric
-from rrg_rewards.metrics.registry import MetricMaker, metric_maker
+from rrg_rewards.metrics.registry import OF_YOUR_OWN, MetricMaker, metric_maker
 from rrg_rewards.rewards.base import Reward
-from rrg_rewards.rewards.registry import make_reward
+from rrg_rewards.rewards.registry import REWARDS, make_reward
 from rrg_rewards.utilities.settings import SettingError
 
 T = TypeVar("T")
@@ -79,6 +79,11 @@ def make_metrics(choice: MetricChoice) -> dict[str, ReportMetric]:
         ['crg', 'bleu']
     """
     makers = _makers(choice.metrics)
+    for key, value in choice.set.items():
+        if "." not in key:
+            takers = [f"{name}.{key}={value}" for name, maker in makers.items() if key in maker.options]
+            hint = f"; write {' or '.join(takers)}" if takers else ""
+            raise SettingError("set", f"must be METRIC.OPTION=VALUE, got {key}={value}{hint}")
     settings = choice.options()
     judge_is_taken = False
     # Metrics with the same setting share a labeler or a judge, so that nothing is asked twice.
@@ -143,7 +148,13 @@ def _makers(names: Sequence[str]) -> dict[str, MetricMaker]:
         try:
             makers[name] = metric_maker(name)
         except ValueError as error:
-            raise SettingError("metrics", str(error)) from error
+            if name in REWARDS:
+                problem = f"{name} is a reward, not a metric; the commands attack and fit take it (`reward={name}`)"
+                raise SettingError("metrics", problem) from error
+            # A metric that is registered in Python is not known here.
+            problem = str(error).removesuffix(OF_YOUR_OWN)
+            own = "" if problem == str(error) else "; one of your own is named by its path module:function"
+            raise SettingError("metrics", problem + own) from error
     return makers
 
 

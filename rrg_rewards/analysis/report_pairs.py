@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -126,6 +127,7 @@ class PairReader:
     reference_column: str | None = field(default=None, init=False)
     types: dict[str, Any] = field(default_factory=dict, init=False)
     distinct: DistinctTexts = field(default=DistinctTexts(0, 0, 0, None, None), init=False)
+    absent: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
         self._context = _context_columns(self.columns, self.metrics)
@@ -145,10 +147,11 @@ class PairReader:
         """Read all pairs once, so that every error in the data is raised before anything is scored.
 
         Metrics whose scores depend on the corpus are replaced in ``metrics``; for them, the pairs are read once more.
-        Sets ``rows``, ``reference_column``, the number of ``distinct`` texts and, for Parquet output, the ``types`` of
-        the columns. Warns of missing predictions, of texts that stand for a missing report, and of few distinct texts.
+        Sets ``rows``, ``reference_column``, the numbers of ``absent`` texts by their kind and column and of
+        ``distinct`` ones and, for Parquet output, the ``types`` of the columns. Warns of missing and blank predictions,
+        of texts that stand for a missing report, and of few distinct texts.
         """
-        rows = missing = 0
+        rows = missing = blank = 0
         texts = TextCounter()
         words = PlaceholderCounts()
         unread: dict[tuple[str, str], None] = {}
@@ -161,13 +164,16 @@ class PairReader:
                     unread.update({(name, column): None for column in columns})
                 rows += len(batch.table)
                 missing += list(batch.predictions).count(None)
+                blank += sum(text is not None and not text.strip() for text in batch.predictions)
                 self._check_batch(batch)
                 texts.add(batch.predictions, batch.references)
                 words.add(self.columns.prediction_column, batch.predictions)
-                if self.reference_column is not None:
-                    words.add(self.reference_column, batch.references)
+                if (column := self.reference_column) is not None:
+                    words.add(column, batch.references)
+                    self.absent["reference", column] += sum(not (text and text.strip()) for text in batch.references)
                 progress(len(batch.table), len(batch.table))
         self.rows = rows
+        self.absent["prediction", self.columns.prediction_column] = missing
         if not rows:
             log.warn(f"{self.source} has a header and no rows")
         self.distinct = texts.result()
@@ -187,6 +193,21 @@ class PairReader:
                 f"{missing} of {rows} predictions ({self.columns.prediction_column}) are missing and left out of the "
                 "corpus value; if the model wrote empty reports, use `missing_prediction=score`"
             )
+        if blank and self.columns.missing_prediction != "score":
+            counted = "1 prediction is blank and counts as an empty report"
+            log.warn(counted if blank == 1 else f"{blank} predictions are blank and count as empty reports")
+
+    def unscorable(self) -> str:
+        """Return why no pair has a score."""
+        if not self.rows:
+            return f"{self.source} has no rows"
+        absent = [
+            f"{count} {kind}{'s' * (count > 1)} in column {column!r}"
+            for (kind, column), count in self.absent.items()
+            if count
+        ]
+        verb = "is" if self.absent.total() == 1 else "are"
+        return f"{' and '.join(absent)} {verb} missing or blank" if absent else f"all {self.rows} are unscorable"
 
     def _check_batch(self, batch: PairBatch) -> None:
         if (name := self.columns.id_column) is not None:
@@ -222,6 +243,8 @@ class PairReader:
                 references = table.texts(column, section)
             _check_named(table, self.columns.prediction_column, "prediction_column")
             predictions = table.texts(self.columns.prediction_column, section)
+            for named in self.columns.context.values():
+                _check_named(table, named, "context")
         if self.columns.missing_prediction == "score":
             predictions = [prediction or "" for prediction in predictions]
         context: dict[str, dict[str, Any]] = {

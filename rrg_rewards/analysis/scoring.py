@@ -204,9 +204,15 @@ class Scoring:
             },
         }
 
+    @property
+    def has_scores(self) -> bool:
+        """Whether any metric has scored a pair."""
+        return any(one.scored for one in self._counts.values())
+
     def errors(self) -> tuple[str, ...]:
-        """Return what is wrong with each metric that has scored no pair because its judge failed."""
-        return all_errors(self._counts)
+        """Return why no pair has a score, and what is wrong with metrics that have none because their judge failed."""
+        failed = all_errors(self._counts)
+        return failed if failed or self.has_scores else (f"no report pair has a score: {self._pairs.unscorable()}",)
 
     def rescaling(self) -> dict[str, Callable[[Scores], Scores]]:
         """Return, for each metric whose scores depend on all pairs, the function that computes the final scores."""

@@ -79,7 +79,7 @@ class _Assign(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         key, equals, text = values.partition("=")
-        if not equals or ("." in str(self.metavar) and "." not in key):
+        if not equals:
             raise argparse.ArgumentError(None, f"argument {option_string}: must be {self.metavar}, got {shown(values)}")
         # The name of a column is a text; other values are YAML.
         value = text if self.metavar == "NAME=COLUMN" else _parse_yaml(text, f"argument {option_string}", values)

@@ -48,8 +48,8 @@ Examples:
   rrg-rewards score pairs/ --metrics crg,rouge --set crg.prior=0.2 --engine ray --address auto --workers 64 \
       --output scores/ --json summary.json
 
-exit codes: 0 success (a warning counts pairs on which a judge failed); 1 error, or a metric has no score at all
-because its judge failed (outputs are written); 2 wrong command line; 130 interrupted
+exit codes: 0 success (a warning counts pairs on which a judge failed); 1 error, or no pair has a score, or a metric has
+none because its judge failed (outputs are written); 2 wrong command line; 130 interrupted
 """
 
 import argparse
@@ -103,10 +103,11 @@ def _description(name: str) -> list[str]:
     except (ImportError, ValueError) as error:
         # A broken plug-in must not hide the other metrics.
         return [f"  error    {error}"]
-    backends = [option for option in ("labeler", "judge") if option in maker.options]
-    needs = [f"--set {name}.{option}=..." for option in maker.required] + [f"a {backend}" for backend in backends]
+    needs = [f"--set {name}.{option}=..." for option in maker.required]
+    defaults = {"labeler": "rules:ct_rate", "judge": "rules"}
     return [
         f"  needs    {', '.join(needs) or 'nothing'}",
+        *(f"  {option:8} {default} (default)" for option, default in defaults.items() if option in maker.options),
         f"  context  {', '.join(maker.context) or 'none'}",
         f"  options  {', '.join(maker.options) or 'none'}",
     ]
@@ -216,7 +217,8 @@ def _show_results(
     from rrg_rewards.data.tables.writers import write_json
 
     summary = scoring.summary()
-    terminal.show(*score_grids(summary), stderr=outputs.hides_results)
+    if scoring.has_scores:
+        terminal.show(*score_grids(summary), stderr=outputs.hides_results)
     if outputs.json is not None:
         write_json(summary, outputs.json, outputs.overwrite)
     if rows is not None:

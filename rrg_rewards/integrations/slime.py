@@ -45,7 +45,7 @@ async def batched_custom_rm(
 
 
 def _row(reward: TrainerReward, sample: Any) -> dict[str, Any]:
-    return reward.read_row(sample.label, {"prompts": sample.prompt, **(sample.metadata or {})})
+    return reward.read_row(sample.label, {"prompts": getattr(sample, "prompt", None), **(sample.metadata or {})})
 
 
 def _result(args: Any, rewarded: RewardedCompletion) -> float | dict[str, float]:

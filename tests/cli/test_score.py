@@ -153,6 +153,7 @@ def test_unscorable_pairs_are_empty_counted_and_left_out(words, run, write_csv, 
     files = ("--output", tmp_path / "o.csv", "--json", tmp_path / "s.json")
     result = run("score", path, "--metrics", "crg", *files)
     assert "1 of 8 predictions (prediction) are missing and left out of the corpus value" in result.err
+    assert "counts as an empty report" not in result.err
     table = read_table(tmp_path / "o.csv")
     new = [name for name in table.names if name.startswith("crg")]
     assert all(table.columns[name][5:] == [None] * 3 for name in new)
@@ -171,17 +172,38 @@ def test_a_missing_prediction_may_count_as_a_report_that_says_nothing(words, run
     assert entry["counts"] == {"tp": 0, "fn": 1, "fp": 0, "tn": 35}
 
 
+@pytest.mark.parametrize(
+    ("number", "warning"),
+    [(1, "1 prediction is blank and counts as an empty report"), (2, "2 predictions are blank and count as empty")],
+)
+def test_blank_predictions_are_counted(words, run, write_csv, number, warning):
+    path = write_csv("pairs.csv", ["prediction", "reference"], *[[" ", "Emphysema."]] * number, ["Normal.", "Normal."])
+    result = run("score", path, "--metrics", "crg", "--batch-size", "1")
+    assert result.code == 0
+    assert result.err.count(warning) == 1
+
+
 def test_empty_text_in_jsonl_is_a_prediction(words, run, tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"prediction": "", "reference": "Emphysema."}\n')
     result = run("score", tmp_path / "pairs.jsonl", "--metrics", "crg", "--json", "-", "--quiet")
     assert json.loads(result.out)["metrics"]["crg"]["scored"] == 1
 
 
-@pytest.mark.parametrize("rows", [[], [("", "Emphysema.")], [("Normal.", "Normal.")]])
-def test_what_is_undefined_is_null(words, run, write_csv, rows, tmp_path):
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([], "pairs.csv has no rows"),
+        ([("", "Emphysema.")], "1 prediction in column 'prediction' is missing or blank"),
+        ([("Normal.", ""), ("Normal.", " ")], "2 references in column 'reference' are missing or blank"),
+        ([("Normal.", "Normal.")], None),
+    ],
+)
+def test_what_is_undefined_is_null(words, run, write_csv, rows, reason, tmp_path):
     path = write_csv("pairs.csv", ["prediction", "reference"], *rows)
     result = run("score", path, "--metrics", "crg", "--json", tmp_path / "s.json", "--output", "-")
-    assert result.code == 0, result.err
+    assert result.code == (reason is not None), result.err
+    assert reason is None or ("no report pair has a score: " in result.err and f"{reason}\n" in result.err)
+    assert ("crg by label" in result.err) == (reason is None)
     entry = json.loads((tmp_path / "s.json").read_text())["metrics"]["crg"]
     assert (entry["value"], entry["interval"]) == (None, [None, None])
     assert len(list(csv.DictReader(result.out.splitlines()))) == len(rows)
@@ -227,6 +249,8 @@ def test_several_metrics_with_options_and_columns_of_their_own(words, length, ru
     ("options", "code", "message"),
     [
         (["--metrics", "crgg"], 2, "argument --metrics: unknown metric 'crgg'; did you mean 'crg'?"),
+        (["--metrics", "recommended"], 2, "recommended is a reward, not a metric; the commands attack and fit take it"),
+        (["--metrics", "mine"], 2, "; one of your own is named by its path module:function"),
         (["--metrics", "crg,"], 2, "argument --metrics: unknown metric ''"),
         (["--metrics", "crg,crg"], 2, "argument --metrics: crg is named more than once"),
         (["--metrics", "crg", "--labeler", "rulez:ct_rate"], 2, "unknown labeler 'rulez'; did you mean 'rules'?"),
@@ -234,7 +258,8 @@ def test_several_metrics_with_options_and_columns_of_their_own(words, length, ru
         (["--metrics", "crepe"], 2, "argument --metrics: crepe needs --set crepe.model=FOLDER"),
         (["--metrics", "crg", "--set", "crg.pior=1"], 2, "unknown crg option 'pior'; did you mean 'prior'?"),
         (["--metrics", "crg", "--set", "crg.prior=7"], 2, "prior must lie in (0, 1), got 7"),
-        (["--metrics", "crg", "--set", "prior=0.1"], 2, "must be METRIC.OPTION=VALUE, got 'prior=0.1'"),
+        (["--metrics", "crg", "--set", "prior=0.1"], 2, "got prior=0.1; write crg.prior=0.1"),
+        (["--metrics", "crg", "--set", "priro=0.1"], 2, "must be METRIC.OPTION=VALUE, got priro=0.1\n"),
         (["--metrics", "crg", "--set", "length.scale=1"], 2, "'length' is not among --metrics crg"),
         (["--metrics", "crg", "--set", "crg.prior=["], 2, "cannot read the value of 'crg.prior=['"),
         (["--metrics", "crg", "--context", "age=age"], 2, "no metric among crg takes 'age'; they take: target_labels"),
@@ -242,7 +267,7 @@ def test_several_metrics_with_options_and_columns_of_their_own(words, length, ru
         (["--metrics", "length", "--reference-labels"], 2, "no metric among length uses reference labels"),
         (["--metrics", "crg", "--prediction-column", "pred"], 1, "unknown column 'pred'"),
         (["--metrics", "crg", "--reference-column", "refrence"], 1, "did you mean 'reference'?"),
-        (["--metrics", "length", "--context", "age=years"], 1, "unknown column 'years'"),
+        (["--metrics", "length", "--context", "age=years"], 1, "--context names the column"),
         (["--metrics", "crg", "--output", "{}/no/o.csv"], 1, "the folder"),
         (["--metrics", "crg", "--output", "{}/pairs.csv"], 1, "exists already; pass --overwrite"),
         (["--metrics", "crg", "--output", "{}/o.csv", "--json", "{}/o.csv"], 2, "must differ"),
@@ -286,6 +311,12 @@ def test_the_summary_survives_a_table_that_cannot_be_written(words, run, tmp_pat
     assert json.loads((tmp_path / "s.json").read_text())["rows"] == 1
 
 
+def test_a_folder_is_no_table(run, tmp_path):
+    result = run("score", tmp_path, "--metrics", "crg")
+    assert result.code == 1
+    assert "is a folder; give a table (.csv" in result.err
+
+
 def test_a_metric_without_its_model_tells_the_option(run, pairs):
     result = run("score", pairs, "--metrics", "bertscore")
     assert result.code == 2
@@ -307,7 +338,7 @@ def test_metrics_are_listed_with_what_they_need(run):
     assert result.code == 0
     assert "bertscore\n  needs    --set bertscore.model=...\n" in result.out
     assert (
-        "crg\n  needs    a labeler\n  context  target_labels\n"
+        "crg\n  needs    nothing\n  labeler  rules:ct_rate (default)\n  context  target_labels\n"
         "  options  labeler, prior, average, min_prevalence, levels, level_schema, reference_labeler\n" in result.out
     )
 

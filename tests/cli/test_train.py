@@ -40,6 +40,11 @@ def test_all_tasks_can_be_chosen(run):
             "no such file, and unknown recipe 'crepe/trian'; did you mean",
         ),
         (("train", "crepe", "--config", "crepe/train", "--trainer.max_epochz", "1"), 1, "max_epochz"),
+        (
+            ("train", "crepe", "--config", "crepe/train", "--output_dir=x"),
+            1,
+            "data.sources[0]: data/pairs.jsonl: no such file",
+        ),
         (("score", "pairs.csv", "--metrics", "crg", "--metric", "crg"), 2, "unrecognized arguments: --metric"),
     ],
 )

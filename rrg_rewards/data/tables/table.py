@@ -49,7 +49,7 @@ def table_format(path: str | Path, fallback: str | None = None) -> str:
             default.
 
     Raises:
-        TableError: For an unknown ending without a fallback.
+        TableError: For a folder, or an unknown ending without a fallback.
 
     Example:
         >>> table_format("reports.JSONL"), table_format("-"), table_format("reports.txt", fallback="csv")
@@ -57,6 +57,8 @@ def table_format(path: str | Path, fallback: str | None = None) -> str:
     """
     if str(path) == STANDARD:
         return fallback or "csv"
+    if Path(path).is_dir():
+        raise TableError(f"{path}: is a folder; give a table ({', '.join(FORMATS)})")
     ending = Path(path).suffix.lower()
     known = FORMATS.get(ending, fallback)
     if known is None:

@@ -257,8 +257,16 @@ class TrainCLI(LightningCLI):  # type: ignore[misc]  # Lightning is an optional 
             super()._set_seed()
 
     def instantiate_classes(self) -> None:
-        """Instantiate the trainer, the module and the data if ``instantiate`` is set."""
+        """Instantiate the trainer, the module and the data if ``instantiate`` is set.
+
+        Raises:
+            FileNotFoundError: If a file of a source does not exist; said before the model is asked for.
+        """
         if self.instantiate:
+            for place, source in enumerate(self.config.data.sources):
+                path = getattr(getattr(source, "init_args", None), "path", None)
+                if path is not None and not Path(path).is_file():
+                    raise FileNotFoundError(f"data.sources[{place}]: {path}: no such file")
             super().instantiate_classes()
 
 
