@@ -12,6 +12,8 @@ The output folder contains:
 
 Abridged impressions omit statements at random, because clinical impressions also omit findings. The policy therefore
 learns to omit findings. Reinforcement learning on CRG corrects this, because CRG is computed from the true labels.
+
+The script takes about two minutes on two free cores.
 """
 
 import os

@@ -519,9 +519,9 @@ class SensitivitySettings(Seed):
     bootstrap: int = setting(1000, "bootstrap draws; 0 for no intervals", metavar="N", minimum=0, maximum=1_000_000)
     permutations: int = setting(1000, "permutations; 0 for no p-values", metavar="N", minimum=0, maximum=10_000_000)
     rewriter: Any = setting(None, f"language model that gets the prompts: {LANGUAGE_MODEL}", metavar="JUDGE")
-    paraphrase_prompt: str | Path | None = setting(None, "file with a prompt of yours for paraphrases", metavar="FILE")
+    paraphrase_prompt: str | Path | None = setting(None, "file with your prompt for paraphrases", metavar="FILE")
     adversarial_prompt: str | Path | None = setting(
-        None, "file with a prompt of yours for reports with wrong details", metavar="FILE"
+        None, "file with your prompt for reports with wrong details", metavar="FILE"
     )
 
     def __post_init__(self) -> None:

@@ -1,24 +1,24 @@
-r"""``rrg-rewards sensitivity``: measure how much metrics react to known errors, and to other words.
+r"""``rrg-rewards sensitivity``: test whether metrics react to errors, and tolerate other words.
 
-Each report of a table is its own reference. Rules write versions of it, and each metric scores the versions:
+Test whether metrics react to errors and tolerate other words. Each report is its own reference. Rules write versions of
+it, and each metric scores the versions:
 
   paraphrased     the same content in other words and another order
   adversarial     sides, places, sizes, severities and other details are wrong, and the findings are the same
   false_finding, omitted_finding, wrong_location, wrong_severity, false_comparison, omitted_comparison
                   1 to N (--max-errors) errors of one category, and nothing else is changed
 
-With --rewriter, a language model writes the first two with prompts of yours, such as those that CT-FineBench's paper
-prints.
+With --rewriter, a language model writes the first two with your prompts, such as those in CT-FineBench's paper.
 
 How to read the tables: rrg-rewards compare explains them. The baseline is the clean report, scored against itself. A
 version is compared with it on the reports that allow N errors of the category, so that all numbers of errors have the
 same reports. The last table has the share of these reports that score worse than clean, and the order of scores:
-Kendall's tau of numbers of errors and scores, inside of reports. It is 1 if each further error lowers each score, and 0
+Kendall's tau of numbers of errors and scores, within reports. It is 1 if each further error lowers each score, and 0
 if no score changes.
 
 A metric of clinical content hardly differs for paraphrased, and differs for errors that matter to patients. Errors are
-injected and checked by the finding engine, which the metrics by rules use, too: where such a metric does not react, it
-is blind to the kind of error; where it reacts, the same error in other words may escape it.
+injected and checked by the finding engine, which the metrics by rules use, too. If such a metric does not react, it is
+blind to this kind of error. If it reacts, it may still miss the same error in other words.
 
 Examples:
   rrg-rewards sensitivity reports.csv --reference-column report_text --metrics crg,crimson,ct_finebench
@@ -28,8 +28,8 @@ Examples:
       --metrics bleu,rouge,ct_finebench --rewriter my_judge.yaml --paraphrase-prompt paraphrase.txt \
       --adversarial-prompt adversarial.txt
 
-exit codes: 0 success, also if a judge failed on some reports, which a warning counts; 1 error, also if a metric has no
-score of any report because its judge failed (the outputs are written before); 2 wrong command line, 130 interrupted
+exit codes: 0 success (a warning counts reports on which a judge failed); 1 error, or a metric has no score at all
+because its judge failed (outputs are written); 2 wrong command line; 130 interrupted
 """
 
 import argparse
