@@ -34,10 +34,10 @@ def item_of(messages):
     return json.loads(block(content, "candidate_report" if "<candidate_report>" in content else "report"))
 
 
-def server(fails=(), dead=False):
+def server(fails=(), dead=False, pairs=PAIRS):
     """A server that answers about all pairs and reports, but refuses the reports in ``fails``, or all of them."""
-    texts = {pair.candidate: answers_of(PAIRS)[pair.reference + pair.candidate] for pair in PAIRS}
-    reports = {text for pair in PAIRS for text in (pair.reference, pair.candidate)}
+    texts = {pair.candidate: answers_of(pairs)[pair.reference + pair.candidate] for pair in pairs}
+    reports = {text for pair in pairs for text in (pair.reference, pair.candidate)}
     labels = {text: json.dumps({"labels": rule_answer(text, CT_RATE.labels)}) for text in reports}
 
     async def behave(request, writer):

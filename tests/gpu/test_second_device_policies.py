@@ -39,8 +39,8 @@ def drawn_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_prompts, "TOKENS_PER_READ", 1)
     draw = shared_prompts.sample_tokens
 
-    def sample_tokens(logits: Tensor, temperature: float, draws: Tensor) -> tuple[Tensor, Tensor]:
-        tokens, scores = draw(logits.cpu(), temperature, draws.cpu())
+    def sample_tokens(logits: Tensor, temperature: float, draws: Tensor | None) -> tuple[Tensor, Tensor]:
+        tokens, scores = draw(logits.cpu(), temperature, None if draws is None else draws.cpu())
         return tokens.to(logits.device), scores.to(logits.device)
 
     def random_draws(count: int, width: int, device: torch.device, of: Any = shared_prompts.random_draws) -> Tensor:
