@@ -189,11 +189,11 @@ def test_rules_use_nothing(run, table, tmp_path):
     assert "usage" not in Path(tmp_path / "summary.json").read_text()
 
 
-def test_a_metric_without_a_scorable_pair_is_a_warning(run, write_csv):
+def test_a_table_without_a_scorable_pair_is_an_error(run, write_csv):
     table = write_csv("pairs.csv", ["prediction", "reference"], ["", "Emphysema."])
     result = run("score", table, "--metrics", "crg")
-    assert result.code == 0
-    assert "warning: crg has no value: all 1 report pairs are unscorable" in result.err
+    assert result.code == 1
+    assert "error: no report pair has a score: 1 prediction in column 'prediction' is missing or blank" in result.err
 
 
 @pytest.mark.parametrize("dead", [False, True])
