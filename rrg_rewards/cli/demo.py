@@ -1,19 +1,21 @@
 """``rrg-rewards demo``: train a small CT-CHAT on the recommended reward, from synthetic data to curves.
 
-Train a small report generator by reinforcement learning on this machine. Nothing is downloaded. The run takes about
-two minutes on a machine with two cores.
+Train a small report generator by reinforcement learning on this machine. Nothing is downloaded. The run takes less
+than two minutes on two free cores.
 
 1. Write synthetic chest-CT studies (the phantom corpus) with their true labels, and with volumes in which each
    abnormality leaves a mark at its location.
 2. Warm start: a mini CT-CHAT learns to write the impression from the volume. It has under half a million parameters
    and the architecture of the published model, which has 8 billion. It imitates impressions with statements left out
-   at random, and therefore learns to leave findings out. The model is for this demo only, not for patients.
+   at random, and therefore learns to leave findings out. It recognises half of the findings, and guesses most places.
+   With --warm-start-steps 1200 --steps 150, it sees most of them, and all measures rise (about five minutes). The
+   model is for this demo only, not for patients.
 3. Train with GRPO (PolicyModule, Lightning) on the recommended reward, which compares each generated report with the
    reference by rules. The model learns to report findings that it left out after step 2.
 
 The command prints CRG, macro CRG, CRIMSON, CT-FineBench and the F1 of labels on held-out studies before step 3, after
 it, and with the volumes of other studies, with bootstrap 95 % intervals, and three reports. It writes to the run
-folder: curves (``run.html``), evaluations, all held-out reports, the policy and the configuration.
+folder: curves (run.html), evaluations, all held-out reports, the policy and the configuration.
 
 A terminal shows the progress of each step. Without a terminal, each step prints a line when it starts. Set
 OMP_NUM_THREADS=1 if other programs use the cores: threads that wait for each other make it several times
