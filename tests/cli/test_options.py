@@ -81,7 +81,7 @@ def test_add_settings_parses_each_kind_of_field(parser):
         (["--share", "nan"], "argument --share: must be a number, got nan"),
         (["--kind", "drop"], "argument --kind: invalid choice: 'drop'"),
         (["--context", "age"], "argument --context: must be NAME=COLUMN, got 'age'"),
-        (["--set", "prior=0.2"], "argument --set: must be METRIC.OPTION=VALUE, got 'prior=0.2'"),
+        (["--set", "prior"], "argument --set: must be METRIC.OPTION=VALUE, got 'prior'"),
         (["--set", "crg.prior=["], "argument --set: cannot read the value of 'crg.prior=['"),
         (["--seed", "1", "--seed", "2"], "argument --seed: is given more than once"),
         (["--hidden", "1"], "unrecognized arguments"),
