@@ -20,8 +20,9 @@ no constant, blank, vague, hedged or half report earns more than the honest one 
 ones, the one wins whose smallest change of the five clinical measures is largest. The prices of false findings 1, 2 and
 3 are admissible, and their changes differ by less than the intervals. The price is 2, because constants gain less than
 with 1, and because at a constant learning rate CRIMSON rose by 0.072 with it and by 0.020 with 1 (one run each). The
-price and the schedule of the recipe were chosen on the seed 0 of the warm start 0 of 300 steps; the other runs took no
-part in a choice.
+price and the schedule of the recipe were chosen on runs of the warm starts of 300 steps, and the warm start of 1200
+steps after five runs on these, of which three raised each measure beyond its interval. No run on the warm starts of
+1200 steps with normal studies took part in a choice.
 """
 
 import argparse
