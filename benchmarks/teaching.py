@@ -45,7 +45,7 @@ from rrg_rewards.cli.demo import _quiet_libraries
 from rrg_rewards.data import write_json
 from rrg_rewards.findings import compare_findings
 from rrg_rewards.functional.advantages import group_deviations
-from rrg_rewards.functional.bootstrap import bootstrap_interval
+from rrg_rewards.functional.bootstrap import bootstrap_intervals
 from rrg_rewards.recipes import policy, sft
 from rrg_rewards.recipes._evaluate import Evaluation, evaluate_reports
 from rrg_rewards.recipes._reinforcement import ReinforcementRun
@@ -161,13 +161,14 @@ def measured(before: Evaluation, after: Evaluation) -> dict[str, dict[str, float
     measures, columns = statistics_of(before)
     own, later = statistics_of(after)
     half = len(columns)
+
+    def change(first: Statistic, second: Statistic) -> Statistic:
+        return lambda *given: second(*given[half:]) - first(*given[:half])
+
+    changes = [change(statistic, own[name]) for name, statistic in measures.items()]
+    ends = bootstrap_intervals(changes, [*columns, *later], 1000)
     found = {}
-    for name, statistic in measures.items():
-
-        def change(*given: Tensor, first: Statistic = statistic, second: Statistic = own[name]) -> Tensor:
-            return second(*given[half:]) - first(*given[:half])
-
-        low, high = bootstrap_interval(change, [*columns, *later], 1000)
+    for (name, statistic), (low, high) in zip(measures.items(), ends, strict=True):
         values = {"before": float(statistic(*columns)), "after": float(own[name](*later))}
         found[name] = {**values, "change": values["after"] - values["before"], "low": low, "high": high}
     return found

@@ -12,7 +12,7 @@ from transformers import BatchEncoding, GenerationConfig, ProcessorMixin
 from trl import prepare_multimodal_messages
 from trl.models.utils import unwrap_model_for_generation
 
-from rrg_rewards.functional.bootstrap import bootstrap_draws, percentile_interval
+from rrg_rewards.functional.bootstrap import bootstrap_intervals
 from rrg_rewards.metrics import FineBenchScores, LabelScores, Scores
 from rrg_rewards.rewards import Reward
 
@@ -126,13 +126,7 @@ def _difference(statistic: _Statistic) -> _Statistic:
 
 def _intervals(statistics: Mapping[str, _Statistic], columns: Sequence[Tensor]) -> dict[str, dict[str, float]]:
     """Return the estimate and bootstrap interval of each statistic, all from the same draws."""
-    size = len(columns[0])
-    values = torch.full((len(statistics), _NUM_RESAMPLES), torch.nan, dtype=torch.float64)
-    # A single report has no interval.
-    for draw, rows in enumerate(bootstrap_draws(size, _NUM_RESAMPLES) if size > 1 else ()):
-        drawn = [column[rows] for column in columns]
-        values[:, draw] = torch.stack([statistic(*drawn).double() for statistic in statistics.values()])
-    ends = map(percentile_interval, values)
+    ends = bootstrap_intervals([*statistics.values()], columns, _NUM_RESAMPLES)
     return {
         name: {"estimate": float(statistic(*columns)), "low": low, "high": high}
         for (name, statistic), (low, high) in zip(statistics.items(), ends, strict=True)

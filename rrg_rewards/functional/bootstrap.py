@@ -45,20 +45,50 @@ def bootstrap_interval(
         >>> round(low, 1), round(high, 1)
         (43.5, 55.3)
     """
+    return bootstrap_intervals([statistic], columns, num_resamples, confidence, seed)[0]
+
+
+def bootstrap_intervals(
+    statistics: Sequence[Callable[..., Tensor]],
+    columns: Sequence[Tensor],
+    num_resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> list[tuple[float, float]]:
+    """Compute the interval of :func:`bootstrap_interval` of each of several statistics, all from the same draws.
+
+    Args:
+        statistics: Functions as in :func:`bootstrap_interval`.
+        columns: As in :func:`bootstrap_interval`.
+        num_resamples: As in :func:`bootstrap_interval`.
+        confidence: As in :func:`bootstrap_interval`.
+        seed: As in :func:`bootstrap_interval`.
+
+    Raises:
+        ValueError: As :func:`bootstrap_interval`.
+
+    Example:
+        >>> import torch
+        >>> values = torch.arange(100.0)
+        >>> mean, largest = bootstrap_intervals([torch.mean, torch.max], [values])
+        >>> mean == bootstrap_interval(torch.mean, [values]), largest[1]
+        (True, 99.0)
+    """
     if not columns:
         raise ValueError("columns must contain at least one tensor")
     lengths = [len(column) for column in columns]
     if len(set(lengths)) > 1:
         raise ValueError(f"columns must have the same length, got {lengths}")
-    reports = len(columns[0])
     _check_confidence(confidence)
-    draws = bootstrap_draws(reports, num_resamples, seed)
-    if reports < 2:
-        return float("nan"), float("nan")
-    values = torch.empty(num_resamples, dtype=torch.float64)
+    draws = bootstrap_draws(lengths[0], num_resamples, seed)
+    if lengths[0] < 2:
+        return [(float("nan"), float("nan"))] * len(statistics)
+    values = torch.empty(len(statistics), num_resamples, dtype=torch.float64)
     for draw, rows in enumerate(draws):
-        values[draw] = statistic(*(column[rows] for column in columns))
-    return percentile_interval(values, confidence)
+        drawn = [column[rows] for column in columns]
+        for place, statistic in enumerate(statistics):
+            values[place, draw] = statistic(*drawn)
+    return [percentile_interval(one, confidence) for one in values]
 
 
 def bootstrap_draws(size: int, num_resamples: int, seed: int = 0) -> Iterator[Tensor]:
