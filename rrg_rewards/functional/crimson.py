@@ -20,7 +20,7 @@ CrimsonChecks = Literal["strict", "published"]
 """``"strict"``: an evaluation must be consistent. ``"published"``: whatever the code of CRIMSON's authors scores is
 scored, with the same result."""
 
-Route = Literal["", "rules", "second", "over_budget"]
+Route = Literal["", "rules", "second"]
 """Judge of a pair in a cascade: the rules, the second judge, or the one of a pair that exceeds the budget. It is empty
 without a cascade."""
 

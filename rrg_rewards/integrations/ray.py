@@ -41,8 +41,6 @@ def check_alone(metrics: Mapping[str, ReportMetric]) -> None:
             raise SettingError(
                 "metrics", f"scores of {name} depend on the other pairs, and a worker has some; set a prior"
             )
-        if any(judge.has_budget for judge in metric.judges().values()):
-            raise SettingError("judge", f"the budget of the judge of {name} is counted in one process; leave it out")
 
 
 def score_files(

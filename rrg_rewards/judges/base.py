@@ -13,9 +13,9 @@ from rrg_rewards.utilities.processes import run_coroutine
 if TYPE_CHECKING:
     from rrg_rewards.findings.reading.coverage import PairCoverage
 
-FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent", "unread", "budget"]
+FailureKind = Literal["deadline", "connection", "status", "malformed", "inconsistent", "unread"]
 """Kind of failure: out of time, server unreachable, request refused, answer not valid JSON, answer that contradicts
-itself or the reports, reference that the rules cannot read, or pair that exceeds the budget of a cascade."""
+itself or the reports, or reference that the rules cannot read."""
 
 Message = dict[str, str]
 """One message of a conversation: ``role`` and ``content``."""
@@ -169,9 +169,6 @@ class Judge(Backend, ABC):
 
     has_independent_rows = False
     """Whether an item is evaluated in the same way whatever other items are evaluated with it."""
-
-    has_budget = False
-    """Whether the judge counts a budget, which its copies in other processes would not share."""
 
     task_names: tuple[str, ...] | None = None
     """Names of the tasks that the judge has rules for; ``None`` if it can evaluate any task."""

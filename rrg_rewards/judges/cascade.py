@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from threading import Lock
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast
 
 from rrg_rewards.functional.crimson import CrimsonEvaluation, Route, crimson_score
 from rrg_rewards.judges.base import (
@@ -19,12 +17,8 @@ from rrg_rewards.judges.base import (
 from rrg_rewards.judges.registry import get_judge
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.server.usage import Usage, judge_usage
-from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError, check_settings, setting
 from rrg_rewards.utilities.signature import format_signature
-
-OverBudget = Literal["unscorable", "rules"]
-"""What becomes of a pair that the second judge would get, but for the budget: it has no score, or that of the rules."""
 
 # Number of pairs that the rules evaluate between yields to the event loop.
 _SLICE = 16
@@ -41,12 +35,8 @@ class CascadeJudge(Judge):
     (:func:`disagreements`): a larger difference says that the score depends on weights and on attributes more than on
     the findings that match. The second judge evaluates the other pairs; if it fails on a pair, the pair has no score.
 
-    Results say who judged them: ``route`` of an evaluation or of a failure is ``rules``, ``second`` or ``over_budget``,
-    and ``coverage`` is how much of both reports the rules have read.
-
-    **Budget.** ``budget_pairs`` limits the different pairs that the second judge gets since this object was made. The
-    first pairs are sent, in the order of the calls. A pair that exceeds the budget fails with ``budget`` or, with
-    ``over_budget="rules"``, has the result of the rules. A copy in another process has a budget of its own.
+    Results say who judged them: ``route`` of an evaluation or of a failure is ``rules`` or ``second``, and ``coverage``
+    is how much of both reports the rules have read.
 
     Args:
         second: The second judge, or its name or settings as :func:`rrg_rewards.judges.get_judge` accepts them.
@@ -54,8 +44,6 @@ class CascadeJudge(Judge):
         max_unread: Share of unread words, from 0 to 1, up to which the rules' result is kept.
         max_disagreement: Difference between the score and the F1 of the findings, from 0 to 1, up to which it is kept;
             ``None`` for any difference.
-        budget_pairs: Maximum number of pairs for the second judge; ``None`` for no limit.
-        over_budget: What becomes of a pair that exceeds the budget: ``"unscorable"`` or ``"rules"``.
 
     Raises:
         SettingError: If there is no second judge, it is rules or a cascade, the first judge is not rules, or a number
@@ -85,28 +73,16 @@ class CascadeJudge(Judge):
     first: Any = "rules"
     max_unread: float = setting(0.0, minimum=0, maximum=1)
     max_disagreement: float | None = setting(None, minimum=0, maximum=1)
-    budget_pairs: int | None = setting(None, minimum=0)
-    over_budget: OverBudget = "unscorable"
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.over_budget not in get_args(OverBudget):
-            raise SettingError(
-                "over_budget", unknown_name_message("value", str(self.over_budget), get_args(OverBudget))
-            )
         self.first, self.second = _first(self.first), _second(self.second)
         self.max_unread = float(self.max_unread)
         self.max_disagreement = None if self.max_disagreement is None else float(self.max_disagreement)
-        self._budget = _Budget(self.budget_pairs)
         self.is_immediate = self.second.is_immediate
-        self.has_budget = self.budget_pairs is not None
-        self.has_independent_rows = self.second.has_independent_rows and not self.has_budget
+        self.has_independent_rows = self.second.has_independent_rows
         self.task_names = self.first.task_names
-        self.judge_names = {
-            "rules": self.first.short_name,
-            "second": self.second.short_name,
-            "over_budget": f"{'none' if self.over_budget == 'unscorable' else self.first.short_name} (over budget)",
-        }
+        self.judge_names = {"rules": self.first.short_name, "second": self.second.short_name}
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments that rebuild this judge."""
@@ -114,8 +90,7 @@ class CascadeJudge(Judge):
 
     @property
     def signature(self) -> str:
-        """Signatures of both judges, which results of the rules are kept, and the budget if there is one."""
-        budget = {"budget_pairs": self.budget_pairs, "over_budget": self.over_budget} if self.has_budget else {}
+        """Signatures of both judges, and which results of the rules are kept."""
         disagreement = {} if self.max_disagreement is None else {"max_disagreement": self.max_disagreement}
         return format_signature(
             "cascade",
@@ -123,14 +98,11 @@ class CascadeJudge(Judge):
             second=f"{{{self.second.signature}}}",
             max_unread=self.max_unread,
             **disagreement,
-            **budget,
         )
 
     @property
     def worker_refusal(self) -> str | None:
-        """Why worker processes must not have a copy each: that of the second judge, or the budget."""
-        if self.second.worker_refusal is None and self.has_budget:
-            return "the budget of a cascade is counted in one process; leave out `workers` or the budget"
+        """Why worker processes must not have a copy each: that of the second judge."""
         refusal: str | None = self.second.worker_refusal
         return refusal
 
@@ -166,7 +138,9 @@ class CascadeJudge(Judge):
             for (pair, result), is_kept in zip(read.items(), kept, strict=True)
             if is_kept
         }
-        outcomes |= await self._ask_second(crimson, {pair: read[pair] for pair in pairs if pair not in outcomes})
+        asked = [pair for pair in pairs if pair not in outcomes]
+        results = await self.second.evaluate(crimson, asked) if asked else []
+        outcomes |= {pair: _routed(result, "second", read[pair]) for pair, result in zip(asked, results, strict=True)}
         return [cast("Result | JudgeFailure", outcomes[cast(ReportPair, item)]) for item in items]
 
     def plan(self, task: "JudgeTask[ReportPair, Any]", items: Sequence[ReportPair]) -> dict[ReportPair, Route]:
@@ -176,19 +150,13 @@ class CascadeJudge(Judge):
             task: The task.
             items: Report pairs; equal ones are evaluated once.
         """
-        budget = copy(self._budget)
         pairs = list(dict.fromkeys(items))
         kept = self._kept(self.first.evaluate_now(task, pairs))
-        return {
-            pair: "rules" if is_kept else "second" if budget.admit(pair) else "over_budget"
-            for pair, is_kept in zip(pairs, kept, strict=True)
-        }
+        return {pair: "rules" if is_kept else "second" for pair, is_kept in zip(pairs, kept, strict=True)}
 
     def _make_rerun(self, run: int) -> "CascadeJudge":
-        """Return a cascade with another run of the second judge, and the same budget of pairs."""
-        judge = CascadeJudge(**{**self.arguments(), "second": self.second.rerun(run)})
-        judge._budget = self._budget
-        return judge
+        """Return a cascade with another run of the second judge."""
+        return CascadeJudge(**{**self.arguments(), "second": self.second.rerun(run)})
 
     def _kept(self, results: Sequence[_Outcome]) -> list[bool]:
         """Return which results of the rules are those of the cascade."""
@@ -204,48 +172,6 @@ class CascadeJudge(Judge):
         if isinstance(result, JudgeFailure) or result.coverage is None:
             return False
         return all(report.unread_share <= self.max_unread for report in result.coverage)
-
-    async def _ask_second(
-        self, task: "JudgeTask[ReportPair, Any]", read: Mapping[ReportPair, _Outcome]
-    ) -> dict[ReportPair, _Outcome]:
-        """Return the second judge's results of the pairs that the budget allows, and what becomes of the others."""
-        asked = [pair for pair in read if self._budget.admit(pair)]
-        results = await self.second.evaluate(task, asked) if asked else []
-        outcomes: dict[ReportPair, _Outcome] = {
-            pair: _routed(result, "second", read[pair]) for pair, result in zip(asked, results, strict=True)
-        }
-        for pair, result in read.items():
-            if pair not in outcomes:
-                failure = JudgeFailure(
-                    "budget", "the budget is spent; raise it, or score such pairs with over_budget: rules"
-                )
-                chosen = failure if self.over_budget == "unscorable" else result
-                outcomes[pair] = _routed(chosen, "over_budget", result)
-        return outcomes
-
-
-class _Budget:
-    """Counts the different pairs that the second judge gets."""
-
-    def __init__(self, pairs: int | None) -> None:
-        self._pairs = pairs
-        self._admitted: set[ReportPair] = set()
-        self._lock = Lock()
-
-    def __copy__(self) -> "_Budget":
-        budget = _Budget(self._pairs)
-        budget._admitted = set(self._admitted)
-        return budget
-
-    def admit(self, pair: ReportPair) -> bool:
-        """Whether a pair is within the budget; it then counts."""
-        if self._pairs is None:
-            return True
-        with self._lock:
-            if pair not in self._admitted and len(self._admitted) >= self._pairs:
-                return False
-            self._admitted.add(pair)
-            return True
 
 
 def disagreements(evaluations: Sequence[CrimsonEvaluation]) -> list[float]:

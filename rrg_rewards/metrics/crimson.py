@@ -63,16 +63,17 @@ _COUNTS = (
 # Further summed details of the training form.
 _TRAINING = tuple(f"training_{name}" for name in CrimsonTrainingStatistics._fields)
 # Names of the numbers of pairs that each judge of a cascade got.
-_ROUTES: dict[Route, str] = {"rules": "by_rules", "second": "by_second_judge", "over_budget": "over_budget"}
+_ROUTES: dict[Route, str] = {"rules": "by_rules", "second": "by_second_judge"}
 
 CrimsonForm = Literal["published", "training"]
 """``"published"``: the score of CRIMSON's authors. ``"training"``: a form of this package for rewards."""
 
 
 class _Layer(ABC):
-    """Further details of CRIMSON's scores, of which a state keeps three sums over pairs."""
+    """Further details of CRIMSON's scores, of which a state keeps sums over pairs."""
 
     state: str
+    num_sums = 3
     dtype = torch.float64
 
     @abstractmethod
@@ -109,9 +110,10 @@ class _Unread(_Layer):
 
 
 class _Routes(_Layer):
-    """The judges of a cascade. The sums are the numbers of pairs that each of them got, and that none got."""
+    """The judges of a cascade. The sums are the numbers of pairs that each of them got."""
 
     state = "num_routed"
+    num_sums = len(_ROUTES)
     dtype = torch.long
 
     def details(self, scores: CrimsonScores) -> dict[str, Tensor]:
@@ -284,7 +286,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         }
         self._layers = [layer for layer, is_used in layers.items() if is_used]
         for layer in self._layers:
-            self.add_state(layer.state, torch.zeros(3, dtype=layer.dtype), dist_reduce_fx="sum")
+            self.add_state(layer.state, torch.zeros(layer.num_sums, dtype=layer.dtype), dist_reduce_fx="sum")
 
     @property
     def signature(self) -> str:
@@ -405,9 +407,10 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
         expanded = super()._expand(scores, rows)
         if self.judge.gives_coverage and isinstance(expanded, CrimsonScores):
             # Not of pairs whose score does not come from the rules.
-            by_second = torch.tensor([route == "second" for route in expanded.routes], dtype=torch.bool)
-            others = by_second | expanded.failures["budget"]
-            read = [None if other else one for one, other in zip(expanded.coverages, others.tolist(), strict=True)]
+            read = [
+                None if route == "second" else coverage
+                for coverage, route in zip(expanded.coverages, expanded.routes, strict=True)
+            ]
             warn_of_unread(self.name, read, (~expanded.value.isnan()).tolist())
         return expanded
 
@@ -427,7 +430,7 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             Scalars by name. int64: ``scored``; ``unscorable``, and among these the judge's failures by kind
             (``failed_deadline`` and so on); the unweighted counts in the details of :meth:`score`. float64: the
             weighted counts. With a cascade, int64 ``by_rules`` and ``by_second_judge``, the pairs that each judge got,
-            also if it failed, and ``over_budget``, the others. With several runs, the counts of a pair are means over
+            also if it failed. With several runs, the counts of a pair are means over
             runs (float64), and ``failed_runs`` is the number of failed runs.
         """
         with self._synced():

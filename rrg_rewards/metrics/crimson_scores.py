@@ -56,7 +56,7 @@ class CrimsonScores(JudgedScores):
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Judge of each pair in a cascade, ``rules``, ``second`` or ``over_budget``; empty if it was not judged."""
+        """Judge of each pair in a cascade, ``rules`` or ``second``; empty if it was not judged."""
         return tuple(getattr(_first(result), "route", "") for result in self.results)
 
     @property

@@ -1,4 +1,4 @@
-"""A cascade of rules and a second judge: which judge gets a pair, budgets, and errors of its settings."""
+"""A cascade of rules and a second judge: which judge gets a pair, and errors of its settings."""
 
 import asyncio
 import copy
@@ -90,35 +90,9 @@ def test_cascade_failure_of_the_second_judge_is_no_score():
     assert failure.coverage[1].num_unread == 1
 
 
-def test_cascade_budget_of_pairs_sends_the_first():
-    second = ScriptedJudge()
-    judge = CascadeJudge(second, budget_pairs=2)
-    results = judge.evaluate_now(TASK, PAIRS)
-    assert [one.route for one in results] == ["rules", "second", "second", "over_budget"]
-    assert (results[3].kind, results[3].coverage[1].num_unread) == ("budget", 1)
-    # A pair that was sent may be sent again; a copy has a budget of its own.
-    assert routes(judge) == ["rules", "second", "second", "over_budget"]
-    assert routes(judge, [CANDIDATE]) == ["over_budget"]
-    assert routes(pickle.loads(pickle.dumps(judge)), [CANDIDATE]) == ["second"]
-    assert not judge.has_independent_rows
-    assert routes(CascadeJudge(second, budget_pairs=0)) == ["rules", "over_budget", "over_budget", "over_budget"]
-
-
-def test_cascade_over_budget_can_have_the_result_of_the_rules():
-    judge = CascadeJudge(ScriptedJudge(), budget_pairs=0, over_budget="rules")
-    results = judge.evaluate_now(TASK, PAIRS)
-    assert [one.route for one in results] == ["rules", "over_budget", "over_budget", "over_budget"]
-    rules = RuleJudge().evaluate_now(TASK, PAIRS)
-    assert [isinstance(one, JudgeFailure) for one in results] == [isinstance(one, JudgeFailure) for one in rules]
-    assert results[1] == rules[1]
-    # Rules that have no result have none over budget either.
-    assert (results[2].kind, results[2].reason) == ("unread", rules[2].reason)
-    assert judge.judge_names["over_budget"] == "rules (over budget)"
-
-
 def test_cascade_plan_is_what_is_done():
     second = ScriptedJudge()
-    judge = CascadeJudge(second, budget_pairs=2)
+    judge = CascadeJudge(second)
     planned = judge.plan(TASK, [*PAIRS, READ])
     assert not second.asked
     assert list(planned) == PAIRS
@@ -142,16 +116,11 @@ def server():
         yield served
 
 
-def test_cascade_budget_of_pairs_ends_the_requests(server):
-    settings = {**SERVER, "base_url": server.url, "concurrency": 1}
-    free = CascadeJudge(settings)
-    assert routes(free) == ["rules", "second", "second", "second"]
-    assert free.usage.calls == 3
-    assert free.usage == free.second.usage
-    judge = CascadeJudge(settings, budget_pairs=1)
-    planned = judge.plan(TASK, PAIRS)
-    assert routes(judge) == list(planned.values()) == ["rules", "second", "over_budget", "over_budget"]
-    assert judge.usage.calls == 1
+def test_cascade_counts_the_requests_of_the_second_judge(server):
+    judge = CascadeJudge({**SERVER, "base_url": server.url, "concurrency": 1})
+    assert routes(judge) == ["rules", "second", "second", "second"]
+    assert judge.usage.calls == 3
+    assert judge.usage == judge.second.usage
 
 
 def test_cascade_runs_repeat_the_second_judge_only():
@@ -162,30 +131,27 @@ def test_cascade_runs_repeat_the_second_judge_only():
             self.runs.append(run)
             return self
 
-    judge = CascadeJudge(Random(), budget_pairs=2)
+    judge = CascadeJudge(Random())
     again = judge.rerun(3)
     assert (Random.runs, judge.rerun(0), judge.rerun(3)) == ([3], judge, again)
-    assert routes(judge)[-1] == routes(again)[-1] == "over_budget"
-    assert routes(again)[:3] == ["rules", "second", "second"]
+    assert routes(again) == ["rules", "second", "second", "second"]
     with pytest.raises(ValueError, match="ScriptedJudge"):
         CascadeJudge(ScriptedJudge()).rerun(1)
 
 
 def test_cascade_signature_pickle_and_copies():
-    judge = CascadeJudge(SERVER, max_unread=0.05, budget_pairs=7, over_budget="rules")
+    judge = CascadeJudge(SERVER, max_unread=0.05)
     assert judge.signature.startswith(f"cascade|first:{{{RuleJudge().signature}}}|second:{{openai|model:m|")
-    assert "|max_unread:0.05|budget_pairs:7|over_budget:rules|version:" in judge.signature
-    assert "budget" not in CascadeJudge(SERVER).signature
+    assert "|max_unread:0.05|version:" in judge.signature
     assert "|max_disagreement:0.2|" in CascadeJudge(SERVER, max_disagreement=0.2).signature
     unpickled = pickle.loads(pickle.dumps(judge))
     assert (unpickled.signature, unpickled.arguments().keys()) == (judge.signature, judge.arguments().keys())
     assert copy.deepcopy(judge) is judge
-    assert judge.judge_names == {"rules": "rules", "second": "openai:m", "over_budget": "rules (over budget)"}
+    assert judge.judge_names == {"rules": "rules", "second": "openai:m"}
     assert (ScriptedJudge().short_name, judge.short_name) == ("scripted", "cascade")
     assert judge.address.is_loopback
     assert "language model" in judge.worker_refusal
     assert CascadeJudge(ScriptedJudge()).worker_refusal is None
-    assert "budget" in CascadeJudge(ScriptedJudge(), budget_pairs=1).worker_refusal
     assert CascadeJudge(ScriptedJudge()).usage is None
 
 
@@ -210,9 +176,6 @@ def test_get_judge_makes_cascades(tmp_path):
         ("max_unread", {"max_unread": 1.5}, r"got 1\.5"),
         ("max_unread", {"max_unread": True}, "got True"),
         ("max_disagreement", {"max_disagreement": "much"}, "got 'much'"),
-        ("over_budget", {"over_budget": "rule"}, "did you mean 'rules'"),
-        ("budget_pairs", {"budget_pairs": -1}, "got -1"),
-        ("budget_pairs", {"budget_pairs": 1.5}, r"got 1\.5"),
     ],
 )
 def test_cascade_rejects(setting, arguments, told):

@@ -16,25 +16,25 @@ PREDS = ["Normal aorta.", "Effusion.", "Effusion, vextramal.", "Normal heart.", 
 
 
 def test_crimson_of_a_cascade_says_who_judged_each_pair() -> None:
-    crimson = CRIMSON(judge=CascadeJudge(ScriptedJudge(fail_on={"vextramal": "deadline"}), budget_pairs=2))
-    with pytest.warns(JudgeWarning, match=r"failed on 1 of 5 report pairs \(budget 1\)"):
+    crimson = CRIMSON(judge=CascadeJudge(ScriptedJudge(fail_on={"vextramal": "deadline"})))
+    with pytest.warns(JudgeWarning, match=r"failed on 1 of 5 report pairs \(deadline 1\)"):
         scores = crimson.score(PREDS, TARGET)
-    assert scores.routes == ("second", "second", "over_budget", "rules", "rules", "")
+    assert scores.routes == ("second", "second", "second", "rules", "rules", "")
     assert scores.explanations["judge"] == scores.judges
-    assert scores.judges == ["scripted", "scripted", "none (over budget)", "rules", "rules", ""]
+    assert scores.judges == ["scripted", "scripted", "scripted", "rules", "rules", ""]
     assert scores.value[:2].tolist() == [1, 1]
-    assert scores.explanations["failure"][2].startswith("budget: the budget is spent; raise it")
+    assert scores.explanations["failure"][2].startswith("deadline: ")
     torch.testing.assert_close(
-        scores.details["by_second_judge"], torch.tensor([1, 1, 0, 0, 0, torch.nan]).double(), equal_nan=True
+        scores.details["by_second_judge"], torch.tensor([1, 1, 1, 0, 0, torch.nan]).double(), equal_nan=True
     )
     assert scores.details["unread_reference"][:2].tolist() == [0.5, 0.5]
     crimson.add_scores(scores)
     counts = crimson.error_counts()
-    names = ("scored", "unscorable", "failed_budget", "by_rules", "by_second_judge", "over_budget")
-    assert [int(counts[name]) for name in names] == [4, 2, 1, 2, 2, 1]
+    names = ("scored", "unscorable", "failed_deadline", "by_rules", "by_second_judge")
+    assert [int(counts[name]) for name in names] == [4, 2, 1, 2, 3]
     share = crimson.statistics()["by_second_judge"]
-    assert (float(share), share.dtype) == (2 / 5, torch.float64)
-    assert scores.take(torch.tensor([2])).judges == ["none (over budget)"]
+    assert (float(share), share.dtype) == (3 / 5, torch.float64)
+    assert scores.take(torch.tensor([2])).judges == ["scripted"]
     assert crimson.signature.startswith("crimson|judge:{cascade|first:{rules|")
     crimson.reset()
     assert crimson.error_counts()["by_second_judge"] == 0

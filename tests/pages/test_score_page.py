@@ -145,14 +145,14 @@ def test_score_rows_of_a_sample_rescale_all_pairs(monkeypatch):
 @pytest.mark.filterwarnings("ignore::rrg_rewards.judges.base.JudgeWarning")
 def test_score_rows_mark_unread_words_of_pairs_without_a_score():
     target, preds = ["Quorblid of the aorta.", "Effusion.", "Normal."], ["Normal aorta.", "Effusion.", "Normal."]
-    scores = CRIMSON(CascadeJudge(ScriptedJudge(), budget_pairs=0)).score(preds, target)
+    scores = CRIMSON(CascadeJudge(ScriptedJudge(fail_on={"Normal aorta": "deadline"}))).score(preds, target)
     found = {}
     for with_text in (True, False):
         rows = ScoreRows(with_text)
         rows.add({"crimson": scores}, preds, target)
         found[with_text] = rows.rows().findings["crimson"]
         judges = next(column for column in rows.rows().columns if column.name == "judge")
-        assert judges.cells == ["none (over budget)", "rules", "rules"]
+        assert judges.cells == ["scripted", "rules", "rules"]
     assert found[True][0] == [[0, "U1", "unread", "", "", "Quorblid", "", [[0, 8]]]]
     # Without text, there is no place to mark; judged pairs may have no finding.
     assert found[False][0] is None

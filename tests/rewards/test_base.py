@@ -324,7 +324,7 @@ def test_async_metric_reward_both_log_the_same_names_whatever_fails(waits: bool,
         *(means if count < 4 else ()),
         *(
             f"crimson/failed_{kind}"
-            for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread", "budget")
+            for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread")
         ),
         *(f"crimson/{name}" for name in ("failed", "unscorable", "extracted", "empty")),
     }
@@ -440,20 +440,20 @@ def test_async_metric_reward_options_are_checked_without_making_a_judge() -> Non
 
 
 def test_async_metric_reward_of_a_cascade_counts_who_judged() -> None:
-    judge = CascadeJudge(ScriptedJudge(waits=True), budget_pairs=1)
+    judge = CascadeJudge(ScriptedJudge(waits=True, fail_on={"Vextramal": "deadline"}))
     reward = make_reward("crimson", judge=judge, log_details=True)
     assert isinstance(reward, AsyncMetricReward)
-    assert not reward.has_independent_rows
+    assert reward.has_independent_rows
     completions, references = ["No effusion.", "Effusion.", "Effusion."], ["Small effusion.", "Quorblid.", "Vextramal."]
     logged: dict[str, float] = {}
     unpickled = pickle.loads(pickle.dumps(reward))
     for one in (reward, unpickled):
         call = one(completions=completions, reference=references, log_metric=logged.__setitem__)
-        with pytest.warns(JudgeWarning, match="budget 1"):
+        with pytest.warns(JudgeWarning, match="deadline 1"):
             values = asyncio.run(call)
         assert values == [0.0, pytest.approx(-1 / 3), None]
-    assert logged["crimson/failed_budget"] == pytest.approx(1 / 3)
-    assert logged["crimson/by_second_judge"] == pytest.approx(1 / 3)
+    assert logged["crimson/failed_deadline"] == pytest.approx(1 / 3)
+    assert logged["crimson/by_second_judge"] == pytest.approx(2 / 3)
     assert reward.signature == unpickled.signature
 
 

@@ -126,7 +126,7 @@ def test_ct_finebench_reward_all_that_has_a_value_is_logged_with_log_details(mod
         *(f"ct_finebench/{name}" for name, values in details.items() if not values.isnan().all()),
         *(
             f"ct_finebench/failed_{kind}"
-            for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread", "budget")
+            for kind in ("deadline", "connection", "status", "malformed", "inconsistent", "unread")
         ),
         *(f"ct_finebench/{name}" for name in ("failed", "unscorable", "extracted", "empty")),
     }

@@ -11,7 +11,7 @@ from scripted_judge import ScriptedJudge
 from served import LengthReward, Served
 from tiny_crepe import random_pairs, save_tiny_crepe
 
-from rrg_rewards.judges import CascadeJudge, OpenAIJudge, ReportPair
+from rrg_rewards.judges import OpenAIJudge, ReportPair
 from rrg_rewards.metrics import CRIMSON
 from rrg_rewards.rewards import AsyncMetricReward, make_reward
 
@@ -175,18 +175,3 @@ def test_app_counts_a_failure_of_the_judge_and_replies_with_null():
     assert reply["rewards"][2] < 0
     assert reply["failures"] == [None, "deadline", None]
     assert 'rrg_rewards_completions_total{outcome="failed_deadline"} 2.0' in lines
-
-
-@pytest.mark.filterwarnings("ignore::rrg_rewards.judges.base.JudgeWarning")
-def test_app_serves_a_cascade_and_counts_what_exceeds_its_budget():
-    judge = CascadeJudge(ScriptedJudge(waits=True), budget_pairs=1)
-    with Served(AsyncMetricReward(CRIMSON(judge=judge))) as served:
-        body = {
-            "completions": ["No effusion.", "Effusion.", "Edema."],
-            "reference": ["Effusion.", "Quorblid.", "Quorblid."],
-        }
-        reply = served.post("/rewards", body)[1]
-        lines = served.get("/metrics")[1].splitlines()
-    assert reply["failures"] == [None, None, "budget"]
-    assert reply["rewards"][2] is None
-    assert 'rrg_rewards_completions_total{outcome="failed_budget"} 1.0' in lines
