@@ -1,6 +1,5 @@
 from rrg_rewards.analysis.agreement import AgreementDifference as AgreementDifference
 from rrg_rewards.analysis.agreement import AgreementResult as AgreementResult
-from rrg_rewards.analysis.agreement import ColumnCorrelations as ColumnCorrelations
 from rrg_rewards.analysis.agreement import GroupAgreement as GroupAgreement
 from rrg_rewards.analysis.agreement import JudgementAgreement as JudgementAgreement
 from rrg_rewards.analysis.agreement import RatedRows as RatedRows

@@ -28,7 +28,6 @@ from rrg_rewards.utilities.worker_pool import WorkerPool, calls, one_thread, opt
 ALL_ROWS = "all"
 """Name of the group of all rows."""
 
-_CORRELATIONS: tuple[AgreementStatistic, ...] = ("kendall", "spearman", "pearson")
 _NAN = float("nan")
 
 Numbers = Tensor | Sequence[float | None]
@@ -119,23 +118,6 @@ class JudgementAgreement:
 
 
 @dataclass(frozen=True)
-class ColumnCorrelations:
-    """Correlations of all scores and judgements with each other, over the rows in which all are known.
-
-    Args:
-        statistic: Name of the correlation.
-        rows: Number of these rows.
-        names: Names of the columns.
-        values: Correlations, a row for each column; NaN where a column is constant.
-    """
-
-    statistic: AgreementStatistic
-    rows: int
-    names: tuple[str, ...]
-    values: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
 class GroupAgreement:
     """Agreement in a group of rows.
 
@@ -143,13 +125,11 @@ class GroupAgreement:
         group: Name of the group; ``all`` for all rows.
         rows: Number of rows of the group.
         judgements: Agreement with each judgement.
-        correlations: Correlations of all columns.
     """
 
     group: str
     rows: int
     judgements: tuple[JudgementAgreement, ...]
-    correlations: ColumnCorrelations
 
 
 @dataclass(frozen=True)
@@ -199,11 +179,7 @@ class AgreementResult:
 
 
 def _group_entry(group: GroupAgreement) -> dict[str, Any]:
-    return {
-        "rows": group.rows,
-        "human": {one.human: _judgement_entry(one) for one in group.judgements},
-        "correlations": plain(group.correlations),
-    }
+    return {"rows": group.rows, "human": {one.human: _judgement_entry(one) for one in group.judgements}}
 
 
 def _judgement_entry(found: JudgementAgreement) -> dict[str, Any]:
@@ -451,8 +427,7 @@ class _Measuring:
         self, name: str, rows: Tensor, pairs: Sequence[tuple[str, str]], progress: Progress
     ) -> GroupAgreement:
         judgements = tuple(self._with_judgement(human, rows, pairs, progress) for human in self.rows.human)
-        statistic: AgreementStatistic = next((one for one in self.statistics if one in _CORRELATIONS), "kendall")
-        return GroupAgreement(name, len(rows), judgements, _correlations(self.rows.columns, rows, statistic))
+        return GroupAgreement(name, len(rows), judgements)
 
     def _with_judgement(
         self, human: str, rows: Tensor, pairs: Sequence[tuple[str, str]], progress: Progress
@@ -546,10 +521,3 @@ def _agreement_value(
     scores: Tensor, target: Tensor, statistic: AgreementStatistic, units: Tensor | None = None
 ) -> float:
     return float(human_agreement(scores, target, statistic, units)) if len(scores) else _NAN
-
-
-def _correlations(columns: Mapping[str, Tensor], rows: Tensor, statistic: AgreementStatistic) -> ColumnCorrelations:
-    known = torch.stack([values[rows].isfinite() for values in columns.values()]).all(0)
-    chosen = [values[rows][known] for values in columns.values()]
-    values = tuple(tuple(_agreement_value(ours, theirs, statistic) for theirs in chosen) for ours in chosen)
-    return ColumnCorrelations(statistic, int(known.sum()), tuple(columns), values)

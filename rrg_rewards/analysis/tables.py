@@ -326,14 +326,13 @@ def agreement_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def agreement_grids(result: Mapping[str, Any]) -> "list[RenderableType]":
-    """Return the dict of an agreement as tables of rich: values, differences and correlations of all columns."""
+    """Return the dict of an agreement as tables of rich: values and differences."""
     grids: list[RenderableType] = []
     for group, human, found in _judgements(result):
         where = "" if group == ALL_ROWS else f", {result['group']} {group}"
         grids.append(_agreement_grid(f"{human}{where}: {found['rows']} rows{_units_text(result, found)}", found))
         if found["differences"]:
             grids.append(_difference_grid(f"{human}{where}: differences", found["differences"]))
-    grids.append(_correlation_grid(result["groups"][ALL_ROWS]["correlations"]))
     return grids
 
 
@@ -360,12 +359,6 @@ def _difference_grid(title: str, differences: Sequence[Mapping[str, Any]]) -> Gr
         rows.append([*cells, *(p_text(entry[name]) for name in ("p_value", "williams_p_value")[: 1 + williams])])
     headings = ("difference", "statistic", "value", "p", "p, Williams")[: 4 + williams]
     return printed_table(title, headings, [rows], texts=2, whole=(2, 3, 4))
-
-
-def _correlation_grid(found: Mapping[str, Any]) -> Grid:
-    title = f"{found['statistic']} between columns: {found['rows']} rows"
-    rows = [[name, *map(number_text, own)] for name, own in zip(found["names"], found["values"], strict=True)]
-    return printed_table(title, ("", *found["names"]), [rows])
 
 
 def _with_interval(entry: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from rrg_rewards.analysis.agreement import RatedRows
 from rrg_rewards.pages.page import Column, Page, Pane, Rows, sample_note
 from rrg_rewards.pages.text_tables import HEADING, distinct_tables
-from rrg_rewards.utilities.charts import Interval, Intervals, Matrix, Scatter, cards
+from rrg_rewards.utilities.charts import Interval, Intervals, Scatter, cards
 from rrg_rewards.utilities.markup import Markup, element, shown_interval, shown_number, shown_p, table
 
 # Points of a plot; more cannot be told apart.
@@ -37,9 +37,8 @@ def agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
             sections[f"Agreement with {name}{where}"] = list(_agreement(found, result["permutations"]))
     if result.get("texts"):
         sections[HEADING] = list(distinct_tables(result["texts"]))
-    sections["Correlation of all columns"] = [_correlations(result).svg()]
     sections["Distribution by report"] = _points(columns, rows)
-    turned = f"lower is better in {' and '.join(lower)}; agreement and correlations use the opposite sign"
+    turned = f"lower is better in {' and '.join(lower)}; agreement uses the opposite sign"
     facts = {
         "Table": str(result["table"]),
         "Columns": turned if lower else "higher is better in all",
@@ -51,12 +50,6 @@ def agreement_page(result: Mapping[str, Any], rows: RatedRows) -> Page:
     lead += sample_note(len(names), "rows")
     shown = Rows("row", names, cells, panes).sampled()
     return Page("Agreement with human judgements", lead, sections, shown, facts)
-
-
-def _correlations(result: Mapping[str, Any]) -> Matrix:
-    heat = next(iter(result["groups"].values()))["correlations"]
-    title = f"{heat['statistic'].capitalize()} between columns, {heat['rows']} rows"
-    return Matrix(title, heat["names"], heat["values"])
 
 
 def _intervals(title: str, statistic: str, scores: Mapping[str, Mapping[str, Any]]) -> Intervals:

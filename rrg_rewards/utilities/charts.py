@@ -234,35 +234,7 @@ class Curves:
         return _svg(self.title, height, parts)
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """Correlations of columns as a square of cells with their numbers."""
-
-    title: str
-    names: Sequence[str]
-    values: Sequence[Sequence[float | None]]
-
-    def svg(self) -> Markup:
-        """Return the chart as a figure."""
-        cell, left = 52.0, 150.0
-        width = left + cell * len(self.names) + 8
-        parts: list[str] = []
-        for row, name in enumerate(self.names):
-            y = 30 + row * cell
-            parts.append(_text(_shortened(name), left - 8, y + cell / 2 + 4, "end"))
-            parts.append(_text(_shortened(name)[:7], left + row * cell + cell / 2, 20, "middle"))
-            for column, value in enumerate(self.values[row]):
-                x = left + column * cell
-                kind = "missing" if value is None else "positive" if value >= 0 else "negative"
-                strength = 0.0 if value is None else round(abs(value) * 0.55, 3)
-                parts += [
-                    element("rect", x=x, y=y, width=cell - 2, height=cell - 2, class_=kind, fill_opacity=strength),
-                    _text("-" if value is None else f"{value:.2f}", x + cell / 2 - 1, y + cell / 2 + 4, "middle"),
-                ]
-        return _svg(self.title, 36 + cell * len(self.names), parts, width)
-
-
-Chart = Curves | Histogram | Intervals | Matrix | Scatter
+Chart = Curves | Histogram | Intervals | Scatter
 
 
 def cards(charts: Iterable[Chart], wide: bool = False) -> list[Markup]:

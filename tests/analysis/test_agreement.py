@@ -102,7 +102,6 @@ def test_groups_have_the_agreement_of_their_rows() -> None:
         settings=AgreementSettings(**FEW),
     )
     assert found.groups[2].judgements == alone.all_rows.judgements
-    assert found.groups[2].correlations == alone.all_rows.correlations
     assert found.to_dict()["groups"]["x"] == alone.to_dict()["groups"]["all"]
     with pytest.raises(SettingError, match="'group' has the value 'all'"):
         measure_agreement(scores, {"rating": ratings}, groups=["all"] * 40, settings=QUICK)
@@ -163,14 +162,6 @@ def test_one_unit_has_no_interval_and_a_warning() -> None:
     ]
     measure_agreement(scores, {"h": ratings}, units=[7] * 40, settings=QUICK, log=log)
     assert len(log.warnings) == 1
-
-
-def test_correlations_are_those_of_all_columns() -> None:
-    scores, ratings = columns()
-    heat = measure_agreement(scores, {"rating": ratings}, settings=QUICK).all_rows.correlations
-    assert (heat.statistic, heat.rows, heat.names) == ("kendall", 40, ("a", "b", "c", "rating"))
-    expected = stats.kendalltau(scores["a"], scores["c"]).statistic
-    assert heat.values[0][2] == heat.values[2][0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ def test_agreement_page_draws_no_line_of_no_agreement_for_binary():
     agreement = {name: {"rouge": entry} for name in ("binary", "kendall")}
     group = {
         "human": {"rating": {"rows": 4, "agreement": agreement, "differences": []}},
-        "correlations": {"statistic": "kendall", "rows": 4, "names": ["rouge"], "values": [[1.0]]},
     }
     result = {"groups": {"all": group}, "table": "t", "rows": 4, "signatures": {}, "seed": 0, "permutations": 9}
     result |= {"bootstrap": {"num_resamples": 9}, "lower_is_better": ["rating"]}

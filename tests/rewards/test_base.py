@@ -443,8 +443,9 @@ def test_async_metric_reward_of_a_cascade_counts_who_judged() -> None:
     judge = CascadeJudge(ScriptedJudge(waits=True, fail_on={"Vextramal": "deadline"}))
     reward = make_reward("crimson", judge=judge, log_details=True)
     assert isinstance(reward, AsyncMetricReward)
-    assert reward.has_independent_rows
-    completions, references = ["No effusion.", "Effusion.", "Effusion."], ["Small effusion.", "Quorblid.", "Vextramal."]
+    assert reward.has_independent_rows == ScriptedJudge.has_independent_rows
+    completions = ["No effusion.", "Effusion.", "Vextramal."]
+    references = ["Small effusion.", "Quorblid.", "Quorblid."]
     logged: dict[str, float] = {}
     unpickled = pickle.loads(pickle.dumps(reward))
     for one in (reward, unpickled):

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rrg_rewards.utilities.charts import Curves, Histogram, Interval, Intervals, Matrix, Scatter, svg_file
+from rrg_rewards.utilities.charts import Curves, Histogram, Interval, Intervals, Scatter, svg_file
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,6 @@ from rrg_rewards.utilities.charts import Curves, Histogram, Interval, Intervals,
         Histogram("t", [0.0, 1e-9, 3.0]),
         Scatter("t", "x", "y", {"s": [(1.0, 0.0), (1.0, 2.0)]}),
         Curves("t", {"a": [(0, 1.0)], "b": [(0, 1.0), (10, 2.0)]}, marks=[5]),
-        Matrix("t", ["a", "b"], [[1.0, None], [None, -0.5]]),
     ],
 )
 def test_svg_of_each_chart_is_finite_and_escaped(chart):
