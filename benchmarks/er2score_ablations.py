@@ -18,6 +18,7 @@ report of RadPref is used for training. Comparisons were not annotated there, an
 
 import argparse
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,13 +30,14 @@ from agreement import RADPREF, RESULTS
 
 from rrg_rewards.data import ErrorRecord, grade_by_errors, read_annotated_set
 from rrg_rewards.functional import agreement_interval, human_agreement
+from rrg_rewards.functional.agreement import POSITIVE_THRESHOLD
 from rrg_rewards.metrics.er2score import ER2Score
 from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals, rows_with_totals
 from rrg_rewards.models.model_card import number
 from rrg_rewards.recipes import recipe_path
 from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.training.metrics import cli
-from rrg_rewards.training.metrics.report import preference_agreement, with_preference_intervals
+from rrg_rewards.training.metrics.report import preference_agreement, preference_intervals
 from rrg_rewards.version import __version__
 
 PUBLISHED = "lam_1.0"
@@ -128,7 +130,24 @@ def on_radpref(model: Path, path: Path, system: ScoringSystem) -> GradedRewards:
 
 def agreement(graded: GradedRewards, system: ScoringSystem, resamples: int) -> dict[str, Any]:
     """Return the agreement of totals and criteria with the annotations, and its intervals."""
-    return with_preference_intervals(preference_agreement(graded, system), graded, system, resamples)
+    found = {**preference_agreement(graded, system), **preference_intervals(graded, resamples)}
+    for criterion, factor, *columns in zip(
+        system.criteria, system.factors, graded.rewards.T, graded.contributions.T, strict=True
+    ):
+        known = ~columns[1].isnan()
+        ours, theirs = (column[known] / factor for column in columns)
+        row, units = found["criteria"][criterion.name], graded.reference[known]
+        for statistic in ("kendall", "spearman", "binary"):
+            given = len(ours) > 0 and not (statistic == "binary" and criterion.kind == "grade")
+            ends = (
+                agreement_interval(ours, theirs, statistic, units, num_resamples=resamples) if given else [math.nan] * 2
+            )
+            value = float(human_agreement(ours, theirs, statistic)) if given else math.nan
+            row[statistic], *row[f"{statistic}_interval"] = (None if math.isnan(one) else one for one in (value, *ends))
+        # What a constant answer would reach.
+        positive = float((theirs >= POSITIVE_THRESHOLD).double().mean())
+        row |= {"reports": len(ours), "majority": None if row["binary"] is None else max(positive, 1 - positive)}
+    return found
 
 
 def difference(ours: GradedRewards, theirs: GradedRewards, resamples: int) -> dict[str, dict[str, float]]:

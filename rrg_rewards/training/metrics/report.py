@@ -1,7 +1,7 @@
 """Results of a training: ``report.json``, its tables as a Markdown page, plots, and a model card."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -11,17 +11,12 @@ import torch
 from torch import Tensor
 
 from rrg_rewards.data.tables.writers import open_output, write_json
-from rrg_rewards.functional.agreement import (
-    POSITIVE_THRESHOLD,
-    AgreementStatistic,
-    agreement_interval,
-    human_agreement,
-)
+from rrg_rewards.functional.agreement import AgreementStatistic, agreement_interval
 from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.functional.correlation import kendall_tau
 from rrg_rewards.metrics.preference_accuracy import GradedRewards, annotated_totals, preference_pairs, rows_with_totals
 from rrg_rewards.models.model_card import base_model, number, write_model_card
-from rrg_rewards.schemas.scoring import Criterion, ScoringSystem
+from rrg_rewards.schemas.scoring import ScoringSystem
 from rrg_rewards.training.metrics.crepe import CrepeModule
 from rrg_rewards.training.metrics.data import CrepeDataModule, ER2ScoreDataModule
 from rrg_rewards.training.metrics.er2score import ER2ScoreModule
@@ -140,7 +135,7 @@ def er2score_report(
         **_end(history),
     }
     pooled = GradedRewards(*(torch.cat(parts) for parts in zip(*rewards.values(), strict=True)))
-    report["test"] = with_preference_intervals(report["test"], pooled, system)
+    report["test"] |= preference_intervals(pooled)
     plots: dict[str, Chart] = {
         "totals.svg": _totals(rewards, system.base),
         "curve.svg": _curve(history, curves),
@@ -187,8 +182,8 @@ def _er2score_sections(report: Report) -> list[Section]:
             f"Of {test['pairs']} held-out pairs of a better and a worse report on the same reference, the total orders "
             f"**{number(test['accuracy'], test.get('accuracy_interval'))}** correctly (in parentheses: bootstrap "
             f"interval, 95 %). Over {test['reports']} reports, Kendall's tau of predicted and true totals under "
-            f"{report['scoring_system']['name']} is {number(test['kendall'])}, Spearman's rho "
-            f"{number(test['spearman'])}.",
+            f"{report['scoring_system']['name']} is {number(test['kendall'], test.get('kendall_interval'))}, "
+            f"Spearman's rho {number(test['spearman'], test.get('spearman_interval'))}.",
             ("Source", "Reports", "Pairs", "Accuracy", "Kendall", "Spearman"),
             sources,
         ),
@@ -198,26 +193,6 @@ def _er2score_sections(report: Report) -> list[Section]:
             ("Criterion", "Pairs that differ", "Accuracy", "Mean sub-score", "MAE"),
             criteria,
         ),
-        Section(
-            "Agreement of sub-scores with the annotations of the same criterion, across references, with bootstrap "
-            "95 % intervals. Binary accuracy is the share of reports of which the model says correctly whether they "
-            "have an error of this criterion; a constant answer reaches the share of the majority.",
-            ("Criterion", "Reports", "Kendall", "Spearman", "Binary accuracy", "Majority"),
-            _annotation_rows(test),
-        ),
-    ]
-
-
-def _annotation_rows(test: Report) -> list[tuple[str, ...]]:
-    """Return the rows of the total and of the criteria with intervals."""
-    return [
-        (
-            name,
-            str(row["reports"]),
-            *(number(row.get(column), row.get(f"{column}_interval")) for column in ("kendall", "spearman", "binary")),
-            number(row.get("majority")),
-        )
-        for name, row in {"total": test, **test["criteria"]}.items()
     ]
 
 
@@ -380,11 +355,8 @@ def preference_agreement(graded: GradedRewards, system: ScoringSystem) -> dict[s
 
     Returns:
         ``reports``, ``pairs``, ``accuracy``, ``kendall``, ``spearman``, and for each criterion the number of ``pairs``
-        that differ in it, ``accuracy`` over these pairs, and ``mae`` and ``mean_true`` of the sub-score; ``reports``
-        that are annotated, and ``kendall`` and ``spearman`` of predicted and true sub-scores of these; ``binary``, the
-        share of reports with or without an error of this criterion (a sub-score of at least 0.5) of which the model
-        says the same, and ``majority``, the share of the more frequent answer. Undefined values are ``None``, and so
-        are ``binary`` and ``majority`` of grades.
+        that differ in it, ``accuracy`` over these pairs, and ``mae`` and ``mean_true`` of the sub-score. Undefined
+        values are ``None``.
 
     Example:
         >>> from rrg_rewards.schemas import get_scoring_system
@@ -392,11 +364,8 @@ def preference_agreement(graded: GradedRewards, system: ScoringSystem) -> dict[s
         >>> found = preference_agreement(
         ...     GradedRewards(contributions / 2, contributions, torch.tensor([0, 0])), get_scoring_system("radcliq")
         ... )
-        >>> criterion = found["criteria"]["false_finding"]
-        >>> {name: criterion[name] for name in ("pairs", "accuracy", "mae", "mean_true")}
+        >>> found["criteria"]["false_finding"]
         {'pairs': 1, 'accuracy': 1.0, 'mae': 0.5, 'mean_true': 1.0}
-        >>> {name: criterion[name] for name in ("reports", "kendall", "binary", "majority")}
-        {'reports': 2, 'kendall': 1.0, 'binary': 1.0, 'majority': 0.5}
     """
     # Do not use the metric, because it would synchronise with processes that have ended.
     statistics = {name: _finite(value) for name, value in graded.statistics(system.names).items()}
@@ -405,8 +374,6 @@ def preference_agreement(graded: GradedRewards, system: ScoringSystem) -> dict[s
     factors = torch.tensor(system.factors, dtype=torch.float64)
     mae = ((graded.rewards - graded.contributions) / factors).abs().nanmean(0)
     mean_true = (graded.contributions / factors).nanmean(0)
-    columns = zip(system.criteria, _sub_scores(graded, system), strict=True)
-    annotated = {criterion.name: _criterion_agreement(criterion, *scores) for criterion, scores in columns}
     return {
         "reports": len(graded.rewards),
         "pairs": len(accepted),
@@ -419,84 +386,39 @@ def preference_agreement(graded: GradedRewards, system: ScoringSystem) -> dict[s
                 "accuracy": statistics[f"accuracy_{name}"],
                 "mae": _finite(mae[index]),
                 "mean_true": _finite(mean_true[index]),
-                **annotated[name],
             }
             for index, name in enumerate(system.names)
         },
     }
 
 
-def with_preference_intervals(
-    agreement: Mapping[str, Any], graded: GradedRewards, system: ScoringSystem, num_resamples: int = 1000
-) -> dict[str, Any]:
-    """Return the values of :func:`preference_agreement` with bootstrap 95 % intervals.
+def preference_intervals(graded: GradedRewards, num_resamples: int = 1000) -> dict[str, list[float | None]]:
+    """Return the bootstrap 95 % intervals of the totals of :func:`preference_agreement`.
 
     All reports on a reference are drawn together.
 
     Args:
-        agreement: The values.
         graded: Rewards and contributions of reports.
-        system: Scoring system of the contributions.
         num_resamples: Number of draws.
 
     Returns:
-        ``agreement`` with ``accuracy_interval``, ``kendall_interval`` and ``spearman_interval``, and in each criterion
-        ``kendall_interval``, ``spearman_interval`` and ``binary_interval``: lower and upper end, ``None`` if undefined.
+        ``accuracy_interval``, ``kendall_interval`` and ``spearman_interval``: lower and upper end, ``None`` if
+        undefined.
 
     Example:
-        >>> from rrg_rewards.schemas import get_scoring_system
-        >>> system, contributions = get_scoring_system("radcliq"), -torch.arange(24.0).double().reshape(4, 6)
-        >>> graded = GradedRewards(contributions / 2, contributions, torch.tensor([0, 0, 1, 1]))
-        >>> with_preference_intervals(preference_agreement(graded, system), graded, system)["kendall_interval"]
-        [1.0, 1.0]
+        >>> contributions = -torch.arange(24.0).double().reshape(4, 6)
+        >>> preference_intervals(GradedRewards(contributions / 2, contributions, torch.tensor([0, 0, 1, 1])))
+        {'accuracy_interval': [1.0, 1.0], 'kendall_interval': [1.0, 1.0], 'spearman_interval': [1.0, 1.0]}
     """
-
-    def intervals(
-        preds: Tensor, target: Tensor, units: Tensor, statistics: Sequence[AgreementStatistic]
-    ) -> dict[str, list[float | None]]:
-        ends = {name: (float("nan"), float("nan")) for name in statistics}
-        if len(preds):
-            ends = {
-                name: agreement_interval(preds, target, name, units, num_resamples=num_resamples) for name in statistics
-            }
-        return {f"{name}_interval": _finite_ends(pair) for name, pair in ends.items()}
-
     whole, _ = rows_with_totals(graded.contributions)
     totals = annotated_totals(graded.rewards, graded.contributions)
-    columns = zip(system.criteria, graded.contributions.T, _sub_scores(graded, system), strict=True)
-    by_criterion = {
-        criterion.name: intervals(*scores, graded.reference[~column.isnan()], _statistics_of(criterion))
-        for criterion, column, scores in columns
-    }
-    return {
-        **agreement,
-        "accuracy_interval": accuracy_interval(graded, num_resamples),
-        **intervals(*totals, graded.reference[whole], _CORRELATIONS),
-        "criteria": {name: {**row, **by_criterion[name]} for name, row in agreement["criteria"].items()},
-    }
-
-
-def _sub_scores(graded: GradedRewards, system: ScoringSystem) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield predicted and true sub-scores of the annotated reports, criterion by criterion."""
-    for rewards, contributions, factor in zip(graded.rewards.T, graded.contributions.T, system.factors, strict=True):
-        known = ~contributions.isnan()
-        yield rewards[known] / factor, contributions[known] / factor
-
-
-def _statistics_of(criterion: Criterion) -> tuple[AgreementStatistic, ...]:
-    return _CORRELATIONS if criterion.kind == "grade" else (*_CORRELATIONS, "binary")
-
-
-def _criterion_agreement(criterion: Criterion, preds: Tensor, target: Tensor) -> dict[str, Any]:
-    """Return the agreement of predicted and true sub-scores across references."""
-    statistics = _statistics_of(criterion) if len(preds) else ()
-    agreement = {name: _finite(human_agreement(preds, target, name)) for name in statistics}
-    positive = float((target >= POSITIVE_THRESHOLD).double().mean())
-    return {
-        "reports": len(preds),
-        **{name: agreement.get(name) for name in (*_CORRELATIONS, "binary")},
-        "majority": max(positive, 1 - positive) if "binary" in agreement else None,
-    }
+    intervals = {"accuracy_interval": accuracy_interval(graded, num_resamples)}
+    for name in _CORRELATIONS:
+        ends = (float("nan"),) * 2
+        if len(totals[0]):
+            ends = agreement_interval(*totals, name, graded.reference[whole], num_resamples=num_resamples)
+        intervals[f"{name}_interval"] = _finite_ends(ends)
+    return intervals
 
 
 def agreement_by_source(
