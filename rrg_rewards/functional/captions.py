@@ -37,10 +37,10 @@ class BleuCounts(NamedTuple):
     """Counts whose sums determine BLEU.
 
     Args:
-        correct: Numbers of n-grams that a reference contains, by length, ``(..., 4)``.
+        correct: Numbers of n-grams that the reference contains, by length, ``(..., 4)``.
         guessed: Numbers of n-grams of the candidate, by length, ``(..., 4)``.
         length: Number of words of the candidate, ``(...)``.
-        reference_length: Number of words of the reference whose length is closest, ``(...)``.
+        reference_length: Number of words of the reference, ``(...)``.
     """
 
     correct: Tensor
@@ -49,23 +49,12 @@ class BleuCounts(NamedTuple):
     reference_length: Tensor
 
 
-def bleu_counts(candidate: Sequence[str], references: Sequence[Sequence[str]]) -> BleuCounts:
-    """Count the n-grams of a candidate, clipped to their greatest count in a reference: int64 tensors.
-
-    Of two references whose lengths are equally close, the shorter one counts.
-    """
-    ours = n_gram_counts(candidate)
-    theirs = [n_gram_counts(reference) for reference in references]
-    correct = []
-    for order, counts in enumerate(ours):
-        allowed: Counter[Hashable] = Counter()
-        for reference in theirs:
-            allowed |= reference[order]
-        correct.append((counts & allowed).total())
-    lengths = [len(reference) for reference in references]
-    closest = min(lengths, key=lambda length: (abs(length - len(candidate)), length))
+def bleu_counts(candidate: Sequence[str], reference: Sequence[str]) -> BleuCounts:
+    """Count the n-grams of a candidate, clipped to their count in the reference: int64 tensors."""
+    pairs = zip(n_gram_counts(candidate), n_gram_counts(reference), strict=True)
+    correct = [(ours & theirs).total() for ours, theirs in pairs]
     guessed = [max(0, len(candidate) - order) for order in range(N_GRAMS)]
-    return BleuCounts(*(torch.tensor(one) for one in (correct, guessed, len(candidate), closest)))
+    return BleuCounts(*(torch.tensor(one) for one in (correct, guessed, len(candidate), len(reference))))
 
 
 def caption_bleu(counts: BleuCounts) -> Tensor:
@@ -86,7 +75,7 @@ def caption_bleu(counts: BleuCounts) -> Tensor:
     Source: Papineni et al., "BLEU", 2002; Chen et al., "Microsoft COCO Captions", arXiv:1504.00325.
 
     Example:
-        >>> counts = bleu_counts("small left effusion".split(), ["small pleural effusion on the left".split()])
+        >>> counts = bleu_counts("small left effusion".split(), "small pleural effusion on the left".split())
         >>> [round(value, 3) for value in caption_bleu(counts).tolist()]
         [0.368, 0.0, 0.0, 0.0]
     """
@@ -97,25 +86,22 @@ def caption_bleu(counts: BleuCounts) -> Tensor:
     return precisions.cumprod(-1) ** (1 / orders) * penalty[..., None]
 
 
-def combined_rouge(pairs: Sequence[tuple[float, float]]) -> float:
+def combined_rouge(precision: float, recall: float) -> float:
     r"""Return ROUGE-L of the COCO caption evaluation, in which the recall weighs more.
 
     .. math::
         F = \frac{(1 + \beta^2) P R}{R + \beta^2 P}, \qquad \beta = 1.2
 
-    with the greatest precision and the greatest recall over the references of a report.
-
     Args:
-        pairs: Precision and recall for each reference: the length of the longest common subsequence, divided by the
-            number of words of the candidate and of the reference.
+        precision: Length of the longest common subsequence, divided by the number of words of the candidate.
+        recall: The same, divided by the number of words of the reference.
 
     Source: Lin, "ROUGE", 2004; Chen et al., "Microsoft COCO Captions", arXiv:1504.00325.
 
     Example:
-        >>> round(combined_rouge([(2 / 3, 2 / 4)]), 4)
+        >>> round(combined_rouge(2 / 3, 2 / 4), 4)
         0.5571
     """
-    precision, recall = max(one for one, _ in pairs), max(one for _, one in pairs)
     if not precision or not recall:
         return 0.0
     return (1 + _BETA**2) * precision * recall / (recall + _BETA**2 * precision)
@@ -123,11 +109,11 @@ def combined_rouge(pairs: Sequence[tuple[float, float]]) -> float:
 
 @dataclass
 class DocumentFrequencies:
-    """Number of documents that contain each n-gram, by length. A document is a report, or all references of a report.
+    """Number of reports that contain each n-gram, by length.
 
     Example:
         >>> found = DocumentFrequencies()
-        >>> found.add([n_gram_counts("no effusion".split())])
+        >>> found.add(n_gram_counts("no effusion".split()))
         >>> found.documents, found.counts[0]["no",], found.counts[0]["mass",]
         (1, 1, 0)
     """
@@ -135,31 +121,31 @@ class DocumentFrequencies:
     documents: int = 0
     counts: tuple[Counter[Hashable], ...] = field(default_factory=lambda: tuple(Counter() for _ in range(N_GRAMS)))
 
-    def add(self, references: Sequence[Sequence[Mapping[Hashable, int]]]) -> None:
-        """Add a document: the counts of n-grams of each of its references, by length."""
+    def add(self, report: Sequence[Mapping[Hashable, int]]) -> None:
+        """Add a report: the counts of its n-grams, by length."""
         self.documents += 1
-        for order, counts in enumerate(self.counts):
-            counts.update({gram for reference in references for gram in reference[order]})
+        for counts, own in zip(self.counts, report, strict=True):
+            counts.update(own.keys())
 
 
 def cider(
     candidate: Sequence[Mapping[Hashable, int]],
-    references: Sequence[Sequence[Mapping[Hashable, int]]],
+    reference: Sequence[Mapping[Hashable, int]],
     frequencies: DocumentFrequencies,
 ) -> float:
     r"""Return CIDEr-D of a report, as the COCO caption evaluation computes it.
 
     .. math::
-        \mathrm{CIDEr} = \frac{10}{4 R} \sum_{n=1}^{4} \sum_{j=1}^{R} e^{-(l_c - l_j)^2 / (2 \cdot 6^2)}
-        \frac{\min(g_n(c), g_n(r_j)) \cdot g_n(r_j)}{\lVert g_n(c)\rVert \lVert g_n(r_j)\rVert}
+        \mathrm{CIDEr} = \frac{10}{4} \sum_{n=1}^{4} e^{-(l_c - l_r)^2 / (2 \cdot 6^2)}
+        \frac{\min(g_n(c), g_n(r)) \cdot g_n(r)}{\lVert g_n(c)\rVert \lVert g_n(r)\rVert}
 
-    over :math:`R` references, with the vectors :math:`g_n` of the counts of n-grams, each multiplied by
+    with the vectors :math:`g_n` of the counts of n-grams, each multiplied by
     :math:`\log D - \log \max(1, d)` for an n-gram that occurs in :math:`d` of :math:`D` documents. The length :math:`l`
     is the number of bigrams. At least 0, at most 10 if no n-gram occurs in more documents than there are.
 
     Args:
         candidate: Counts of the n-grams of the candidate, by length.
-        references: The same of each reference.
+        reference: The same of the reference.
         frequencies: Frequencies of n-grams in documents.
 
     Source: Vedantam et al., "CIDEr", CVPR 2015; Chen et al., "Microsoft COCO Captions", arXiv:1504.00325.
@@ -168,18 +154,16 @@ def cider(
         >>> reports = [n_gram_counts(text.split()) for text in ("small left effusion", "no acute abnormality")]
         >>> frequencies = DocumentFrequencies()
         >>> for report in reports:
-        ...     frequencies.add([report])
-        >>> round(cider(reports[0], [reports[0]], frequencies), 3)
+        ...     frequencies.add(report)
+        >>> round(cider(reports[0], reports[0], frequencies), 3)
         7.5
     """
+    gap = sum(candidate[1].values()) - sum(reference[1].values())
+    penalty = math.exp(-(gap**2) / (2 * _SIGMA**2))
     total = 0.0
-    ours = [_weighted(counts, order, frequencies) for order, counts in enumerate(candidate)]
-    for reference in references:
-        gap = sum(candidate[1].values()) - sum(reference[1].values())
-        penalty = math.exp(-(gap**2) / (2 * _SIGMA**2))
-        for order, counts in enumerate(reference):
-            total += penalty * _similarity(ours[order], _weighted(counts, order, frequencies))
-    return 10 * total / (N_GRAMS * len(references))
+    for order, pair in enumerate(zip(candidate, reference, strict=True)):
+        total += penalty * _similarity(*(_weighted(counts, order, frequencies) for counts in pair))
+    return 10 * total / N_GRAMS
 
 
 def _weighted(counts: Mapping[Hashable, int], order: int, frequencies: DocumentFrequencies) -> dict[Hashable, float]:

@@ -78,7 +78,7 @@ class Documents(Backend):
                 raise ValueError("documents contain no report")
             self._found = DocumentFrequencies()
             for text in prepare_texts(present, self.text, is_prediction=False):
-                self._found.add([n_gram_counts(text.split())])
+                self._found.add(n_gram_counts(text.split()))
         return self._found
 
     @property
@@ -184,7 +184,7 @@ class CIDEr(CocoMetric):
             texts = zip(preds, without_placeholders(target), strict=True)
             present = [text for pred, text in texts if pred is not None and text is not None and text.strip()]
             for text in prepare_texts(present, self.text, is_prediction=False):
-                found.add([n_gram_counts(text.split())])
+                found.add(n_gram_counts(text.split()))
         fixed = deepcopy(self)
         fixed.documents = Documents(None, text=self.text, corpus=found)
         return fixed
@@ -217,8 +217,8 @@ def _values(
     if frequencies is None:
         frequencies = DocumentFrequencies()
         for reference in references:
-            frequencies.add([reference])
-    values = [cider(ours, [theirs], frequencies) for ours, theirs in zip(candidates, references, strict=True)]
+            frequencies.add(reference)
+    values = [cider(ours, theirs, frequencies) for ours, theirs in zip(candidates, references, strict=True)]
     return torch.tensor(values, dtype=torch.float64)
 
 

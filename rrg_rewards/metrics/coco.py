@@ -329,8 +329,7 @@ class CocoBLEU(CountedMetric):
         return format_signature("coco_bleu", n_gram=self.n_gram, text=self.text, of="corpus")
 
     def _score_prepared(self, preds: Sequence[str], target: Sequence[str]) -> CocoBLEUScores:
-        pairs = zip(preds, target, strict=True)
-        counted = [bleu_counts(pred.split(), [reference.split()]) for pred, reference in pairs]
+        counted = [bleu_counts(*map(str.split, pair)) for pair in zip(preds, target, strict=True)]
         packed = [torch.cat([one.correct, one.guessed, torch.stack(one[2:])]) for one in counted]
         counts = torch.stack(packed) if packed else torch.zeros(0, 2 * N_GRAMS + 2, dtype=torch.long)
         value = _chosen_bleu(caption_bleu(_unpacked(counts)), self.n_gram)
@@ -378,7 +377,7 @@ class CocoROUGE(CocoMetric):
         values = []
         for ours, theirs in zip((pred.split(" ") for pred in preds), (text.split(" ") for text in target), strict=True):
             common = longest_common_subsequence(ours, theirs)
-            values.append(combined_rouge([(common / len(ours), common / len(theirs))]))
+            values.append(combined_rouge(common / len(ours), common / len(theirs)))
         return Scores(torch.tensor(values, dtype=torch.float64))
 
 
