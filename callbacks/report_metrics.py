@@ -154,7 +154,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         prediction_key: Key of the candidate reports in the step's output.
         reference_key: Key of the reference reports.
         report: How the report is extracted from a candidate, such as a completion with reasoning, for the metrics and
-            tables; as in :func:`rrg_rewards.rewards.make_reward`.
+            tables; as in :func:`rrg_rewards.rewards.make_reward`. Prompts may have opened the reasoning: ``prompt`` in
+            the step's output, one for each candidate or one text for all.
         context_keys: Keys in the step's output of further columns that metrics use:
             ``{"target_labels": "labels"}`` for all metrics, or ``{"crg": {"target_labels": "labels"}}`` for one metric.
         id_key: Key of the report identifiers for the table.
@@ -334,7 +335,8 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
 
         completions, target = column(self.prediction_key), column(self.reference_key)
         # A prompt may have opened the reasoning.
-        prompts = column("prompt") if "prompt" in outputs else [""] * len(completions)
+        prompts = outputs.get("prompt")
+        prompts = [prompts] * len(completions) if isinstance(prompts, str | None) else column("prompt")
         check_same_length(self.prediction_key, completions, "prompt", prompts)
         preds = [
             self.report.reports([text], [prompt])[0] if isinstance(text, str) else text

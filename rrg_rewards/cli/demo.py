@@ -195,8 +195,9 @@ def _report_lines(folder: Path) -> list[str]:
 
 def _verdict(evaluation: Mapping[str, Any]) -> str:
     changes = {name: evaluation["change"][metric][statistic] for name, (metric, statistic) in MEASURES.items()}
-    rose = [name for name in _CLINICAL if changes[name]["low"] > 0]
-    worse = ", ".join(name for name in _CLINICAL if changes[name]["high"] < 0)
+    # A change that a few studies do not determine has no interval.
+    rose = [name for name in _CLINICAL if (changes[name]["low"] or 0) > 0]
+    worse = ", ".join(name for name in _CLINICAL if (changes[name]["high"] or 0) < 0)
     others = _cell(evaluation["images_of_others"]["crg_macro"]["crg"])
     control = f"With the volumes of other studies, macro CRG is {others}; guessing scores 1/3."
     found = f"{', '.join(rose)} rose" if rose else "No clinical measure clearly rose; try more --steps"

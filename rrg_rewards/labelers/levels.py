@@ -20,9 +20,6 @@ from rrg_rewards.utilities.checks import check_reports
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.yaml_files import absolute_yaml_path
 
-ABNORMALITY = "abnormality"
-"""The first level: the labels of the labeler."""
-
 _SIDES = ("right", "left")
 _LOBES = (
     ("right", "upper lobe"),
@@ -77,7 +74,7 @@ class LevelReader(Backend):
         for level in levels:
             for part in level.split("*"):
                 if part not in _LEVELS:
-                    raise ValueError(unknown_name_message("level", part, [ABNORMALITY, *_LEVELS]))
+                    raise ValueError(unknown_name_message("level", part, _LEVELS))
         parts = [tuple(sorted(level.split("*"))) for level in levels]
         if not levels or len({*parts}) < len(levels) or any(len({*one}) < len(one) for one in parts):
             raise ValueError(f"levels must be one or more different names, got {list(levels)}")

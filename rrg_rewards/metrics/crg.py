@@ -29,7 +29,7 @@ from rrg_rewards.functional.crg_levels import (
 )
 from rrg_rewards.functional.label_counts import LabelCounts, label_counts
 from rrg_rewards.labelers.base import Labeler
-from rrg_rewards.labelers.levels import ABNORMALITY, LevelReader
+from rrg_rewards.labelers.levels import LevelReader
 from rrg_rewards.labelers.registry import LabelerSetting, get_labeler
 from rrg_rewards.metrics.base import Column
 from rrg_rewards.metrics.crg_labels import CRGMetric, average_fields
@@ -39,6 +39,9 @@ from rrg_rewards.questions.schema import QuestionSchema
 from rrg_rewards.schemas.labels import is_no_abnormality
 from rrg_rewards.utilities.names import shown
 from rrg_rewards.utilities.signature import format_signature
+
+# The first level: the labels of the labeler.
+_ABNORMALITY = "abnormality"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -348,7 +351,7 @@ class ReportCRG(CRGMetric, LabelledMetric):
         return {
             **self.labeler_fields,
             **({"left_out": left_out} if left_out else {}),
-            **({"levels": ",".join((ABNORMALITY, *further))} if further else {}),
+            **({"levels": ",".join((_ABNORMALITY, *further))} if further else {}),
             **average_fields(self.average, self.min_prevalence),
         }
 
@@ -467,8 +470,8 @@ def _named_levels(levels: Any) -> dict[str, Any]:
         (name if isinstance(name, str) else f"level {place}", one) for place, (name, one) in enumerate(pairs, start=1)
     ]
     names = [name for name, _ in entries]
-    if entries and entries[0][1] != ABNORMALITY:
-        raise ValueError(f"levels must be a list that begins with {ABNORMALITY!r}, got {', '.join(names)}")
+    if entries and entries[0][1] != _ABNORMALITY:
+        raise ValueError(f"levels must be a list that begins with {_ABNORMALITY!r}, got {', '.join(names)}")
     if len(set(names)) < len(names):
         raise ValueError(f"levels must be different names, got {', '.join(names)}")
     return dict(entries)

@@ -203,6 +203,8 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             :meth:`fit_references`, or ``fit`` of the reward, measures it. The judge must be rules.
         chance_share: Share of what a text earns by chance that is subtracted, in [0, 1]. With less than 1, a constant
             text may earn more than a blank one; :class:`rrg_rewards.rewards.RecommendedReward` says why it has 1/2.
+        false_price: Price of a false finding in the training form, as a multiple of that of a missing one; at least 1
+            (:func:`rrg_rewards.functional.crimson_training_statistics`).
         profile: What is convention and not reading, for ``judge="rules"``: ``"published"``, the rules for chest X-ray;
             ``"ct"``, a written convention for chest CT; or the path of a YAML file, as ``docs/crimson.md`` explains.
         kwargs: Further arguments of :class:`torchmetrics.Metric`.
@@ -212,7 +214,8 @@ class CRIMSON(AboveChance[CrimsonChance], JudgedMetric[ReportPair, Any]):
             positive, or the judge would return the same answers in each run; if ``chance`` is no setting, or is set
             with another form or judge.
         SettingError: If the profile is unknown or invalid, or is given for another judge than rules; if
-            ``chance_share`` is outside [0, 1], or given without ``chance``.
+            ``chance_share`` is outside [0, 1], or given without ``chance``; if ``false_price`` is less than 1, or given
+            with another form.
         TypeError: If ``judge`` is not a judge, or has an argument that the judge does not accept.
 
     Example:

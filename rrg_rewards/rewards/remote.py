@@ -159,9 +159,10 @@ class RemoteReward(AsyncReward):
             {"completions": [] if text is None else text, **{name: values[row] for name, values in sent.items()}}
             for row, text in enumerate(texts)
         ]
-        if any(opened := [opened_reasoning(prompt) for prompt in columns.get("prompts") or ()]):
+        prompts = columns.get("prompts")
+        if prompts is not None and any(opened := [*map(opened_reasoning, prompts)]):
             check_same_length("completions", texts, "prompts", opened)
-            rows = [{**row, "prompts": tag} for row, tag in zip(rows, opened, strict=True)]
+            rows = [{"prompts": tag, **row} for row, tag in zip(rows, opened, strict=True)]
         replies = await self._replies(rows)
         results = tuple(reply if isinstance(reply, JudgeFailure) else reply.get("failure") for reply in replies)
         self._warn(results)

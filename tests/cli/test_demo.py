@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rrg_rewards.cli.demo import _stage
+from rrg_rewards.cli.demo import MEASURES, _stage, _verdict
 from rrg_rewards.cli.main import main
 from rrg_rewards.cli.terminal import Terminal
 
@@ -49,6 +49,15 @@ def test_stages_show_progress_bars_in_a_terminal(monkeypatch: pytest.MonkeyPatch
         with _stage(terminal, time.monotonic(), "warm start", "imitate") as progress:
             progress(1, 2)
         assert messages == expected
+
+
+def test_verdict_leaves_out_changes_without_an_interval() -> None:
+    known, unknown = {"estimate": 0.1, "low": 0.05, "high": 0.2}, {"estimate": None, "low": None, "high": None}
+    change: dict[str, dict[str, object]] = {}
+    for metric, statistic in MEASURES.values():
+        change.setdefault(metric, {})[statistic] = known if metric == "crimson" else unknown
+    found = _verdict({"change": change, "images_of_others": change})
+    assert found.startswith("\nCRIMSON rose (intervals")
 
 
 def test_demo_keeps_an_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from trainer_inputs import load_file
 from rrg_rewards.callbacks import ReportMetricsCallback
 from rrg_rewards.integrations import areal, easyr1, openrlhf, slime, unsloth, verifiers, verl
 from rrg_rewards.integrations.ms_swift import register_rewards
+from rrg_rewards.metrics import make_metric
 from rrg_rewards.rewards import Reward, make_reward
 from rrg_rewards.rewards.ppo import RewardFunctionModel
 from rrg_rewards.training.policy.generators import Completions
@@ -242,3 +243,13 @@ def test_reasoning_that_the_prompt_has_opened_and_nothing_ends_is_an_empty_repor
     monkeypatch.setattr(sys.modules[__name__], "PROMPT", f"{PROMPT}<think>\n")
     assert road(setting, texts) == pytest.approx(written, abs=1e-6)
     assert any(one != other for one, other in zip(written, written[2:], strict=False))
+
+
+def test_callback_reads_one_prompt_for_all_reports() -> None:
+    callback = ReportMetricsCallback(make_metric("rouge"), rewards=make_reward("rouge"))
+    for prompt, expected in (("Report.", ["Edema.", ""]), ("Report. <think>", ["", ""]), (None, ["Edema.", ""])):
+        reports = callback._read({"prediction": ["Edema.", ""], "reference": ["Edema."] * 2, "prompt": prompt}, "step")
+        assert reports.preds == expected
+        reward = callback.metrics["reward/rouge"]
+        values = reward.score(reports.completions, reports.target, **reports.context["reward/rouge"]).value.tolist()
+        assert values == [float(bool(text)) for text in expected]

@@ -398,6 +398,7 @@ def test_report_crg_signature_and_pickle() -> None:
         ({"levels": ["side"]}, "levels must be a list that begins with 'abnormality', got side"),
         ({"levels": "abnormality"}, "levels must be a list that begins with 'abnormality'"),
         ({"levels": ["abnormality", "lobes"]}, "unknown level 'lobes'; did you mean 'lobe'"),
+        ({"levels": ["abnormality", "abnormality*side"]}, "unknown level 'abnormality'. Known: count, lobe"),
         ({"levels": ["abnormality", "side", "side"]}, "levels must be different names, got abnormality, side, side"),
         (
             {"levels": LEVELS, "labeler": "rules:chexbert"},

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from served import Faults, Served
+from served import Faults, LengthReward, Served
 
 from rrg_rewards.rewards import RemoteReward, RemoteRewardWarning, compose, make_reward
 from rrg_rewards.rewards.base import is_asynchronous
@@ -51,6 +51,21 @@ def test_remote_reward_keeps_the_order_over_many_requests():
         words = list(range(1, 101))
         rewards = rewarded(reward, [" ".join("a" * count) for count in words], ["a"] * 100)
     assert rewards == [count - 1.0 for count in words]
+
+
+def test_remote_reward_sends_a_column_of_prompts_as_it_is():
+    seen = []
+
+    class Noting(LengthReward):
+        def score(self, completions, **columns):
+            seen.append(list(columns["prompts"]))
+            return super().score(completions, **columns)
+
+    with Served(Noting(columns=("reference", "prompts"))) as served:
+        reward = RemoteReward(served.url, context_columns=["prompts"])
+        for prompts in (["Study 7. <think>", "Study 8."], np.array(["Study 7.", "Study 8."])):
+            assert call(reward, ["a b", "a"], reference=["a", "a"], prompts=prompts) == [1.0, 0.0]
+            assert seen[-1] == list(prompts)
 
 
 def test_remote_reward_without_completions():

@@ -310,8 +310,8 @@ class _Scorer:
         return self._thread.submit(without_exits(scoring))
 
     async def _score(self, samples: Sequence[Sample]) -> list[ScoredSample]:
-        columns = {name: [sample.columns[name] for sample in samples] for name in self._reward.columns}
-        columns["prompts"] = [sample.opened for sample in samples]
+        columns: dict[str, list[Any]] = {"prompts": [sample.opened for sample in samples]}
+        columns |= {name: [sample.columns[name] for sample in samples] for name in self._reward.columns}
         scores = await self._reward.score_async([sample.completion for sample in samples], **columns)
         rewards = self._reward.rewards(scores)
         if not all(reward is None or math.isfinite(reward) for reward in rewards):
