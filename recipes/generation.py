@@ -158,7 +158,7 @@ def generate_reports(
             volumes although there are any, or if ``partial`` is of other settings or rows.
         TableError: If a column is missing.
         FeatureError: If a feature file is missing or torn.
-        FileNotFoundError: If the folder of the model does not exist.
+        FileNotFoundError: If the folder of the model or an image does not exist.
         ImportError: If the backend is not installed.
     """
     log = log or RunLog()

@@ -84,8 +84,8 @@ def crimson_training_statistics(
             and 1/2 with a price of 2. In the published form it is 1/2 for every score.
 
     Raises:
-        ValueError: If an evaluation does not have the published form; names the row. With ``checks="strict"`` also if
-            an id is unknown or not unique.
+        ValueError: If ``false_price`` is less than 1, or an evaluation does not have the published form; names the row.
+            With ``checks="strict"`` also if an id is unknown or not unique.
 
     Example:
         >>> finding = {"id": "R1", "finding": "mass", "clinical_significance": "actionable_not_urgent"}
@@ -94,6 +94,8 @@ def crimson_training_statistics(
         >>> statistics.credit, statistics.price
         (tensor([0.], dtype=torch.float64), tensor([0.5000], dtype=torch.float64))
     """
+    if not false_price >= 1:
+        raise ValueError(f"false_price must be at least 1, got {false_price}")
     rows = [_row(evaluation, false_price) for evaluation in checked_evaluations(evaluations, checks)]
     return CrimsonTrainingStatistics._make(torch.tensor(rows, dtype=torch.float64).view(len(rows), 3).unbind(1))
 

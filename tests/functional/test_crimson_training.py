@@ -1,5 +1,6 @@
 """The training form of CRIMSON: the documented formula in exact arithmetic, and its guarantees."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -315,3 +316,9 @@ def test_published_checks_accept_ids_that_no_finding_has() -> None:
     with pytest.raises(ValueError, match=r"evaluations\[0\]: matched_findings has the id 'P7'"):
         crimson_training_score([answer])
     assert crimson_training_score([]).shape == torch.Size([0])
+
+
+@pytest.mark.parametrize("false_price", [0.5, math.nan])
+def test_false_price_is_at_least_1(false_price: float) -> None:
+    with pytest.raises(ValueError, match="false_price must be at least 1"):
+        crimson_training_statistics([], false_price=false_price)
