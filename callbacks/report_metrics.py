@@ -346,12 +346,11 @@ class ReportMetricsCallback(Callback):  # type: ignore[misc]  # Lightning is an 
         if self.id_key is not None:
             identifiers = column(self.id_key)
             check_same_length(self.prediction_key, preds, self.id_key, identifiers)
-        for name, metric in self.metrics.items():
-            self._warn_of_unread(name, metric.unread_context(outputs, self.context_keys[name]))
         context = {
             name: {argument: column(key) for argument, key in keys.items()} for name, keys in self.context_keys.items()
         }
         for name, metric in self.metrics.items():
+            self._warn_of_unread(name, metric.unread_context(outputs, self.context_keys[name]))
             if isinstance(metric, RewardMean):
                 context[name] = {"prompts": prompts, **context[name]}
         return _ReportBatch(completions, preds, target, identifiers, context)

@@ -363,8 +363,7 @@ class MinedAttributes:
             }
             for (finding, attribute), values in stated.items()
         ]
-        names = ("Finding", "Feature", "Explanation", "Examples", "Count", "Merge")
-        return Table({name: [row[name] for row in rows] for name in names})
+        return Table.from_records(rows, ("Finding", "Feature", "Explanation", "Examples", "Count", "Merge"))
 
 
 def mine_attributes(

@@ -16,7 +16,9 @@ __all__: list[str] = []
 _READ = frozenset({"reward", "reference_column", "log_details", "fitted"})
 
 
-def _make_reward() -> Reward:
+def __getattr__(name: str) -> Reward:
+    if name != "reward":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     settings = read_settings()
     other = [field.name for field in fields(settings) if getattr(settings, field.name) != field.default]
     if unread := [name for name in other if name not in _READ]:
@@ -25,9 +27,3 @@ def _make_reward() -> Reward:
             "completions out; remove it from the settings"
         )
     return settings.make_reward()
-
-
-def __getattr__(name: str) -> Reward:
-    if name == "reward":
-        return _make_reward()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

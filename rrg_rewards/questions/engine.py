@@ -59,8 +59,6 @@ class _FindingAccount:
 
 
 def _accounts(report: str, schema: QuestionSchema) -> dict[int, _FindingAccount]:
-    if not isinstance(report, str):
-        raise TypeError(f"report must be a report text, got {type(report).__name__}")
     accounts = defaultdict[int, _FindingAccount](_FindingAccount)
     for index, finding, values in schema_findings(schema).of(report):
         accounts[index].add(finding.presence, values)
@@ -90,8 +88,6 @@ def stated_values(
         ('calcified',)
     """
     schema = get_question_schema(schema)
-    if not isinstance(report, str):
-        raise TypeError(f"report must be a report text, got {type(report).__name__}")
     present, mentions = set[str](), defaultdict[str, list[dict[str, tuple[object, ...]]]](list)
     for index, finding, values in schema_findings(schema).of(report):
         spec = schema.findings[index]

@@ -176,7 +176,13 @@ class SchemaFindings:
         )
 
     def of(self, report: str) -> Iterable[tuple[int, Finding, Values]]:
-        """Yield each finding of a report with its index in the schema and, if it is not absent, its values."""
+        """Yield each finding of a report with its index in the schema and, if it is not absent, its values.
+
+        Raises:
+            TypeError: If ``report`` is not a string.
+        """
+        if not isinstance(report, str):
+            raise TypeError(f"report must be a report text, got {type(report).__name__}")
         indices, values = self._indices, self._values
         for finding in self._engine.stated(report):
             index = indices.get(finding.concept)
