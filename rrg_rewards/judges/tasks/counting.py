@@ -255,7 +255,8 @@ class CountPromptTask(PromptFileTask[ReportPair, CountedErrors]):
         most = len(item.reference.split()) + len(item.candidate.split())
         errors = []
         for (part, significant), (letter, category) in product(_PARTS.items(), zip("abcdef", _QUOTES, strict=True)):
-            number, listed = _counted(bodies[part], rf"^[^\w\n]*{letter}\)[^:\n]*:[^\w\n]*", f"({letter}) of [{part}]", most)
+            before = rf"^[^\w\n]*{letter}\)[^:\n]*:[^\w\n]*"
+            number, listed = _counted(bodies[part], before, f"({letter}) of [{part}]", most)
             texts = [text.strip() for text in listed.split(";")] + [""] * number
             errors += [CountedError(category, significant, None, None, text) for text in texts[:number]]
         return CountedErrors(tuple(errors), _counted(bodies[_MATCHED], r"\A\W*", f"[{_MATCHED}]", most)[0])
