@@ -1,6 +1,5 @@
 """Agreement of scores with human judgements: values, intervals and tests."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -19,7 +18,6 @@ from rrg_rewards.functional.agreement import (
     human_agreement,
     perm_both_test,
 )
-from rrg_rewards.functional.significance_tests import williams_test
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.run_log import Progress, RunLog
 from rrg_rewards.utilities.settings import SettingError
@@ -70,7 +68,6 @@ class AgreementDifference:
         low: Lower end of its interval, from paired bootstrap draws.
         high: Upper end.
         p_value: P-value of the permutation test PERM-BOTH, as :func:`~rrg_rewards.functional.perm_both_test`.
-        williams_p_value: For ``pearson``, the p-value of :func:`~rrg_rewards.functional.williams_test`.
     """
 
     statistic: AgreementStatistic
@@ -80,7 +77,6 @@ class AgreementDifference:
     low: float = _NAN
     high: float = _NAN
     p_value: float = _NAN
-    williams_p_value: float = _NAN
 
 
 @dataclass(frozen=True)
@@ -508,13 +504,10 @@ def compare_scores(task: Comparison) -> ScoreAgreement | AgreementDifference:
             return found
         test = agreement_permutation_test(ours, *common, **draws)
         return replace(found, p_value=test.p_value, chance_low=test.low, chance_high=test.high)
-    p_value = williams = _NAN
+    p_value = _NAN
     if settings.permutations and rows:
         p_value = perm_both_test(ours, theirs[0], *common, **draws).p_value
-    if statistic == "pearson" and rows >= 4 and not any(map(math.isnan, values)):
-        between = float(human_agreement(ours, theirs[0], "pearson"))
-        williams = williams_test(values[0], values[1], between, rows).p_value
-    return AgreementDifference(statistic, first, seconds[0], values[0] - values[1], *interval, p_value, williams)
+    return AgreementDifference(statistic, first, seconds[0], values[0] - values[1], *interval, p_value)
 
 
 def _agreement_value(

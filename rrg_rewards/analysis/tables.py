@@ -315,7 +315,7 @@ def agreement_rows(result: Mapping[str, Any]) -> list[dict[str, Any]]:
         place = {"group": group, "human": human, "rows": found["rows"]}
         for statistic, scores in found["agreement"].items():
             rows += [
-                {**place, "statistic": statistic, "score": name, "minus": None, **entry, "williams_p_value": None}
+                {**place, "statistic": statistic, "score": name, "minus": None, **entry}
                 for name, entry in scores.items()
             ]
         for difference in found["differences"]:
@@ -352,13 +352,11 @@ def _agreement_grid(title: str, found: Mapping[str, Any]) -> Grid:
 
 
 def _difference_grid(title: str, differences: Sequence[Mapping[str, Any]]) -> Grid:
-    williams = any(entry["williams_p_value"] is not None for entry in differences)
-    rows = []
-    for entry in differences:
-        cells = [f"{entry['first']} - {entry['second']}", entry["statistic"], _with_interval(entry)]
-        rows.append([*cells, *(p_text(entry[name]) for name in ("p_value", "williams_p_value")[: 1 + williams])])
-    headings = ("difference", "statistic", "value", "p", "p, Williams")[: 4 + williams]
-    return printed_table(title, headings, [rows], texts=2, whole=(2, 3, 4))
+    rows = [
+        (f"{entry['first']} - {entry['second']}", entry["statistic"], _with_interval(entry), p_text(entry["p_value"]))
+        for entry in differences
+    ]
+    return printed_table(title, ("difference", "statistic", "value", "p"), [rows], texts=2, whole=(2, 3))
 
 
 def _with_interval(entry: Mapping[str, Any]) -> str:

@@ -38,9 +38,9 @@ With --rankings, the table is a file of cases such as RadJudge's cases.json: can
 A metric passes a case if its scores have this order; scores that differ by at most --equal are equal.
 
 Each value has a bootstrap 95 % interval, and a p-value for no agreement, by permutation of the judgements. Each
-difference between two scores has the interval of paired draws, the p-value of the permutation test PERM-BOTH, and for
-Pearson the p-value of Williams' test. With --unit, for example the study of several reports, the bootstrap draws whole
-units. The p-values treat rows as independent and are not corrected for the number of comparisons.
+difference between two scores has the interval of paired draws, and the p-value of the permutation test PERM-BOTH. With
+--unit, for example the study of several reports, the bootstrap draws whole units. The p-values treat rows as
+independent and are not corrected for the number of comparisons.
 
 With --metrics, the number of distinct reports is printed, with a warning if the references have far more: no metric can
 order reports that are the same.

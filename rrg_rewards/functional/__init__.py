@@ -59,12 +59,10 @@ from rrg_rewards.functional.policy_losses import PolicyLoss, TokenLoss, importan
 from rrg_rewards.functional.significance_tests import (
     PairedBootstrap,
     PermutationTest,
-    WilliamsTest,
     holm_correction,
     paired_bootstrap,
     paired_randomisation,
     weighted_mean,
-    williams_test,
 )
 
 __all__ = [
@@ -83,7 +81,6 @@ __all__ = [
     "StatedDetails",
     "StatedPlace",
     "TokenLoss",
-    "WilliamsTest",
     "agreement_interval",
     "agreement_permutation_test",
     "bootstrap_interval",
@@ -132,5 +129,4 @@ __all__ = [
     "token_log_probs",
     "value_loss",
     "weighted_mean",
-    "williams_test",
 ]

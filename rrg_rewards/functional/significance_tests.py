@@ -1,4 +1,4 @@
-"""Tests of the difference between two systems on the same reports, exact for corpus metrics; Williams' test; Holm."""
+"""Tests of the difference between two systems on the same reports, exact for corpus metrics; Holm."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,13 +35,6 @@ class PermutationTest(NamedTuple):
     p_value: float
     low: float
     high: float
-
-
-class WilliamsTest(NamedTuple):
-    """Result of Williams' test: the statistic ``t`` with ``N - 3`` degrees of freedom, and its two-sided p-value."""
-
-    t: float
-    p_value: float
 
 
 class PairedBootstrap(NamedTuple):
@@ -272,50 +265,6 @@ def paired_randomisation(
     return PermutationTest(value, permutation_p_value(value, found, scale), *percentile_interval(found))
 
 
-def williams_test(first: float, second: float, between: float, rows: int) -> WilliamsTest:
-    r"""Test whether two metrics have equal Pearson correlations with the same judgements.
-
-    .. math::
-        t = (r_{12} - r_{13}) \sqrt{\frac{(N - 1)(1 + r_{23})}
-            {2 K \frac{N - 1}{N - 3} + \frac{(r_{12} + r_{13})^2}{4} (1 - r_{23})^3}}, \qquad
-        K = 1 - r_{12}^2 - r_{13}^2 - r_{23}^2 + 2 r_{12} r_{13} r_{23}
-
-    follows Student's distribution with :math:`N - 3` degrees of freedom if rows are independent and normal.
-
-    Source: Williams, "The Comparison of Regression Variables", 1959, in the form of Steiger, "Tests for Comparing
-    Elements of a Correlation Matrix", 1980, eq. 7; for metrics: Graham and Baldwin, EMNLP 2014.
-
-    Args:
-        first: :math:`r_{12}`, correlation of the first metric with the judgements.
-        second: :math:`r_{13}`, correlation of the second metric with the judgements.
-        between: :math:`r_{23}`, correlation of the two metrics.
-        rows: Number :math:`N` of rows, at least 4.
-
-    Returns:
-        The test. NaN if a correlation is NaN, or the metrics are equal up to scale.
-
-    Raises:
-        ValueError: If a correlation lies outside [-1, 1] or there are fewer than four rows.
-
-    Example:
-        >>> t, p = williams_test(0.4, 0.5, 0.1, 103)
-        >>> round(t, 2), round(p, 2)
-        (-0.89, 0.37)
-    """
-    if rows < 4:
-        raise ValueError(f"rows must be at least 4, got {rows}")
-    for name, value in (("first", first), ("second", second), ("between", between)):
-        if abs(value) > 1:
-            raise ValueError(f"{name} must lie in [-1, 1], got {value}")
-    determinant = 1 - first**2 - second**2 - between**2 + 2 * first * second * between
-    mean = (first + second) / 2
-    below = 2 * max(determinant, 0.0) * (rows - 1) / (rows - 3) + mean**2 * (1 - between) ** 3
-    if math.isnan(below) or below <= 0 or between == 1:
-        return WilliamsTest(math.nan, math.nan)
-    t = (first - second) * math.sqrt((rows - 1) * (1 + between) / below)
-    return WilliamsTest(t, 2 * student_tail(abs(t), rows - 3))
-
-
 def permutation_p_value(value: float, found: Tensor, scale: float = 0.0) -> float:
     """Return the two-sided p-value ``(1 + number of draws that are as far from 0 as the value) / (1 + B)``.
 
@@ -332,30 +281,6 @@ def permutation_p_value(value: float, found: Tensor, scale: float = 0.0) -> floa
     known = found[~found.isnan()]
     extreme = int((known.abs() >= abs(value) - 1e-12 * max(abs(value), scale)).sum())
     return (1 + extreme) / (1 + len(known))
-
-
-def student_tail(t: float, degrees: int) -> float:
-    r"""Return the upper tail :math:`P(T \ge t)` of Student's distribution.
-
-    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
-
-    Args:
-        t: The statistic.
-        degrees: Degrees of freedom, at least 1.
-
-    Example:
-        >>> round(student_tail(2.228, degrees=10), 4)
-        0.025
-    """
-    angle = math.atan2(t, math.sqrt(degrees))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
-    term, total = (cosine if odd else 1.0), 0.0
-    for k in range(2 + odd, degrees + 1, 2):
-        total += term
-        term *= cosine**2 * (k - 1) / k
-    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return min(max((1.0 - inside) / 2, 0.0), 1.0)
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from rrg_rewards.functional.significance_tests import student_tail
 from rrg_rewards.utilities.names import shown, unknown_name_message
 from rrg_rewards.watch.counts import Block
 
@@ -99,6 +98,30 @@ def upper_tail(above: Estimate, below: Estimate, factor: float = 1.0, offset: fl
         variance**2 / (part.blocks - 1) for variance, part in zip(variances, (above, below), strict=True)
     )
     return student_tail(difference / math.sqrt(total), max(int(freedom), 1))
+
+
+def student_tail(t: float, degrees: int) -> float:
+    r"""Return the upper tail :math:`P(T \ge t)` of Student's distribution.
+
+    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4.
+
+    Args:
+        t: The statistic.
+        degrees: Degrees of freedom, at least 1.
+
+    Example:
+        >>> round(student_tail(2.228, degrees=10), 4)
+        0.025
+    """
+    angle = math.atan2(t, math.sqrt(degrees))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = degrees % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for k in range(2 + odd, degrees + 1, 2):
+        total += term
+        term *= cosine**2 * (k - 1) / k
+    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return min(max((1.0 - inside) / 2, 0.0), 1.0)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from rrg_rewards.functional import (
     agreement_permutation_test,
     human_agreement,
     perm_both_test,
-    williams_test,
 )
 from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
@@ -69,11 +68,6 @@ def test_values_intervals_and_tests_are_those_of_the_functions() -> None:
         assert other.value == ours - theirs
         test = perm_both_test(*pair, target, other.statistic, unit, num_permutations=19, seed=3)
         assert other.p_value == test.p_value
-        if other.statistic == "pearson":
-            between = float(human_agreement(*pair, "pearson"))
-            assert other.williams_p_value == williams_test(ours, theirs, between, 40).p_value
-        else:
-            assert math.isnan(other.williams_p_value)
 
 
 def test_missing_rows_are_left_out_for_all_scores_and_counted() -> None:

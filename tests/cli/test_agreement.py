@@ -10,12 +10,10 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from rrg_rewards.analysis import AgreementColumns
 from rrg_rewards.data import ANNOTATED_SETS, Table, read_annotated_set, read_graded_reports, write_table
-from rrg_rewards.functional import agreement_interval
 from rrg_rewards.metrics import ROUGE
 from rrg_rewards.schemas import get_scoring_system
 from tests.helpers.annotated_files import WRITERS
@@ -37,7 +35,6 @@ FEW = ["--bootstrap", "20", "--permutations", "19"]
 COLUMNS = ["--scores", "rouge,crepe", "--human", "rating,errors", "--lower-is-better", "crepe,errors"]
 # Rows with both scores and a rating.
 RATED = [0, 1, 2, 3, 4, 6]
-SCIPY = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}
 
 
 @pytest.fixture
@@ -53,32 +50,6 @@ def result_of(run, *arguments):
     done = run("agreement", *arguments, "--json", "-")
     assert done.code == 0, done.err
     return json.loads(done.out), done.err
-
-
-def test_values_are_those_of_scipy_on_rows_with_all_scores(run, rated):
-    found, messages = result_of(run, rated, *COLUMNS, *FEW)
-    assert (found["rows"], found["missing"]) == (8, {"rouge": 0, "crepe": 1, "rating": 1, "errors": 0})
-    assert "of 8 rows, those without a score or judgement are left out for all scores" in messages
-    entry = found["groups"]["all"]["human"]["rating"]
-    counts = {name: entry[name] for name in ("rows", "units", "without_judgement", "without_score")}
-    assert counts == {"rows": 6, "units": 6, "without_judgement": 1, "without_score": 1}
-    for statistic, function in SCIPY.items():
-        values = {name: one["value"] for name, one in entry["agreement"][statistic].items()}
-        assert values["rouge"] == pytest.approx(function(column("rouge"), column("rating")).statistic)
-        assert values["crepe"] == pytest.approx(function(-column("crepe"), column("rating")).statistic)
-    errors = found["groups"]["all"]["human"]["errors"]
-    assert errors["rows"] == 7
-    rows = [*RATED, 7]
-    expected = stats.kendalltau(column("crepe", rows), column("errors", rows)).statistic
-    assert errors["agreement"]["kendall"]["crepe"]["value"] == pytest.approx(expected)
-
-
-def test_the_column_of_references_has_any_name(run, rated, write_csv):
-    renamed = write_csv("renamed.csv", [name.replace("reference", "report") for name in HEADER], *ROWS)
-    options = ["--metrics", "rouge", "--human", "rating", *FEW]
-    found, _ = result_of(run, renamed, *options, "--reference-column", "report")
-    expected, _ = result_of(run, rated, *options)
-    assert {**found, "table": None} == {**expected, "table": None}
 
 
 def test_table_and_latex(run, rated, tmp_path):
@@ -102,13 +73,6 @@ def test_table_and_latex(run, rated, tmp_path):
     assert r"\multicolumn{4}{c}{rating (N = 6)} & \multicolumn{4}{c}{errors (N = 7)} \\" in latex
     lines = [line for line in latex.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert {line.count("&") for line in lines} == {8}
-
-
-def test_without_resamples_there_are_values_only(run, rated):
-    found, _ = result_of(run, rated, *COLUMNS, "--bootstrap", "0", "--permutations", "0")
-    one = found["groups"]["all"]["human"]["rating"]["agreement"]["kendall"]["rouge"]
-    assert one["value"] is not None
-    assert {one[key] for key in ("low", "high", "p_value", "chance_low", "chance_high")} == {None}
 
 
 def test_a_group_without_a_usable_row_has_no_values(run, write_csv):
@@ -182,18 +146,6 @@ def test_help_names_the_default_judgement_of_each_data_set(run):
     rows = {line.split()[0]: line for line in listed.splitlines() if line.startswith("  ") and line[2] != " "}
     for name, one in ANNOTATED_SETS.items():
         assert re.search(rf"\b{one['judgement']}\b", rows[name]), name
-
-
-def test_data_set_intervals_are_those_of_studies(run, annotated_files):
-    found, _ = result_of(run, "gold_pairs.parquet", "--dataset", "chest2error", "--metrics", "rouge", *FEW)
-    records = read_annotated_set("chest2error", "gold_pairs.parquet")
-    scores = ROUGE().score([one.candidate for one in records], [one.reference for one in records]).value
-    errors = -torch.tensor([one.judgement("significant") for one in records], dtype=torch.float64)
-    units = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])
-    entry = found["groups"]["all"]["human"]["significant"]["agreement"]["kendall"]["rouge"]
-    ends = agreement_interval(scores, errors, "kendall", units, num_resamples=20, seed=0)
-    assert (entry["low"], entry["high"]) == pytest.approx(ends)
-    assert entry["value"] == pytest.approx(stats.kendalltau(scores, errors).statistic)
 
 
 @pytest.mark.parametrize(

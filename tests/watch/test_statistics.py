@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rrg_rewards.watch.checks import Estimate, estimate, spread, upper_tail
+from rrg_rewards.watch.checks import Estimate, estimate, spread, student_tail, upper_tail
 from rrg_rewards.watch.counts import Block
 
 
@@ -49,3 +49,9 @@ def test_spread_is_that_of_numpy():
         Block(0, len(b), {"metrics/m": (b.sum(), len(b)), "metrics_squared/m": ((b * b).sum(), len(b))}) for b in parts
     ]
     assert spread(blocks, "metrics", "m") == pytest.approx(y.std())
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 8, 9, 10, 17, 60, 101, 1000])
+@pytest.mark.parametrize("t", [-3.0, -2.5, -0.5, 0.0, 0.3, 0.7, 2.0, 7.0, 9.0])
+def test_student_tail_equals_scipy(degrees, t):
+    assert student_tail(t, degrees) == pytest.approx(stats.t.sf(t, degrees), rel=1e-9, abs=1e-14)
