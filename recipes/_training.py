@@ -143,7 +143,7 @@ def load_pretrained(model: Any, needs_template: bool, **options: Any) -> tuple[A
     Raises:
         SettingError: If the model has no chat template that prompts need.
     """
-    check_model_source(model.model_name_or_path)
+    check_model_source(model.model_name_or_path, "model_name_or_path")
     quantization = get_quantization_config(model)
     options = {
         "revision": model.model_revision,

@@ -162,7 +162,7 @@ def generate_reports(
         ImportError: If the backend is not installed.
     """
     log = log or RunLog()
-    check_model_source(settings.model)
+    check_model_source(settings.model, "model")
     settings = _with_prompts_of_training(settings, log)
     rows = _read_rows(table, settings)
     if (Path(settings.model) / "adapter_config.json").is_file():

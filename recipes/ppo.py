@@ -88,7 +88,7 @@ def run(recipe: PPOArguments, training: Any, model: Any) -> Any:
         ValueError: If a column is missing, no row is usable, a completion is unscorable, or the processes do not form
             one group.
     """
-    check_model_source(model.model_name_or_path)
+    check_model_source(model.model_name_or_path, "model_name_or_path")
     check_push(recipe, training)
     prepared = ReinforcementRun.prepare(recipe, training.output_dir)
     tokenizer = AutoTokenizer.from_pretrained(

@@ -62,6 +62,8 @@ def reward_inputs(reward: Reward, table: Table, reference_column: str = "referen
         >>> reward_inputs(make_reward("rouge"), Table({"reference": ["Normal.", float("nan")]}))
         {'reference': ['Normal.', None]}
     """
+    for name in reward.columns:
+        table.check_named("reference_column" if name == reference_column else "context", name)
     return {name: table.texts(name) if name == reference_column else table.column(name) for name in reward.columns}
 
 

@@ -200,6 +200,9 @@ def make_preferences(
         (['Cardiomegaly.'], ['Normal chest.'])
     """
     settings, log = settings or PreferenceSettings(), log or RunLog()
+    for name in ("prompt_column", "completion_column", "group_column", "keep"):
+        named = getattr(settings, name) or ()
+        table.check_named(name, *([named] if isinstance(named, str) else named))
     prompts, completions = table.column(settings.prompt_column), table.texts(settings.completion_column)
     for row, prompt in enumerate(prompts):
         if not isinstance(prompt, str | list) or not prompt:

@@ -239,12 +239,11 @@ class PairReader:
             section = self.columns.missing_section
             references: list[str | None] = [None] * len(table)
             if column is not None:
-                _check_named(table, column, "reference_column")
+                table.check_named("reference_column", column)
                 references = table.texts(column, section)
-            _check_named(table, self.columns.prediction_column, "prediction_column")
+            table.check_named("prediction_column", self.columns.prediction_column)
             predictions = table.texts(self.columns.prediction_column, section)
-            for named in self.columns.context.values():
-                _check_named(table, named, "context")
+            table.check_named("context", *self.columns.context.values())
         if self.columns.missing_prediction == "score":
             predictions = [prediction or "" for prediction in predictions]
         context: dict[str, dict[str, Any]] = {
@@ -255,14 +254,6 @@ class PairReader:
             for name, columns in self._context.items()
         }
         return PairBatch(table, predictions, references, context)
-
-
-def _check_named(table: Table, column: str, setting: str) -> None:
-    """Check that the table has the column, which may be a default that the user has not named."""
-    try:
-        table.text_columns(column)
-    except TableError as error:
-        raise TableError(f"{error}. `{setting}` names the column") from error
 
 
 def _context_columns(
@@ -365,7 +356,7 @@ def join_references(columns: PairColumns, batches: Iterable[Table]) -> tuple[Pai
     truth = read_table(columns.references)
     first = next(iter(batches))
     # A column of the other table would become the prediction, and references would be scored as predictions.
-    _check_named(first, columns.prediction_column, "prediction_column")
+    first.check_named("prediction_column", columns.prediction_column)
     named = columns.reference_column or ("reference" if "reference" in truth.columns else None)
     if named is not None:
         named = truth.renamed_texts(named, lambda column: _JoinedTable.column(column, first))

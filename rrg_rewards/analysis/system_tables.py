@@ -169,6 +169,7 @@ def compare_tables(
 def _groups(studies: Table, by: Sequence[str], log: RunLog) -> dict[str, list[str | None]]:
     """Return the group of each study by the columns ``by``; warn of studies without a group."""
     groups = {}
+    studies.check_named("by", *by)
     for column in by:
         names = [None if is_missing(cell) else str(cell) for cell in studies.column(column)]
         if missing := names.count(None):
@@ -335,6 +336,7 @@ class _Reading:
         for system, name, (_, column) in zip(systems, _run_names(systems), predictions, strict=True):
             run = SystemRun(system, name, column, path)
             if self.has_metrics:
+                table.check_named("prediction_column", column)
                 table.texts(column, self.columns.missing_section)
             for score in dict.fromkeys(self.scores):
                 if _PLACEHOLDER not in score:
@@ -355,8 +357,7 @@ class _Reading:
         truth = self._table(references)
         rows = self._matching_rows(truth, table)
         names = [name.replace(_PLACEHOLDER, column) for name in self.scores for column in predictions]
-        for name in names:
-            table.column(name)
+        table.check_named("scores", *names)
         texts = [part for name in predictions if self.has_metrics for part in table.text_columns(name)]
         kept = [name for name in dict.fromkeys((*predictions, *texts, *names)) if name in table.columns]
         if both := [name for name in kept if name in truth.columns]:
@@ -374,6 +375,7 @@ class _Reading:
             rows = self._matching_rows(first, table)
             run = SystemRun(system, name, f"{column} of {name}", path)
             if self.has_metrics:
+                table.check_named("prediction_column", column)
                 texts = table.texts(column, self.columns.missing_section)
                 predictions[run.column] = [texts[row] for row in rows]
             run.scores = {score: _scores(table, score, rows) for score in self.scores}
@@ -417,6 +419,7 @@ def _named(given: str | Path) -> tuple[str | None, str]:
 
 
 def _scores(table: Table, column: str, rows: Sequence[int]) -> Scores:
+    table.check_named("scores", column)
     values = table.numbers(column)
     return Scores(torch.tensor([values[row] for row in rows], dtype=torch.float64))
 

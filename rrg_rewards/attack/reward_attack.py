@@ -24,7 +24,7 @@ from rrg_rewards.attack.search import (
     screen_findings,
     search_family,
 )
-from rrg_rewards.functional.bootstrap import bootstrap_draws, percentile_interval
+from rrg_rewards.functional.bootstrap import bootstrap_interval
 from rrg_rewards.utilities.checks import check_same_length
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.worker_pool import optional_pool
@@ -396,8 +396,8 @@ class _Attack:
             (self._edits if policy.edit else self._texts).append(policy)
         self.test.evaluate([best], len(self.test.rows))
         rewards, gains = self.test.rewards(best), self.test.gains(best)
-        draws = torch.stack([*bootstrap_draws(len(gains), 1000, self.settings.seed)])
-        low, high = percentile_interval(gains[draws].nanmean(1), self.settings.confidence)
+        confidence, seed = self.settings.confidence, self.settings.seed
+        interval = bootstrap_interval(torch.nanmean, [gains], confidence=confidence, seed=seed)
         gain = float(gains.nanmean())
         return FamilyResult(
             family=family.name,
@@ -408,8 +408,8 @@ class _Attack:
             reward=float(rewards.nanmean()),
             searched_reward=float(self.search.rewards(best).nanmean()),
             gain=gain,
-            interval=(low, high),
+            interval=interval,
             unscorable=int(rewards.isnan().sum()),
             calls=self.search.calls.spent - before,
-            outcome=get_outcome(gain, low, self.settings.threshold),
+            outcome=get_outcome(gain, interval[0], self.settings.threshold),
         )

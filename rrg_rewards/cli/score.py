@@ -253,9 +253,10 @@ def _score_on_ray(args: argparse.Namespace, terminal: Terminal) -> int:
         num_gpus=args.gpus_per_worker or 0,
         log=terminal,
     )
-    terminal.show(*score_grids(summary), stderr=outputs.hides_results)
+    if any(entry["scored"] for entry in summary["metrics"].values()):
+        terminal.show(*score_grids(summary), stderr=outputs.hides_results)
     outputs.write_summary(summary)
-    return terminal.exit_code(())
+    return terminal.exit_code(summary["errors"])
 
 
 def _page_rows(with_text: bool, pairs: int) -> "ScoreRows":

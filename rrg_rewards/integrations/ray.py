@@ -81,7 +81,8 @@ def score_files(
         log: Receives notes, warnings and progress.
 
     Returns:
-        The summary of :func:`~rrg_rewards.analysis.score_table`, without what is named above.
+        The summary of :func:`~rrg_rewards.analysis.score_table`, without what is named above; and ``errors``, which say
+        why metrics have no score at all.
 
     Raises:
         SettingError: If a metric needs all pairs, the cluster is too small, or the folder has other content or the
@@ -140,10 +141,13 @@ def _summary(pairs: PairReader, signatures: Mapping[str, str], folder: Path, log
     if rows != pairs.rows:
         raise RuntimeError(f"{folder}: has {rows} rows of {pairs.rows}; report it")
     entries: dict[str, Any] = {}
+    errors: list[str] = []
     for name, metric in merged.items():
         scored = rows - int(metric.num_unscorable)
         value = float(metric.compute()) if scored else math.nan
-        if not scored:
+        if not scored and (failed := int(sum(getattr(metric, "num_failed", ())))):
+            errors.append(f"{name}: no report pair has a score, because the judge failed on {failed} of {rows}")
+        elif not scored:
             log.warn(f"{name} has no value: all {rows} report pairs are unscorable")
         entries[name] = {
             "value": None if math.isnan(value) else value,
@@ -154,8 +158,10 @@ def _summary(pairs: PairReader, signatures: Mapping[str, str], folder: Path, log
             "means": {},
             "signature": signatures[name],
         }
+    if not errors and not any(entry["scored"] for entry in entries.values()):
+        errors.append(f"no report pair has a score: {pairs.unscorable()}")
     head = {"version": __version__, "table": pairs.source, "prediction_column": pairs.columns.prediction_column}
-    return {**head, "rows": rows, "texts": pairs.distinct.to_dict(), "metrics": entries}
+    return {**head, "rows": rows, "texts": pairs.distinct.to_dict(), "metrics": entries, "errors": errors}
 
 
 @contextmanager

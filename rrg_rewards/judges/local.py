@@ -93,7 +93,7 @@ class LocalJudge(Judge):
             raise SettingError("dtype", f"must be one of {', '.join(_DTYPES)}; got {shown(self.dtype)}")
         if self.constrained not in (True, False, "auto"):
             raise SettingError("constrained", f"must be True, False or 'auto', got {shown(self.constrained)}")
-        check_model_source(self.model)
+        check_model_source(self.model, "model")
         self.model = str(self.model)
         self._arguments = {argument.name: getattr(self, argument.name) for argument in fields(self)}
         self.constrained = find_spec("llguidance") is not None if self.constrained == "auto" else self.constrained

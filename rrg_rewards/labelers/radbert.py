@@ -222,7 +222,7 @@ def _locate(checkpoint: str, encoder: str, revision: str | None) -> _Source:
         return _Source(path, encoder, revision)
     if path.suffix in _FILE_ENDINGS:
         raise FileNotFoundError(f"{checkpoint}: no such file")
-    check_model_source(checkpoint)
+    check_model_source(checkpoint, "checkpoint")
     if not path.is_dir():
         hub = require("huggingface_hub", extra="labelers")
         patterns = [*_WEIGHT_FILES, "*.json", "*.txt"]

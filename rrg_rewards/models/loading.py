@@ -116,7 +116,7 @@ class PretrainedModel(Backend):
         device: str | None = None,
         dtype: str = "float32",
     ) -> None:
-        check_model_source(name)
+        check_model_source(name, "model")
         self.name = str(name)
         self.revision = revision
         self.device = device
@@ -296,7 +296,7 @@ def merge_adapter(adapter: str | Path, base_model: str | None = None, dtype: str
         raise SettingError(None, f"{adapter}: no LoRA adapter (there is no adapter_config.json)")
     source = base_model or peft.PeftConfig.from_pretrained(str(adapter)).base_model_name_or_path
     try:
-        check_model_source(source)
+        check_model_source(source, "base_model")
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}; name the model that the adapter was trained on as `base_model`") from error
     base = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=dtype, trust_remote_code=False)

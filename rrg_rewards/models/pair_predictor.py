@@ -205,7 +205,7 @@ class PairPredictor(Backend, ABC):
         self._given = model if isinstance(model, nn.Module) else None
         self.model = type(model).__name__ if isinstance(model, nn.Module) else str(model)
         if self._given is None:
-            check_model_source(self.model)
+            check_model_source(self.model, "model")
         self.tokenizer = tokenizer
         self.options = options
         self.config = self._given_config() if self._given is not None else self._load_config()

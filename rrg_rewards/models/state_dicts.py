@@ -30,7 +30,7 @@ def locate_weights(model: str | Path, revision: str | None = None, **hub: Any) -
     Raises:
         FileNotFoundError: If there is no such folder, or it contains no ``config.json`` or no weights.
     """
-    check_model_source(model)
+    check_model_source(model, "model")
     folder = Path(model)
     if not folder.is_dir():
         download = partial(require("huggingface_hub", extra="models").snapshot_download, str(model), revision=revision)

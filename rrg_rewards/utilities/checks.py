@@ -8,39 +8,43 @@ from pathlib import Path
 from typing import Any
 
 
-def check_model_source(name: str | Path) -> None:
+def check_model_source(name: str | Path, setting: str) -> None:
     """Check that the source of a model is not a missing folder or a folder that contains only an adapter.
 
     A name of the form ``owner/model`` may be a model on the Hub; the Hub is not queried. A name without an owner is a
     folder, or one of the Hub's oldest models if it is in the Hub's cache on this machine.
+
+    Args:
+        name: The folder or Hub id.
+        setting: Name of the argument, for messages.
 
     Raises:
         FileNotFoundError: If the path is missing and it cannot be a Hub id, or its parent folder exists.
         ValueError: For a LoRA adapter. The message gives the command that merges it.
 
     Example:
-        >>> check_model_source("runs/mine/sft")
+        >>> check_model_source("runs/mine/sft", "model")
         Traceback (most recent call last):
         ...
-        FileNotFoundError: runs/mine/sft: no such folder
-        >>> check_model_source("my_model")
+        FileNotFoundError: model: runs/mine/sft: no such folder
+        >>> check_model_source("mine", "model")
         Traceback (most recent call last):
         ...
-        FileNotFoundError: 'my_model': no such folder; a model on the Hub is named with its owner, as in owner/model
+        FileNotFoundError: model: 'mine': no such folder; a model on the Hub is named with its owner, as in owner/model
     """
     path = Path(name)
     if (path / "adapter_config.json").is_file() and not (path / "config.json").is_file():
-        raise ValueError(f"{name} is a LoRA adapter; merge it first: rrg-rewards convert lora {name}")
+        raise ValueError(f"{setting}: {name} is a LoRA adapter; merge it first: rrg-rewards convert lora {name}")
     # A Hub id has at most two parts. Thus a/b/c, ./a and /a are paths; runs/a is a path if the folder runs exists.
     is_path = str(name).startswith((".", "/", "~")) or len(path.parts) > 2
     if path.exists():
         return
     if is_path or (len(path.parts) == 2 and Path(path.parts[0]).is_dir()):
-        raise FileNotFoundError(f"{name}: no such folder{_similar(path)}")
+        raise FileNotFoundError(f"{setting}: {name}: no such folder{_similar(path)}")
     if len(path.parts) < 2 and not _is_cached(str(name)):
         raise FileNotFoundError(
-            f"{str(name)!r}: no such folder{_similar(path)}; a model on the Hub is named with its owner, as in "
-            "owner/model"
+            f"{setting}: {str(name)!r}: no such folder{_similar(path)}; a model on the Hub is named with its owner, as "
+            "in owner/model"
         )
 
 
@@ -56,6 +60,8 @@ def _is_cached(name: str) -> bool:
 
 def _similar(path: Path) -> str:
     """Return a suggestion of an existing entry with a similar name, or an empty text."""
+    if path.expanduser().exists():
+        return f"; ~ is not expanded here, write {path.expanduser()}"
     folder = path.expanduser().parent
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     close = get_close_matches(path.name, names, n=1)

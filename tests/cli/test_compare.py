@@ -231,7 +231,11 @@ def test_a_wrong_score_names_its_table_and_row(run, system):
 
 def test_wrong_columns_are_found_before_anything_is_scored(run, system, words):
     tables = system("a", BAD, crg=["1"] * 20), system("b", GOOD, crg=["1"] * 20)
-    assert "unknown column 'site'" in run("compare", *tables, "--metrics", "crg", "--by", "sex, site").err
+    for option, value in (("by", "sex, site"), ("key", "nr"), ("scores", "green"), ("prediction-column", "text")):
+        error = run("compare", *tables, "--metrics", "crg", f"--{option}", value).err
+        assert f"a.csv: unknown column '{value.split()[-1]}'" in error
+        assert "Known: crg, " in error
+        assert error.endswith(f". --{option} names the column\n")
     assert "'crg' is also a metric" in run("compare", *tables, "--metrics", "crg", "--scores", "crg").err
     assert words.calls == []
     assert "needs several tables" in run("compare", tables[0], "--metrics", "crg", "--key", "study", *TWO).err

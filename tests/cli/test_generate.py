@@ -185,7 +185,7 @@ def test_images(run: Any, tmp_path: Path) -> None:
         (["--output", "-"], 2, "must be a file, because an interrupted run is resumed from it"),
         (["--temperature", "-1"], 2, "argument --temperature: must be a number, at least 0"),
         (["--temperature", "nan"], 2, "argument --temperature: must be a number, at least 0"),
-        (["--model", "./nowhere"], 1, "./nowhere: no such folder"),
+        (["--model", "./nowhere"], 1, "error: model: ./nowhere: no such folder"),
         (["--input-column", "text"], 1, "unknown column 'text'"),
         (["--image-column", "findings"], 1, "there is no such image, which row 1 of"),
     ],

@@ -147,8 +147,10 @@ def test_data_errors(run, samples, write_csv, tmp_path):
     result = run("pairs", bad, *CRG, "--output", tmp_path / "pairs.jsonl")
     assert result.code == 1
     assert "data row 2 (line 3), column 'prompt': must be a prompt" in result.err
-    result = run("pairs", samples, *CRG, "--reference-column", "references", "--output", tmp_path / "pairs.jsonl")
-    assert "unknown column 'references'; did you mean 'reference'" in result.err
+    for option in ("prompt-column", "completion-column", "reference-column", "group-column", "keep"):
+        result = run("pairs", samples, *CRG, f"--{option}", "references", "--output", tmp_path / "pairs.jsonl")
+        assert "unknown column 'references'; did you mean 'reference'" in result.err
+        assert f". --{option} names the column" in result.err
 
 
 @pytest.mark.parametrize("conversational", [False, True])

@@ -14,13 +14,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scripted_judge import ScriptedJudge
 
+from rrg_rewards.analysis.report_pairs import PairReader
 from rrg_rewards.analysis.settings import PairColumns, ScoreSettings
 from rrg_rewards.cli.main import main
 from rrg_rewards.data.tables.table import TableError
-from rrg_rewards.integrations.ray import _claim, _paths, connected, score_files
-from rrg_rewards.metrics import ROUGE, CallableMetric, ReportCRG
-from rrg_rewards.utilities.run_log import RunWarning
+from rrg_rewards.integrations.ray import (
+    _claim,
+    _paths,
+    _summary,
+    _tables,
+    _unfinished,
+    _Worker,
+    connected,
+    score_files,
+)
+from rrg_rewards.metrics import CRIMSON, ROUGE, CallableMetric, ReportCRG
+from rrg_rewards.utilities.run_log import RunLog, RunWarning
 from rrg_rewards.utilities.settings import SettingError
 
 SENTENCES = ["Cardiomegaly.", "Hiatal hernia.", "No nodule.", "Small left pleural effusion.", "Normal lungs.", ""]
@@ -119,6 +130,31 @@ def test_score_on_ray_names_options_that_do_not_apply(
 ) -> None:
     assert main(["score", "pairs.csv", "--metrics", "rouge", "--engine", "ray", *options]) == 2
     assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("is_missing", "why"), [(True, "2 predictions in column"), (False, "the judge failed on 2")])
+def test_score_on_ray_ends_with_the_reason_if_nothing_has_a_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_missing: bool, why: str
+) -> None:
+    path = write(tmp_path / "pairs.csv", {"prediction": ["" if is_missing else "Normal."] * 2, "reference": ["A."] * 2})
+    for name in ("rows", "sums"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+
+    def score(table: Path, folder: Path, metrics: Mapping[str, Any], log: RunLog, **_: Any) -> dict[str, Any]:
+        metrics = {"crimson": CRIMSON(judge=ScriptedJudge(fail_on={"": "malformed"}))}
+        reader = PairReader(PairColumns(), _tables([Path(table)], None), metrics, str(table), keep_types=True)
+        reader.check(log)
+        worker = _Worker(Path(folder), metrics, PairColumns(), ScoreSettings(constant_text="none"), dict(reader.types))
+        for block in _unfinished({"place": [0], "path": [str(table)]}, Path(folder), None, 10):
+            worker(block)
+        return _summary(reader, {"crimson": "signature"}, Path(folder), log)
+
+    monkeypatch.setattr("rrg_rewards.integrations.ray.score_files", score)
+    command = ["score", str(path), "--metrics", "crimson", "--engine", "ray", "--output", str(tmp_path / "out")]
+    assert main(command) == 1
+    result = capsys.readouterr()
+    assert why in result.err.splitlines()[-1]
+    assert result.out == ""
 
 
 @pytest.mark.ray

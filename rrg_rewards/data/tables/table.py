@@ -298,6 +298,18 @@ class Table:
         template = self._template(name)
         return (name,) if template is None else template.columns
 
+    def check_named(self, setting: str, *names: str) -> None:
+        """Check that the table has the columns, or those of the templates, that a setting names.
+
+        Raises:
+            TableError: If one does not exist. The message names the setting, because the name may be its default.
+        """
+        try:
+            for name in names:
+                self.text_columns(name)
+        except TableError as error:
+            raise TableError(f"{error}. `{setting}` names the column") from error
+
     def has_texts(self, name: str) -> bool:
         """Whether the table has the column of a name of :meth:`texts`, or all columns of a template."""
         try:
@@ -562,6 +574,7 @@ def rows_by_study(table: Table, key: str) -> dict[str, int]:
         {'a': 0, 'b': 1}
     """
     rows: dict[str, int] = {}
+    table.check_named("key", key)
     for name, row in table.row_by_name(key).items():
         study = study_name(name)
         if study in rows:

@@ -217,7 +217,7 @@ class CrepeModel(CardedModel, PreTrainedModel):  # type: ignore[misc]
             FileNotFoundError: If there is no such folder.
             ValueError: If weights of the encoder are missing, naming them. A missing pooling layer is initialised.
         """
-        check_model_source(encoder)
+        check_model_source(encoder, "encoder")
         loaded, info = AutoModel.from_pretrained(
             encoder, revision=revision, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
         )

@@ -337,7 +337,7 @@ class CTChatForConditionalGeneration(_CTChatPreTrainedModel, GenerationMixin):  
         if _kind_of(folder) == "ct_chat":
             raise ValueError(f"{folder} is converted already")
         if base_model is not None:
-            check_model_source(base_model)
+            check_model_source(base_model, "base_model")
             if _kind_of(Path(base_model)) == "ct_chat":
                 raise ValueError(f"{base_model} is a CT-CHAT model; pass the language model that it was trained from")
         adapter, projector, full = (_only_file(folder, names) for names in (_ADAPTER, _PROJECTOR, _FULL))

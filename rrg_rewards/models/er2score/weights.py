@@ -39,7 +39,7 @@ def locate_model(model: str | Path, revision: str | None = None, **hub: Any) -> 
     Raises:
         FileNotFoundError: If there is no such folder, or it contains no configuration or no heads.
     """
-    check_model_source(model)
+    check_model_source(model, "model")
     folder = Path(model)
     if not folder.is_dir():
         download = require("huggingface_hub", extra="models").snapshot_download
@@ -104,7 +104,7 @@ def read_backbone_config(
         FileNotFoundError: If there is no such folder.
         ValueError: If the model is not a decoder, or has fewer layers.
     """
-    check_model_source(backbone)
+    check_model_source(backbone, "backbone")
     config = AutoConfig.from_pretrained(backbone, revision=revision, trust_remote_code=False, **hub)
     kind = config.model_type
     # In an encoder, the states of the reference depend on the candidate, so prefixes could not be shared.

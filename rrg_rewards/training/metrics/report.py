@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 from torch import Tensor
@@ -111,7 +112,10 @@ def crepe_report(
         "counts.svg": _counts(counts),
         "curve.svg": _curve(history, ("train/loss", "val/loss", "val/tau")),
         **{
-            f"training_{name}.svg": Histogram(f"training pairs by number of errors: {name.replace('_', ' ')}", known)
+            # A name may contain a slash.
+            f"training_{quote(name, safe='')}.svg": Histogram(
+                f"training pairs by number of errors: {name.replace('_', ' ')}", known
+            )
             for name, known in trained.items()
             if known
         },
@@ -207,7 +211,7 @@ def _write(folder: Path, report: dict[str, Any], plots: Mapping[str, Chart]) -> 
     for name, chart in plots.items():
         with open_output(folder / name, overwrite=True) as file:
             file.write(svg_file(chart))
-        parts.append(f"![{chart.title}]({name})")
+        parts.append(f"![{chart.title}]({quote(name)})")
     with open_output(folder / "report.md", overwrite=True) as file:
         file.write(("\n\n".join(parts) + "\n").encode("utf-8"))
     return report

@@ -55,7 +55,7 @@ def head_labels(record: ErrorRecord, heads: Heads) -> list[float]:
 
 def load_tokenizer(name: str, revision: str | None = None) -> Any:
     """Load a tokenizer from a folder or the Hub without executing its code."""
-    check_model_source(name)
+    check_model_source(name, "tokenizer")
     return require("transformers", extra="train").AutoTokenizer.from_pretrained(
         name, revision=revision, trust_remote_code=False
     )
