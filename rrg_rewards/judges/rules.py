@@ -21,7 +21,7 @@ from rrg_rewards.functional.crimson import (
 )
 from rrg_rewards.judges.base import Item, Judge, JudgeFailure, JudgeTask, ReportPair, Result
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
-from rrg_rewards.judges.tasks.grounding import prose
+from rrg_rewards.judges.tasks.grounding import readings
 from rrg_rewards.schemas.errors import SIGNIFICANCE_WEIGHTS
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.settings import SettingError
@@ -116,13 +116,13 @@ class RuleJudge(Judge):
         """Return CRIMSON's evaluation of one report pair, also if its reference is unread.
 
         Braces or code fences in a candidate may contain a prepared answer for a judge. Such a candidate is evaluated
-        with and without their content, and the evaluation with the lower score is returned.
+        with and without their content, and the evaluation with the lower score is returned. One that is JSON or code as
+        a whole is a report.
         """
-        readings = dict.fromkeys((pair.candidate, prose(pair.candidate)))
         context = dict(pair.context)
         evaluations = [
             _evaluation(compare_findings(pair.reference, text, context, open_findings=True, profile=self._profile))
-            for text in readings
+            for text in readings(pair.candidate)
         ]
         # Offsets in the candidate without braces are not those in the candidate.
         evaluations[1:] = [_without_predicted_spans(evaluation) for evaluation in evaluations[1:]]

@@ -15,7 +15,7 @@ from rrg_rewards.functional.crimson_training import crimson_training_statistics
 from rrg_rewards.judges.base import Judge, JudgeFailure, ReportPair, remember_results
 from rrg_rewards.judges.rules import RuleJudge
 from rrg_rewards.judges.tasks.crimson import CrimsonTask
-from rrg_rewards.judges.tasks.grounding import prose
+from rrg_rewards.judges.tasks.grounding import readings
 from rrg_rewards.metrics.chance import Chance
 
 # Mean scores of reports that are kept in memory.
@@ -109,7 +109,7 @@ class CrimsonChance(Chance):
         found = self._means.get(report)
         if found is None:
             # Braces may contain an answer for a judge; the reading that earns more is charged.
-            found = max(map(self._mean_of, dict.fromkeys((report, prose(report)))))
+            found = max(map(self._mean_of, readings(report)))
             remember_results(self._means, {report: found}, _REMEMBERED)
         return found
 

@@ -174,6 +174,10 @@ def test_rule_judge_reads_braces_against_the_candidate() -> None:
     wrapped = [ReportPair(pair.reference, f"{opening}{pair.candidate}{closing}") for opening, closing in BRACES]
     plain, *found = crimson_score(evaluations([pair, *wrapped])).tolist()
     assert found == [plain] * len(wrapped)
+    # A report that is JSON or code as a whole is a report.
+    wholes = [ReportPair(pair.reference, f"{opening}{pair.reference}{closing}") for opening, closing in BRACES]
+    wholes += [ReportPair(pair.reference, f"Report:\n{whole.candidate}") for whole in wholes]
+    assert crimson_score(evaluations(wholes)).tolist() == [1] * len(wholes)
     # Nor does it count in its favour.
     pair = PAIRS["nothing found"]
     wrapped = [ReportPair(pair.reference, f"Clear. {opening}{pair.reference}{closing}") for opening, closing in BRACES]

@@ -69,6 +69,12 @@ def _continued(finding: Finding, more: Attributes) -> Finding:
     if finding.presence == "absent" or more.change == "resolved":
         stated = stated._replace(change=None)
     own = finding.attributes
+    if own.size_mm and more.size_mm and more.size_mm > own.size_mm:
+        # "Nodules of 3-5 mm. The largest measures 9 mm."
+        own = own._replace(size_mm=None, short_axis_mm=None)
+    if own.laterality == "bilateral" and more.laterality in ("left", "right"):
+        # "Nodules in both lungs. The largest is in the right lower lobe."
+        stated = stated._replace(location=())
     if more.device_position == "malpositioned":
         # "The tip is in the right atrium. It should be withdrawn."
         own = own._replace(device_position=None)

@@ -354,7 +354,8 @@ class FindingEngine:
             is_open = not (attributes[k].laterality or attributes[k].location)
             is_sign = is_open and sign.concept in concept_graph().implied(diagnosis.concept)
             if is_sign and attribute_reader().link(tokens[sign.end : diagnosis.start]) == "stated":
-                attributes[k] = attributes[k]._replace(laterality=attributes[k - 1].laterality)
+                place = attributes[k - 1]
+                attributes[k] = attributes[k]._replace(laterality=place.laterality, location=place.location)
         return [_timed(finding, own, tokens) for finding, own in zip(findings, attributes, strict=True)], scope
 
     def _findings(self, tokens: Sequence[str]) -> tuple[list[_TokenFinding], NegationScope | None]:

@@ -104,6 +104,9 @@ def plain_text(report: str) -> PlainText:
         plain = plain.replaced(_QUOTED, lambda found: f" {found[1]} ")
     if _has_short_form(plain.text):
         plain = plain.replaced(_ABBREVIATED, _unabbreviated)
+    if "l on the " in plain.text or "e on the " in plain.text or " but no" in plain.text:
+        gaps = _layout("ellipsis").finditer(plain.text)
+        plain = plain.edited([(gap.end(), gap.end(), f" {gap['noun'] or gap['other']}") for gap in gaps])
     if _NO_SEEN.search(plain.text):
         plain = plain.replaced(_NO_SEEN, lambda _: " not ")
     if "/o" in plain.text or "n0" in plain.text or "N0" in plain.text:
@@ -181,9 +184,13 @@ def _look_alikes() -> dict[int, str]:
     return {ord(other): latin for latin, others in load_knowledge("signs")["look_alikes"].items() for other in others}
 
 
-# A tag, a comment, or a style sheet with its contents. "<5 mm" is none.
+# A tag, a comment, or a style sheet or the thoughts of a model with their contents. "<5 mm" is none. The prompt may
+# have opened the thoughts.
+_THOUGHTS = "think(?:ing)?|thoughts?|reasoning"
 _TAG = re.compile(
-    r"<!--.*?-->|<(?P<hidden>style|script)\b.*?</(?P=hidden)\s*>|<!?(?P<close>/?)(?P<name>[A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>",
+    rf"\A(?:(?!<(?:{_THOUGHTS})>).)*</(?:{_THOUGHTS})>|<!--.*?-->|"
+    rf"<(?P<hidden>style|script|{_THOUGHTS})\b.*?</(?P=hidden)\s*>|"
+    r"<!?(?P<close>/?)(?P<name>[A-Za-z][\w:-]*)(?:\s[^<>]*)?/?>",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -210,10 +217,11 @@ def _without_tags(plain: PlainText) -> PlainText:
 
 # A few words in quotation marks within a sentence.
 _QUOTED = re.compile(r'"([^".\n]{1,40})"(?= [a-z])')
-# Initials with full stops ("R.U.L."), a side ("R. lower lobe"), the number of something ("nodule No. 2"), and a denial
-# with a wrong sign after it. The search for the ends of all of them is many times as fast.
+# Initials with full stops ("R.U.L."), a side ("R. lower lobe", "R effusion", not "L spine"), the number of something
+# ("nodule No. 2"), and a denial with a wrong sign after it. The search for parts of them is many times as fast.
 _ABBREVIATED = re.compile(
-    r"\b(?P<initials>(?:[A-Z]\.){2,}(?=[ ,;)])|(?:[A-Z]\.){2,}[A-Z]\b)|\b(?P<side>[RL])\.(?= ?[a-z])|"
+    r"\b(?P<initials>(?:[A-Z]\.){2,}(?=[ ,;)])|(?:[A-Z]\.){2,}[A-Z]\b)|\b"
+    r"(?P<side>[RL])(?:\.(?= ?[a-z])|(?<![,/&+-] .)(?= (?!(?i:spine|and|or)\b)(?:[a-z]{2}|[A-Z]{2,}\b)))|"
     r"(?<=[a-z] )(?P<number>[Nn]o\. ?)(?=\d)|(?<![:\w] )(?<![:\w-])\b(?P<denial>[Nn]o|NO)[.;](?=[A-Za-z])"
 )
 
@@ -224,7 +232,7 @@ _DOTTED = re.compile(r"\.(?:[A-Za-z,;)]|(?<=[RL]\.) [a-z])")
 
 def _has_short_form(text: str) -> bool:
     """Whether a text can contain what ``_ABBREVIATED`` matches, which takes long to search for."""
-    return _DOTTED.search(text) is not None or "No. " in text or "no. " in text or "o;" in text
+    return "o. " in text or "o;" in text or "R " in text or "L " in text or _DOTTED.search(text) is not None
 
 
 def _unabbreviated(found: re.Match[str]) -> str:
@@ -261,7 +269,7 @@ _BOX = re.compile(r"\[(?:([xXyY*+])|[ nN_-])\]|\((?:([xX])| )\)")
 _NEXT_LABEL = re.compile(r"\s+(?=[A-Z][A-Za-z /]*:\s*$)")
 # A key of JSON, and the start of its value.
 _KEY = re.compile(
-    r"([\"'])(?P<key>[A-Za-z][\w /-]*)\1\s*:\s*(?P<value>true|false|null|none|[01](?=\s*[,}\]\n])|[\"'])?",
+    r"([\"'])(?P<key>[A-Za-z][\w /-]*)\1\s*:\s*(?P<value>true|false|null|none|[01](?=\s*[,}\]\n])|\[?[\"'])?",
     re.IGNORECASE,
 )
 _VALUES = {"true": "yes", "1": "yes", "false": "no", "0": "no", "none": "n/a", "null": "n/a"}
@@ -279,11 +287,17 @@ _NUMBER = re.compile(
     r"(?<!\S)(?:[(\[]?(\d{1,2}|[a-hA-H]|[ivx]{1,4})[)\]]|#(\d{1,2})[:.)]?|(\d)-(?= ?[A-Z]))(?=\s*[A-Za-z])"
 )
 _SERIES = (*map(str, range(1, 31)), "", *"abcdefgh", "", *"ABCDEFGH", "", *_ROMAN, "")
-# A denial of a list: "no evidence of:", and the markers of the list.
-_DENIED_LIST = re.compile(r"\b(?:no|without|negative)\b[^.:;\n]{0,60}\b(?:of|for|following) *(:)", re.IGNORECASE)
-_LIST_END = re.compile(r"(?<!\d)\. |\n\s*\n|\n(?=\s*[A-Z][A-Za-z ]*:)")
+# The lines of a list after a denial: those with a marker, or short ones without a verb.
+_MARK = r"(?:[-*+\u2022\u2013]|[(\[]?\d{1,2}[.)\]]|[(]?[a-h]\)) "
+_SHORT = r"(?![^\n]*\b(?:is|are|was|were)\b)[A-Za-z][^\n.:]{0,60}\b(?=\n|\Z)"
+_LISTED = re.compile(rf"\s*?(?:(?:\n[ \t]*{_MARK}[^\n]*)+|(?:\n[ \t]*{_SHORT})+)")
+_LISTED_MARK = re.compile(rf"[.,;]?\s*\n\s*(?:{_MARK})?")
+_LIST_END = re.compile(r"(?<!\d)\. |\n\s*\n|\n(?=\s*[A-Z][A-Za-z ]*:)|\]")
 _MOST_LISTED = 1_000
-_LIST_MARK = re.compile(r"(?:\A|(?<=[\s:]))\s*(?:[-*\u2022\u2013]|[(\[]?\d{1,2}[.)\]]|[(]?[a-h]\)) ")
+_LIST_MARK = re.compile(rf"(?:\A|(?<=[\s:]))\s*{_MARK}|[;\[\"]")
+# The sign of an item: "+ edema, - effusion", "(+) edema, (-) effusion", "+edema -effusion".
+_SIGNED_ITEM = re.compile(r"(?:(?:\A|(?<=[,;:]))\s*(?:\([+-]\)|[+-])\s?|(?<=\s)(?:\([+-]\)\s?|[+-]))(?=[A-Za-z])")
+_PART_ITEM = re.compile(r"\n[ \t]+[-*\u2022] ")
 # Signs between spaces that separate items or cells, and a line of a table without words.
 _SIGN = re.compile(r"(?<=\s)(?:[-*|/\u2022\u2013\u2014]|--|->)(?=\s+\S)")
 _RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t:-]*)*$", re.MULTILINE)
@@ -300,28 +314,30 @@ def _form_edits(text: str) -> Iterator[Callable[[str], Iterator[Edit]]]:
     has_colon = ":" in text
     if has_colon and ('"' in text or "'" in text):
         yield _keys
-    if has_colon and ("of:" in text or "for:" in text or "following:" in text):
+    ends = [part[-20:].rstrip("*_\"' ").lower() for part in text.split(":")[:-1]]
+    denying, detailed = map(tuple, load_knowledge("forms")["ends"].values())
+    if any(end.endswith(denying) for end in ends):
         yield _denied_items
+    if "+" in text and "-" in text:
+        yield _signed_items
+    if "\n " in text or "\n\t" in text:
+        yield _parts
     if _has_items(text):
         yield _items
     if "[" in text or "( )" in text or "(x)" in text or "(X)" in text:
         yield _boxes
     if has_colon or " - " in text or "=" in text or "? " in text:
         yield _answers
+    if any(end.endswith(detailed) for end in ends):
+        yield _details
 
 
 def _has_items(text: str) -> bool:
     """Whether a text can contain items or cells on one line. One sign is found much faster than one of several."""
-    return (
-        ("-" in text and (" - " in text or "-- " in text or " -> " in text or "1- " in text))
-        or (")" in text and ("1)" in text or text[1:2] == ")" or _LETTERED.search(text) is not None))
-        or ("/" in text and " / " in text)
-        or ("*" in text and " * " in text)
-        or "|" in text
-        or "#1" in text
-        or "1]" in text
-        or (not text.isascii() and ("\u2022" in text or "\u2013" in text or "\u2014" in text))
-    )
+    has_sign = " - " in text or "-- " in text or " -> " in text or "1- " in text or "1)" in text or " / " in text
+    has_sign = has_sign or " * " in text or "|" in text or "#1" in text or "1]" in text or "\u2022" in text
+    has_sign = has_sign or "\u2013" in text or "\u2014" in text
+    return has_sign or (")" in text and (text[1:2] == ")" or _LETTERED.search(text) is not None))
 
 
 def _keys(text: str) -> Iterator[Edit]:
@@ -432,15 +448,53 @@ def _items(text: str) -> Iterator[Edit]:
             done = end
 
 
+@cache
+def _layout(name: str) -> re.Pattern[str]:
+    return re.compile(load_knowledge("forms")["layouts"][name], re.IGNORECASE | re.MULTILINE | re.VERBOSE)
+
+
 def _denied_items(text: str) -> Iterator[Edit]:
-    """Join the items of lists to the denials before them: "no evidence of: 1) nodule 2) mass"."""
-    for denial in _DENIED_LIST.finditer(text):
+    """Join the items of lists to the denials before them: "no evidence of: 1) nodule 2) mass", "absent: nodule"."""
+    done = 0
+    for denial in _layout("denied_list").finditer(text):
         start = denial.end()
-        end = _LIST_END.search(text, start, start + _MOST_LISTED)
-        items = text[start : end.start() if end else start + _MOST_LISTED]
-        yield *denial.span(1), ""
-        for i, mark in enumerate(_LIST_MARK.finditer(items)):
-            yield start + mark.start(), start + mark.end(), ", " if i else " "
+        if denial.start() < done:
+            continue
+        yield denial.start(denial.lastgroup or 0), start, "no " if denial["head"] else ""
+        listed = _LISTED.match(text, start, start + _MOST_LISTED)
+        end = listed or _LIST_END.search(text, start, start + _MOST_LISTED)
+        done = listed.end() if listed else end.start() if end else start + _MOST_LISTED
+        for mark in (_LISTED_MARK if listed else _LIST_MARK).finditer(text[start:done]):
+            yield start + mark.start(), start + mark.end(), ", " if mark.start() and mark[0] not in '["' else " "
+        if listed:
+            yield done, done, "\n"
+
+
+def _signed_items(text: str) -> Iterator[Edit]:
+    """Begin a line with each item of a line of items with a sign, and deny those with a minus sign."""
+    for line in _TEXT_LINE.finditer(text):
+        signs = list(_SIGNED_ITEM.finditer(line[0]))
+        is_first = bool(signs) and not _LETTER.search(line[0], 0, signs[0].end())
+        if is_first and {"+", "-"} <= set("".join([sign[0] for sign in signs])):
+            for sign in signs:
+                start, end = sign.span()
+                yield line.start() + start, line.start() + end, "\n\nno " if "-" in sign[0] else "\n\n"
+
+
+def _details(text: str) -> Iterator[Edit]:
+    """Join details to the items before them: "nodule", and on the next line "location: right upper lobe"."""
+    for found in _layout("detail").finditer(text):
+        before = text[found.start() - 1 : found.start()]
+        if before.isalnum() or before in (":", ")"):
+            yield *found.span(), " " if before == ":" else ", "
+
+
+def _parts(text: str) -> Iterator[Edit]:
+    """Repeat the name of a part of the lungs before each of the items below it."""
+    for found in _layout("part").finditer(text):
+        for item in _PART_ITEM.finditer(found["items"]):
+            place = found.start("items") + item.end()
+            yield place, place, f"{found['part']}: "
 
 
 def _numbers(text: str) -> Iterator[int]:

@@ -142,6 +142,8 @@ _JOINING = re.compile(r"(?:or|nor|and|of|than)\b", re.IGNORECASE)
 _ANSWER = re.compile(r"([A-Za-z][A-Za-z /&]*):\s+(?:no|not|any|without)$", re.IGNORECASE)
 # Number of characters to search at the end of a line; more than the longest of these ends.
 _END_SIZE = 40
+# Number of characters of a line at which programs wrap.
+_FULL_LINE = 55
 # A size at the end of a line, and the words of a line after its last punctuation.
 _SIZE = re.compile(r"[\d.,x ]+(?:[mc]m)?\Z")
 _LAST_WORDS = re.compile(r"[A-Za-z\d .-]*\Z")
@@ -166,13 +168,15 @@ def unwrap(report: str) -> str:
     lines = report.replace("\r\n", " \n").replace("\r", "\n").split("\n")
     bare = [line.strip() for line in lines]
     is_prose = _PROSE.search(report) is not None
+    # Without full stops and capitals, the lines are statements.
+    is_plain = not is_prose and not any(line[:1].isupper() for line in bare)
     parts = [lines[0]]
     for line, (before, after) in zip(lines[1:], pairwise(bare), strict=True):
-        parts += ["\n" if _is_break(before, after, is_prose) else " ", line]
+        parts += ["\n" if _is_break(before, after, is_prose, is_plain) else " ", line]
     return "".join(parts)
 
 
-def _is_break(before: str, after: str, is_prose: bool) -> bool:
+def _is_break(before: str, after: str, is_prose: bool, is_plain: bool) -> bool:
     """Whether the end of the line ``before`` also ends a sentence."""
     if not before or not after:
         return True
@@ -187,6 +191,8 @@ def _is_break(before: str, after: str, is_prose: bool) -> bool:
         return label is not None and not _is_result(label[1])
     if _JOINING.match(after):
         return False
+    if is_plain and len(before) < _FULL_LINE:
+        return bool(_STATEMENT.match(after)) or not _is_unfinished(before)
     last = _SIZE.sub("", end).split() or [""]
     if not after[0].isupper() or (is_prose and _is_capital(last[-1]) and _is_capital(after.split()[0])):
         return bool(_STATEMENT.match(after))
@@ -270,8 +276,9 @@ def _requests(words: list[str]) -> bool:
     def is_in(word: str, name: str) -> bool:
         return is_near(word, cue_words("headings", name))
 
-    if not words:
-        return False
+    if not words or words == ["clinical"]:
+        # Not among the requests, because "critical" is near.
+        return bool(words)
     size = next((i for i, word in enumerate(words[:-1]) if not is_in(word, "kinds")), len(words) - 1)
     name, *more = words[size:]
     if is_in(name, "reasons"):

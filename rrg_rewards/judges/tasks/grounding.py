@@ -33,6 +33,8 @@ _QUANTITY = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(?:[ -]?(mm|cm|millimet\w+|cen
 # Text between numbers that share a unit, as in "2 x 3 cm" and "2-3 cm".
 _SHARING = re.compile(r"\s*(?:x|by|to|-)\s*")
 _CODE = re.compile(r"```.*?(?:```|\Z)|\{.*\}|\{.*", re.DOTALL)
+# "Here is the report:" before such a text.
+_INTRODUCTION = re.compile(r"[^\n.]*:\s*(?= \. )")
 _DENIAL = re.compile(r"\W*(?:no|not|none|without|absent|absence|negative|never|neither|free)\b", re.IGNORECASE)
 # Separators of the parts of an answer, which may be in different sentences.
 _LIST = re.compile(r"[,;]|\band\b")
@@ -66,6 +68,18 @@ def prose(report: str) -> str:
     # NFKC maps full-width braces to braces.
     text = report if report.isascii() else unicodedata.normalize("NFKC", report)
     return _CODE.sub(" . ", text) if "{" in text or "```" in text else report
+
+
+def readings(report: str) -> tuple[str, ...]:
+    """Return a report, and its prose if that is another text; a report that is JSON or code as a whole has none.
+
+    Example:
+        >>> readings('{"heart": "enlarged"}'), len(readings('Clear lungs. {"heart": "enlarged"}'))
+        (('{"heart": "enlarged"}',), 2)
+    """
+    text = prose(report)
+    is_whole = text == report or not any(map(str.isalpha, _INTRODUCTION.sub("", text)))
+    return (report,) if is_whole else (report, text)
 
 
 def plain_words(text: str) -> list[str]:
