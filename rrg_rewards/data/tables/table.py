@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from rrg_rewards.data.tables.column_template import ColumnTemplate
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
@@ -31,9 +32,6 @@ FORMATS = {
 
 # Folders and ending of an image file. A name without such an ending may contain slashes of its own.
 _IMAGE_FILE = re.compile(r"(?:.*[/\\])?(?P<name>.+?)\.(?:nii|nii\.gz|gz|mha|mhd|nrrd|npz)", re.IGNORECASE | re.DOTALL)
-
-
-_PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<text>[^{}]+)")
 
 
 class TableError(ValueError):
@@ -79,89 +77,6 @@ def check_header(names: Sequence[str], source: str) -> None:
     if len(set(names)) < len(names):
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         raise TableError(f"{source}: the header holds {', '.join(map(repr, twice))} more than once")
-
-
-@dataclass(frozen=True)
-class ColumnTemplate:
-    """A template of column names in braces.
-
-    Args:
-        sections: For each column, the text before it and its name.
-        end: Text after the last column.
-
-    Example:
-        >>> template = ColumnTemplate.parse("Findings: {findings} Impression: {impression}")
-        >>> template.columns
-        ('findings', 'impression')
-        >>> template.fill({"findings": "Clear lungs.", "impression": None})
-        'Findings: Clear lungs.'
-    """
-
-    sections: tuple[tuple[str, str], ...]
-    end: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> "ColumnTemplate | None":
-        """Parse a template; ``None`` for a text without braces, which is the name of a column.
-
-        Args:
-            text: The template. ``{{`` and ``}}`` stand for braces in the text.
-
-        Raises:
-            ValueError: If a brace is not closed or not opened, or no column is named.
-        """
-        if not set("{}") & set(text):
-            return None
-        sections: list[tuple[str, str]] = []
-        before = ""
-        place = 0
-        while place < len(text):
-            part = _PART.match(text, place)
-            if part is None:
-                raise ValueError(f"has a brace without its counterpart, at {text[place : place + 20]!r}")
-            if part["column"] is None:
-                before += part["text"] or part["brace"][0]
-            else:
-                sections.append((before, part["column"]))
-                before = ""
-            place = part.end()
-        if not sections:
-            raise ValueError("names no column in braces")
-        return cls(tuple(sections), before)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The named columns, in order."""
-        return tuple(dict.fromkeys(column for _, column in self.sections))
-
-    def __str__(self) -> str:
-        def escaped(text: str) -> str:
-            return text.replace("{", "{{").replace("}", "}}")
-
-        return "".join(f"{escaped(before)}{{{column}}}" for before, column in self.sections) + escaped(self.end)
-
-    def with_columns(self, names: Mapping[str, str]) -> "ColumnTemplate":
-        """Return the template with other names of columns, by the present ones."""
-        return ColumnTemplate(tuple((before, names[column]) for before, column in self.sections), self.end)
-
-    def fill(self, texts: Mapping[str, str | None], missing: str | None = None) -> str | None:
-        """Return the text of a row.
-
-        Args:
-            texts: Text by column; ``None`` for a missing one.
-            missing: Text in place of a missing section. Default: a section that is missing or blank is left out
-                together with the text before it, and spaces at the ends are removed.
-
-        Returns:
-            The text; ``None`` if all sections are left out.
-        """
-        if missing is not None:
-            filled = [before + (missing if (own := texts[column]) is None else own) for before, column in self.sections]
-            return "".join(filled) + self.end
-        kept = [before + own for before, column in self.sections if (own := texts[column]) is not None and own.strip()]
-        if len(kept) == len(self.sections):
-            return "".join(kept) + self.end
-        return ("".join(kept) + self.end).strip() if kept else None
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ class CrepeModel(CardedModel, PreTrainedModel):  # type: ignore[misc]
             >>> CrepeModel.from_pretrained("./nowhere")
             Traceback (most recent call last):
             ...
-            FileNotFoundError: ./nowhere: no such folder
+            FileNotFoundError: model: ./nowhere: no such folder
         """
         kind, device = read_dtype(dtype), read_device_map(device_map)
         hub = {"token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
