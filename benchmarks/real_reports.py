@@ -3,7 +3,7 @@
 python benchmarks/real_reports.py --run NAME=FOLDER [--run NAME=FOLDER ...] [--base FOLDER]
 
 FOLDER is the output of ``rrg_rewards.recipes.policy`` with the recipe ``smollm2/impression_policy`` or a variant. The
-script writes, for each run, its configuration, history and held-out evaluation without report text, a figure of the
+script writes, for each run, its configuration, curves and held-out evaluation without report text, a figure of the
 curves, and a table of the changes of all runs. Intervals are paired bootstrap intervals over held-out reports, 95 %.
 A control scores the reports against the references of other studies: what rises there, too, needs no findings.
 ``--base`` names the model before its warm start. The mean nats per token that it gives to the reports, without their
@@ -166,7 +166,9 @@ def summary(folder: Path, base: BaseModel | None) -> dict[str, Any]:
     config = {key: value for key, value in run["config"].items() if key not in PATHS}
     texts = text_results(folder, base)
     stages = {stage: {**evaluation.get(stage, {}), "texts": found} for stage, found in texts.items()}
-    return {**run, "config": config, "evaluation": stages, "history": read(folder, "history.json")}
+    kept = ("step", *CURVES)
+    history = [{name: row[name] for name in kept if name in row} for row in read(folder, "history.json")]
+    return {**run, "config": config, "evaluation": stages, "history": history}
 
 
 def cell(value: Mapping[str, float]) -> str:
