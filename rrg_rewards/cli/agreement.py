@@ -157,8 +157,8 @@ def _rank(args: argparse.Namespace, terminal: Terminal) -> int:
     metrics, outputs = make_metrics(settings_from(args, MetricChoice)), settings_from(args, Outputs)
     if not metrics:
         raise SettingError("rankings", "needs `metrics`")
-    unused = ("html", "latex", "human", "group", "statistics", "lower_is_better", "scores")
-    if given := [name for name in unused if getattr(args, name, None)]:
+    unused = ("html", "latex", "group", "unit", "candidates", "baseline", "statistics", "lower_is_better")
+    if given := [name for name in unused if getattr(args, name, None)] + ["workers"] * (args.workers > 1):
         raise SettingError("rankings", f"counts cases only, and takes no `{given[0]}`")
     cases = read_ranked_cases(args.table)
     found = passed_rankings(cases, metrics, args.equal)

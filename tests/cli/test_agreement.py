@@ -155,6 +155,10 @@ def test_help_names_the_default_judgement_of_each_data_set(run):
         (["pairs.json", "--dataset", "radpref"], "one of --scores and --metrics is needed"),
         (["pairs.json", "--rankings", "--dataset", "radpref"], "argument --rankings: "),
         (["pairs.json", "--rankings"], "argument --rankings: needs --metrics"),
+        (
+            ["pairs.json", "--rankings", "--metrics", "rouge", "--workers", "2"],
+            "argument --rankings: counts cases only, and",
+        ),
         (["pairs.json", "--rankings", "--metrics", "rouge"], "pairs.json: case 1: is no ranked case: KeyError: 'exp"),
         (
             ["pairs.json", "--dataset", "radpref", "--metrics", "rouge", "--candidates", "_1,_2"],
