@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rrg_rewards.analysis.settings import MiningSettings, QuestionSettings
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, rows_by_study
+from rrg_rewards.data.tables.studies import rows_by_study
+from rrg_rewards.data.tables.table import Table
 from rrg_rewards.findings import abnormal_findings, extract_findings
 from rrg_rewards.findings.reading.finding import Finding
 from rrg_rewards.questions.engine import build_items

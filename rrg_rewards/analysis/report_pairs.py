@@ -14,7 +14,8 @@ from rrg_rewards.analysis.distinct import DistinctTexts, TextCounter
 from rrg_rewards.analysis.input_tables import PlaceholderCounts, TableSink
 from rrg_rewards.analysis.settings import PairColumns
 from rrg_rewards.data.tables.readers import BatchedTable, read_table
-from rrg_rewards.data.tables.table import Table, TableError, is_missing, rows_by_study
+from rrg_rewards.data.tables.studies import rows_by_study
+from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.data.tables.writers import arrow_types
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.utilities.run_log import RunLog

@@ -26,7 +26,8 @@ from rrg_rewards.analysis.outcomes import PairCounts, RunUsage, all_errors, warn
 from rrg_rewards.analysis.report_pairs import PairBatch, PairReader
 from rrg_rewards.analysis.settings import CompareSettings, PairColumns
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError, is_missing, matching_rows
+from rrg_rewards.data.tables.studies import matching_rows
+from rrg_rewards.data.tables.table import Table, TableError, is_missing
 from rrg_rewards.metrics.base import ReportMetric
 from rrg_rewards.metrics.scores import Scores
 from rrg_rewards.utilities.run_log import RunLog

@@ -14,7 +14,8 @@ from rrg_rewards.analysis.labelling import label_table
 from rrg_rewards.analysis.settings import LabelSettings, VLM3DSettings
 from rrg_rewards.data.tables.json_documents import IMAGE_COLUMN, read_report_lists
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError, study_name
+from rrg_rewards.data.tables.studies import study_name
+from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.functional.label_counts import label_counts, label_statistics
 from rrg_rewards.metrics.registry import make_metric
 from rrg_rewards.schemas import CT_RATE

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rrg_rewards.data.tables.readers import read_table
-from rrg_rewards.data.tables.table import Table, TableError, study_name
+from rrg_rewards.data.tables.studies import study_name
+from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.schemas import CT_RATE
 from rrg_rewards.utilities.features import FEATURE_ENDINGS
 from rrg_rewards.utilities.texts import PlaceholderWarning, without_placeholders

@@ -7,7 +7,8 @@ from typing import Any
 
 from rrg_rewards.data.records.question_items import ReportItems
 from rrg_rewards.data.tables.json_documents import read_json_document
-from rrg_rewards.data.tables.table import TableError, study_name
+from rrg_rewards.data.tables.studies import study_name
+from rrg_rewards.data.tables.table import TableError
 from rrg_rewards.questions.grading import compare_answers
 from rrg_rewards.questions.schema import QAItem, QuestionSchema, get_question_schema, name_key
 from rrg_rewards.questions.schema_files import EXISTENCE_NAMES

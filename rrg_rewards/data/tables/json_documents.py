@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from rrg_rewards.data.tables.table import Table, TableError, rows_by_study
+from rrg_rewards.data.tables.studies import rows_by_study
+from rrg_rewards.data.tables.table import Table, TableError
 from rrg_rewards.data.tables.writers import finite, json_line, open_output
 from rrg_rewards.utilities.files import note_input
 
@@ -222,8 +223,8 @@ def write_report_document(
       ``predictions.json`` that the evaluation reads.
 
     The evaluation of VLM3D removes what follows the last dot of a name. Names of volumes are therefore written without
-    folder and ending (:func:`~rrg_rewards.data.tables.table.study_name`), and with ``.mha`` if the name itself contains
-    a dot.
+    folder and ending (:func:`~rrg_rewards.data.tables.studies.study_name`), and with ``.mha`` if the name itself has a
+    dot.
 
     Args:
         table: The predicted reports.

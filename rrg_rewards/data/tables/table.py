@@ -1,4 +1,4 @@
-"""Tables of reports in memory, and their joins by study. Error messages name the file, the row and the column."""
+"""Tables of reports in memory. Error messages name the file, the row and the column."""
 
 import json
 import math
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rrg_rewards.data.tables.column_template import ColumnTemplate
 from rrg_rewards.utilities.names import unknown_name_message
 from rrg_rewards.utilities.texts import PlaceholderWarning, find_placeholders, placeholder_message
 
@@ -30,8 +29,7 @@ FORMATS = {
 }
 """Table formats by file ending."""
 
-# Folders and ending of an image file. A name without such an ending may contain slashes of its own.
-_IMAGE_FILE = re.compile(r"(?:.*[/\\])?(?P<name>.+?)\.(?:nii|nii\.gz|gz|mha|mhd|nrrd|npz)", re.IGNORECASE | re.DOTALL)
+_PART = re.compile(r"(?P<brace>\{\{|\}\})|\{(?P<column>[^{}]+)\}|(?P<text>[^{}]+)")
 
 
 class TableError(ValueError):
@@ -77,6 +75,89 @@ def check_header(names: Sequence[str], source: str) -> None:
     if len(set(names)) < len(names):
         twice = sorted(name for name, count in Counter(names).items() if count > 1)
         raise TableError(f"{source}: the header holds {', '.join(map(repr, twice))} more than once")
+
+
+@dataclass(frozen=True)
+class ColumnTemplate:
+    """A template of column names in braces.
+
+    Args:
+        sections: For each column, the text before it and its name.
+        end: Text after the last column.
+
+    Example:
+        >>> template = ColumnTemplate.parse("Findings: {findings} Impression: {impression}")
+        >>> template.columns
+        ('findings', 'impression')
+        >>> template.fill({"findings": "Clear lungs.", "impression": None})
+        'Findings: Clear lungs.'
+    """
+
+    sections: tuple[tuple[str, str], ...]
+    end: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "ColumnTemplate | None":
+        """Parse a template; ``None`` for a text without braces, which is the name of a column.
+
+        Args:
+            text: The template. ``{{`` and ``}}`` stand for braces in the text.
+
+        Raises:
+            ValueError: If a brace is not closed or not opened, or no column is named.
+        """
+        if not set("{}") & set(text):
+            return None
+        sections: list[tuple[str, str]] = []
+        before = ""
+        place = 0
+        while place < len(text):
+            part = _PART.match(text, place)
+            if part is None:
+                raise ValueError(f"has a brace without its counterpart, at {text[place : place + 20]!r}")
+            if part["column"] is None:
+                before += part["text"] or part["brace"][0]
+            else:
+                sections.append((before, part["column"]))
+                before = ""
+            place = part.end()
+        if not sections:
+            raise ValueError("names no column in braces")
+        return cls(tuple(sections), before)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The named columns, in order."""
+        return tuple(dict.fromkeys(column for _, column in self.sections))
+
+    def __str__(self) -> str:
+        def escaped(text: str) -> str:
+            return text.replace("{", "{{").replace("}", "}}")
+
+        return "".join(f"{escaped(before)}{{{column}}}" for before, column in self.sections) + escaped(self.end)
+
+    def with_columns(self, names: Mapping[str, str]) -> "ColumnTemplate":
+        """Return the template with other names of columns, by the present ones."""
+        return ColumnTemplate(tuple((before, names[column]) for before, column in self.sections), self.end)
+
+    def fill(self, texts: Mapping[str, str | None], missing: str | None = None) -> str | None:
+        """Return the text of a row.
+
+        Args:
+            texts: Text by column; ``None`` for a missing one.
+            missing: Text in place of a missing section. Default: a section that is missing or blank is left out
+                together with the text before it, and spaces at the ends are removed.
+
+        Returns:
+            The text; ``None`` if all sections are left out.
+        """
+        if missing is not None:
+            filled = [before + (missing if (own := texts[column]) is None else own) for before, column in self.sections]
+            return "".join(filled) + self.end
+        kept = [before + own for before, column in self.sections if (own := texts[column]) is not None and own.strip()]
+        if len(kept) == len(self.sections):
+            return "".join(kept) + self.end
+        return ("".join(kept) + self.end).strip() if kept else None
 
 
 @dataclass(frozen=True)
@@ -458,69 +539,3 @@ def parse_json_cell(cell: Any, where: str, kind: str) -> Any:
         return json.loads(cell)
     except ValueError as error:
         raise TableError(f"{where}: is no JSON {kind}: {error}") from None
-
-
-def study_name(text: str) -> str:
-    """Return the name of a study without folders, the ending of an image file, and surrounding spaces.
-
-    The endings are ``.nii``, ``.nii.gz``, ``.gz``, ``.mha``, ``.mhd``, ``.nrrd`` and ``.npz``. A name without one of
-    them is returned whole.
-
-    Example:
-        >>> study_name("valid/valid_1_a_1.nii.gz"), study_name("1.2.840.5.mha"), study_name("p10/s500")
-        ('valid_1_a_1', '1.2.840.5', 'p10/s500')
-    """
-    found = _IMAGE_FILE.fullmatch(text.strip())
-    return found["name"] if found else text.strip()
-
-
-def rows_by_study(table: Table, key: str) -> dict[str, int]:
-    """Return the row of each study.
-
-    Args:
-        table: The table.
-        key: Column of the names of the studies, which :func:`study_name` shortens.
-
-    Raises:
-        TableError: If the column does not exist, or a name is missing or repeated. The message names the rows.
-
-    Example:
-        >>> rows_by_study(Table({"VolumeName": ["a.nii.gz", "b.nii.gz"]}), "VolumeName")
-        {'a': 0, 'b': 1}
-    """
-    rows: dict[str, int] = {}
-    table.check_named("key", key)
-    for name, row in table.row_by_name(key).items():
-        study = study_name(name)
-        if study in rows:
-            raise TableError(
-                f"{table.where(row)}, column {key!r}: {study!r} is also in {table.where(rows[study])}; each study must "
-                "have one row"
-            )
-        rows[study] = row
-    return rows
-
-
-def matching_rows(first: Table, first_key: str, other: Table, other_key: str) -> list[int]:
-    """Return the row of ``other`` that has the study of each row of ``first``.
-
-    Raises:
-        TableError: If one of the tables lacks a study of the other, or as :func:`rows_by_study`.
-
-    Example:
-        >>> matching_rows(Table({"id": ["a", "b"]}), "id", Table({"name": ["b", "a"]}), "name")
-        [1, 0]
-    """
-    wanted, places = rows_by_study(first, first_key), rows_by_study(other, other_key)
-    _check_none_missing(other, places, first, wanted)
-    _check_none_missing(first, wanted, other, places)
-    return [places[study] for study in wanted]
-
-
-def _check_none_missing(table: Table, rows: Mapping[str, int], other: Table, wanted: Mapping[str, int]) -> None:
-    missing = [study for study in wanted if study not in rows]
-    if missing:
-        raise TableError(
-            f"{table.source}: has no row with the study {missing[0]!r} of {other.source} ({len(missing)} of "
-            f"{len(wanted)} are missing); both must have the same studies"
-        )

@@ -4,7 +4,8 @@ import warnings
 
 import pytest
 
-from rrg_rewards.data.tables.table import Table, TableError, check_header, rows_by_study, study_name, table_format
+from rrg_rewards.data.tables.studies import rows_by_study, study_name
+from rrg_rewards.data.tables.table import Table, TableError, check_header, table_format
 from rrg_rewards.utilities.texts import PlaceholderWarning
 
 

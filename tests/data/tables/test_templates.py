@@ -2,7 +2,7 @@
 
 import pytest
 
-from rrg_rewards.data.tables.column_template import ColumnTemplate
+from rrg_rewards.data.tables.table import ColumnTemplate
 
 SECTIONS = "Findings: {findings} Impression: {impression}"
 
