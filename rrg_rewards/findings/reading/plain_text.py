@@ -315,8 +315,7 @@ def _form_edits(text: str) -> Iterator[Callable[[str], Iterator[Edit]]]:
     if has_colon and ('"' in text or "'" in text):
         yield _keys
     ends = [part[-20:].rstrip("*_\"' ").lower() for part in text.split(":")[:-1]]
-    denying, detailed = map(tuple, load_knowledge("forms")["ends"].values())
-    if any(end.endswith(denying) for end in ends):
+    if any(end.endswith(_ends("denied_list")) for end in ends):
         yield _denied_items
     if "+" in text and "-" in text:
         yield _signed_items
@@ -328,16 +327,22 @@ def _form_edits(text: str) -> Iterator[Callable[[str], Iterator[Edit]]]:
         yield _boxes
     if has_colon or " - " in text or "=" in text or "? " in text:
         yield _answers
-    if any(end.endswith(detailed) for end in ends):
+    if any(end.endswith(_ends("detail")) for end in ends):
         yield _details
 
 
 def _has_items(text: str) -> bool:
     """Whether a text can contain items or cells on one line. One sign is found much faster than one of several."""
-    has_sign = " - " in text or "-- " in text or " -> " in text or "1- " in text or "1)" in text or " / " in text
-    has_sign = has_sign or " * " in text or "|" in text or "#1" in text or "1]" in text or "\u2022" in text
-    has_sign = has_sign or "\u2013" in text or "\u2014" in text
-    return has_sign or (")" in text and (text[1:2] == ")" or _LETTERED.search(text) is not None))
+    return (
+        ("-" in text and (" - " in text or "-- " in text or " -> " in text or "1- " in text))
+        or (")" in text and ("1)" in text or text[1:2] == ")" or _LETTERED.search(text) is not None))
+        or ("/" in text and " / " in text)
+        or ("*" in text and " * " in text)
+        or "|" in text
+        or "#1" in text
+        or "1]" in text
+        or (not text.isascii() and ("\u2022" in text or "\u2013" in text or "\u2014" in text))
+    )
 
 
 def _keys(text: str) -> Iterator[Edit]:
@@ -449,7 +454,14 @@ def _items(text: str) -> Iterator[Edit]:
 
 
 @cache
+def _ends(layout: str) -> tuple[str, ...]:
+    """Return the last words before the colons of a layout, which are found faster than the layout."""
+    return tuple(load_knowledge("forms")["ends"][layout])
+
+
+@cache
 def _layout(name: str) -> re.Pattern[str]:
+    """Return the expression of a layout."""
     return re.compile(load_knowledge("forms")["layouts"][name], re.IGNORECASE | re.MULTILINE | re.VERBOSE)
 
 
