@@ -141,11 +141,10 @@ def scores_of_others(rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tenso
 
 
 def mean(values: torch.Tensor) -> dict[str, float]:
-    """Return the mean with its interval."""
-    low, high = (
-        bootstrap_interval(torch.mean, [values[~values.isnan()]]) if values.isfinite().any() else (math.nan,) * 2
-    )
-    return {"estimate": float(values.nanmean()), "low": low, "high": high}
+    """Return the mean of the known values with its interval."""
+    known = values[~values.isnan()]
+    low, high = bootstrap_interval(torch.mean, [known]) if len(known) else (math.nan, math.nan)
+    return {"estimate": float(known.mean()), "low": low, "high": high}
 
 
 def text_results(folder: Path, base: BaseModel | None) -> dict[str, dict[str, dict[str, float]]]:

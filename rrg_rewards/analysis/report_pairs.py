@@ -199,16 +199,18 @@ class PairReader:
             log.warn(counted if blank == 1 else f"{blank} predictions are blank and count as empty reports")
 
     def unscorable(self) -> str:
-        """Return why no pair has a score."""
+        """Return the message that no pair has a score, and why."""
+        message = "no report pair has a score: "
         if not self.rows:
-            return f"{self.source} has no rows"
+            return f"{message}{self.source} has no rows"
         absent = [
             f"{count} {kind}{'s' * (count > 1)} in column {column!r}"
             for (kind, column), count in self.absent.items()
             if count
         ]
         verb = "is" if self.absent.total() == 1 else "are"
-        return f"{' and '.join(absent)} {verb} missing or blank" if absent else f"all {self.rows} are unscorable"
+        reason = f"{' and '.join(absent)} {verb} missing or blank" if absent else f"all {self.rows} are unscorable"
+        return message + reason
 
     def _check_batch(self, batch: PairBatch) -> None:
         if (name := self.columns.id_column) is not None:

@@ -212,7 +212,7 @@ class Scoring:
     def errors(self) -> tuple[str, ...]:
         """Return why no pair has a score, and what is wrong with metrics that have none because their judge failed."""
         failed = all_errors(self._counts)
-        return failed if failed or self.has_scores else (f"no report pair has a score: {self._pairs.unscorable()}",)
+        return failed if failed or self.has_scores else (self._pairs.unscorable(),)
 
     def rescaling(self) -> dict[str, Callable[[Scores], Scores]]:
         """Return, for each metric whose scores depend on all pairs, the function that computes the final scores."""

@@ -21,8 +21,7 @@ CrimsonChecks = Literal["strict", "published"]
 scored, with the same result."""
 
 Route = Literal["", "rules", "second"]
-"""Judge of a pair in a cascade: the rules, the second judge, or the one of a pair that exceeds the budget. It is empty
-without a cascade."""
+"""Judge of a pair in a cascade: the rules or the second judge. It is empty without a cascade."""
 
 # Keys of entries whose values, if present, must be texts.
 _TEXTS = ("id", "ref_id", "pred_id", "finding", "clinical_significance", "severity", "explanation")

@@ -159,7 +159,7 @@ def _summary(pairs: PairReader, signatures: Mapping[str, str], folder: Path, log
             "signature": signatures[name],
         }
     if not errors and not any(entry["scored"] for entry in entries.values()):
-        errors.append(f"no report pair has a score: {pairs.unscorable()}")
+        errors.append(pairs.unscorable())
     head = {"version": __version__, "table": pairs.source, "prediction_column": pairs.columns.prediction_column}
     return {**head, "rows": rows, "texts": pairs.distinct.to_dict(), "metrics": entries, "errors": errors}
 
